@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
-use domain::Elapsed;
 use domain::run::AttemptEnd;
 use domain::wire::Start;
+use domain::{Cause, Elapsed, Finding};
 use node::{Folder, LaunchSpec, Lock, Spool};
 
 use crate::attempt::{Attempt, Tools};
@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
 use crate::meter::RentMeter;
+use crate::travel::{LoopFiles, Remote};
 use crate::{AgentSettings, Error, Patience, signals};
 
 /// Looks after the instance in `settings.folder`.
@@ -162,14 +163,30 @@ impl Agent {
         None
     }
 
-    fn begin(&mut self, start: Start) -> Option<SupervisorInput> {
+    fn begin(&mut self, mut start: Start) -> Option<SupervisorInput> {
         let id = start.attempt.clone();
+        let root = self.folder.ancestors().nth(2).unwrap_or(&self.folder).to_owned();
+        let remote = match self.spec.is_remote.then(|| LoopFiles::new(&self.spec.socket)).transpose() {
+            Ok(files) => files.map(|files| Remote { files, folder: start.folder.clone() }),
+            Err(error) => {
+                let finding = Finding::new(Cause::Internal, error.to_string());
+                return Some(SupervisorInput::Ended {
+                    attempt: id,
+                    end: AttemptEnd::Failed { finding, exit_code: None },
+                });
+            }
+        };
+        if remote.is_some() {
+            start.folder = root.join("runs").join(start.run.as_str()).to_string_lossy().into_owned();
+        }
         let tools = Tools {
             rank_program: self.spec.rank_program.clone(),
             libtorch: self.spec.libtorch.clone(),
             owner: self.spec.owner.clone(),
             instance: self.spec.instance.clone(),
             folder: self.folder.clone(),
+            root,
+            remote,
             access: self.access.clone(),
             patience: self.patience,
             lease: Duration::from_micros(self.supervisor.lease().0),

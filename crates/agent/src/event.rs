@@ -8,6 +8,8 @@ use domain::rank::Report;
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
+use crate::travel::Brought;
+
 /// What woke the agent.
 #[derive(Debug)]
 pub enum Wakeup {
@@ -28,6 +30,8 @@ pub struct StagedInput {
     pub path: PathBuf,
     /// Who serves its pieces, where it looks only as if it were here.
     pub served: Option<Serving>,
+    /// Copies on this machine of what the job names on the loop's.
+    pub brought: Brought,
 }
 
 /// Who serves data that lies elsewhere, and the folder that keeps the way to its socket open.
@@ -36,7 +40,7 @@ pub type Serving = (store::Served, File);
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None }
+        StagedInput { path, served: None, brought: Brought::new() }
     }
 }
 
@@ -55,4 +59,6 @@ pub enum AttemptEvent {
     Silent(u32),
     /// The process with this number has ended.
     Exited(u32),
+    /// What it has written is on the loop's machine, or why not all of it is.
+    Uploaded(Result<(), String>),
 }

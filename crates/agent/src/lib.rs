@@ -14,6 +14,7 @@ mod event;
 mod loop_client;
 mod meter;
 mod signals;
+mod travel;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct Patience {
     pub program: Duration,
     /// For either, when the agent itself was told to end by a signal.
     pub hurry: Duration,
+    /// For what an attempt has written to travel to a loop on another machine, once it has ended.
+    pub upload: Duration,
     /// For what a program has left behind to end after SIGTERM.
     pub leftovers: Duration,
     /// For the first step, from the start of a rank; `preload` adds to it ([`data::preloading`]).
@@ -59,6 +62,7 @@ impl Default for Patience {
             save: Duration::from_secs(60),
             program: Duration::from_secs(10),
             hurry: Duration::from_secs(1),
+            upload: Duration::from_secs(600),
             leftovers: Duration::from_secs(1),
             ready: Duration::from_secs(600),
             step: Duration::from_secs(60),

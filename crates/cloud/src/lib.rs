@@ -8,9 +8,11 @@ pub mod catalog;
 pub mod conformance;
 pub mod local;
 pub mod provider;
+pub mod ssh;
 
 pub use catalog::Catalog;
 pub use local::{Local, LocalSettings};
 pub use provider::{
     Error, LaunchError, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits, Sight, offers,
 };
+pub use ssh::{Ssh, SshSettings};

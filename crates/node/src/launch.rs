@@ -29,6 +29,9 @@ pub struct LaunchSpec {
     pub rank_program: PathBuf,
     /// Folder of the libtorch, when one was found.
     pub libtorch: Option<PathBuf>,
+    /// Whether the loop is on another machine: files of runs travel, and lie in `runs/` beside `instances/`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_remote: bool,
 }
 
 /// What is read of `launch.json` first: all that every version has in common.
@@ -88,6 +91,7 @@ mod tests {
             socket: "/home/loop.sock".into(),
             rank_program: "/usr/bin/gradus-rank".into(),
             libtorch: None,
+            is_remote: false,
         };
         folder.write_launch_spec(&spec).unwrap();
         assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));

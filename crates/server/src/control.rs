@@ -22,6 +22,7 @@ use plan::{Policy, World};
 
 use crate::clock;
 use crate::error::Error;
+use crate::files::Grant;
 use crate::home::Home;
 use crate::series::Series;
 use crate::state::{Commit, State};
@@ -273,10 +274,23 @@ impl Running<'_, '_> {
             let kept = self.control.series.keep(clock::now(), &run, &heartbeat.instance, &heartbeat.entries);
             reply.measured = Some(if kept.is_ok() { reply.acknowledged } else { 0 });
         }
+        let instance = self.controller.world().instances.get(&heartbeat.instance);
+        let provider = instance.map(|instance| instance.offer.provider.clone());
         for command in &mut reply.orders {
             if let AgentCommand::Start(start) = command {
                 self.control.state.key().unseal_job(&mut start.job);
-                start.folder = self.control.home.run(&start.run).to_string_lossy().into_owned();
+                let folder = self.control.home.run(&start.run);
+                if provider.as_deref() != Some(cloud::local::NAME) {
+                    let granted = Grant::new(start.fence, &start.job.work).write(&folder);
+                    if let Err(error) = granted {
+                        self.note(&OperationNote {
+                            subject: start.run.to_string(),
+                            text: format!("cannot write `{}`: {error}", folder.join("grant.json").display()),
+                            is_mistake: false,
+                        });
+                    }
+                }
+                start.folder = folder.to_string_lossy().into_owned();
             }
         }
         // An agent that did not wait for the answer will call again.

@@ -66,6 +66,11 @@ impl Home {
         self.root.join("series.db")
     }
 
+    /// The folder of all runs.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+
     /// Everything of one run: checkpoints, logs, model, report.
     pub fn run(&self, run: &RunId) -> PathBuf {
         self.root.join("runs").join(run.as_str())

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod control;
 pub mod error;
+pub mod files;
 pub mod home;
 mod loading;
 pub mod report;

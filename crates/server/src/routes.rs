@@ -1,7 +1,6 @@
 //! The loop's door: HTTP on a Unix socket that only this user can open.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -14,6 +13,8 @@ use tokio::net::UnixListener;
 
 use crate::control::Wake;
 use crate::error::Error;
+use crate::files;
+use crate::home::Home;
 
 /// An agent's call holds what it has measured while the loop was away.
 const BODY_MAX: usize = 64 << 20;
@@ -26,7 +27,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// [`Error::File`] when the socket cannot be made.
-pub fn serve(socket: &Path, inbox: Sender<Wake>) -> Result<(), Error> {
+pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<(), Error> {
+    let socket = &home.socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the server at", socket))?;
     let listener = {
@@ -36,8 +38,8 @@ pub fn serve(socket: &Path, inbox: Sender<Wake>) -> Result<(), Error> {
     };
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
-    let router =
-        Router::new().route("/v1/tick", post(heartbeat)).layer(DefaultBodyLimit::max(BODY_MAX)).with_state(inbox);
+    let calls = Router::new().route("/v1/tick", post(heartbeat)).with_state(inbox);
+    let router = calls.merge(files::router(home.runs())).layer(DefaultBodyLimit::max(BODY_MAX));
     let serve = move || {
         // It ends with the process.
         let _ = runtime.block_on(async { axum::serve(listener, router).await });

@@ -45,10 +45,21 @@ impl Attempt {
                 Vec::new()
             }
             AttemptEvent::Exited(pid) => self.exited(pid, now),
+            AttemptEvent::Uploaded(result) => {
+                self.sent();
+                let lost = |why| format!("not everything that was written has reached the loop's machine: {why}");
+                result.err().map(|why| reported(Report::Note { text: lost(why) })).into_iter().collect()
+            }
         }
     }
 
-    fn reported(&mut self, report: Report, now: Duration) -> Vec<AgentEvent> {
+    fn reported(&mut self, mut report: Report, now: Duration) -> Vec<AgentEvent> {
+        if let (Report::Exported(exported), Some(remote)) = (&mut report, &self.tools.remote) {
+            exported.model = remote.path_there(&self.start.folder, &exported.model);
+        }
+        if let (Report::Checkpointed(_), Some(uploader)) = (&report, &self.uploader) {
+            uploader.saved();
+        }
         if let Working::Train { watchdog, reports, .. } = &mut self.work {
             watchdog.hear(&report, now);
             reports.hear(&report);

@@ -1,8 +1,8 @@
 //! One attempt, from the order to start it to its end.
 //!
 //! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's program the set-up first), the
-//! process has ended and its last reports are read, and what it left behind is ended. Then `verdict` says what ended
-//! it. It can be asked to end at any stage; `StopReason` says by whom, and so how long it may take.
+//! process has ended and its last reports are read, what it left behind is ended, and what it has written travels to a loop
+//! on another machine. `verdict` says what ended it. It can be asked to end at any stage; `StopReason` says by whom, and so how long it may take.
 
 mod events;
 pub(crate) mod library;
@@ -14,6 +14,7 @@ mod program;
 mod staging;
 mod sweeping;
 mod trainer;
+mod uploading;
 mod verdict;
 mod watchdog;
 mod workdir;
@@ -24,6 +25,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use control::StopReason;
+use domain::files::Input;
 use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
@@ -33,6 +35,7 @@ use rustix::process::Signal;
 
 use crate::Patience;
 use crate::event::{Serving, Wakeup};
+use crate::travel::{Remote, Uploader};
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
@@ -57,6 +60,10 @@ pub struct Tools {
     pub instance: InstanceId,
     /// Folder of the instance, for sockets.
     pub folder: PathBuf,
+    /// The folder of all runs and caches of this owner.
+    pub root: PathBuf,
+    /// The loop, where it is on another machine.
+    pub remote: Option<Remote>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.
@@ -87,6 +94,8 @@ pub struct Attempt {
     log: PathBuf,
     /// Who serves data that lies elsewhere, for as long as the attempt lasts.
     served: Option<Serving>,
+    /// Who brings back what it writes, where the loop is on another machine.
+    uploader: Option<Uploader>,
 }
 
 enum Working {
@@ -113,6 +122,8 @@ enum Stage {
     Ended { exit: Exit, role: Role, is_out_of_memory: bool, since: Duration },
     /// It is known how it ended; what it left behind is being ended.
     Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool },
+    /// Nothing of it runs any more; what it has written is on its way to the loop.
+    Uploading { end: AttemptEnd, give_up: Duration, is_done: bool },
 }
 
 struct Ending {
@@ -131,17 +142,19 @@ impl Attempt {
         }
         checkpoint::claim(&run.join("checkpoints"), start.fence).map_err(|error| error.finding())?;
         let log = run.join("logs").join(format!("{}-rank-0.log", start.attempt));
+        let uploader = tools.uploader(&start, &run);
         match start.job.work.clone() {
-            Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, log, now),
+            Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
             Work::Command(command) => {
                 let workdir = folder.join("workdir");
                 let source = command.workdir.clone().map(PathBuf::from);
-                staging::begin(&start, &tools, move || {
+                staging::begin(&start, &tools, move |brought| {
+                    let source = brought.get(&Input::Workdir).cloned().or(source);
                     workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
                 });
                 let work = Working::Command { command, folder };
                 let (stage, ending, served) = (Stage::Staging, None, None);
-                Ok((Attempt { start, tools, work, stage, ending, log, served }, Vec::new()))
+                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader }, Vec::new()))
             }
         }
     }
@@ -151,7 +164,7 @@ impl Attempt {
         tools: Tools,
         train: Train,
         folder: &Path,
-        log: PathBuf,
+        (log, uploader): (PathBuf, Option<Uploader>),
         now: Duration,
     ) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let listen = |rank: u32| {
@@ -168,10 +181,10 @@ impl Attempt {
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let (stage, ending, served) = (Stage::Staging, None, None);
-        let mut attempt = Attempt { start, tools, work, stage, ending, log, served };
+        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader };
         let events = match staging::place(&data.path)? {
-            Some(path) => attempt.start_rank(&path, now)?,
-            None => {
+            Some(path) if attempt.tools.remote.is_none() => attempt.start_rank(&path, now)?,
+            _ => {
                 staging::data(&data, &attempt.start, &attempt.tools);
                 Vec::new()
             }
@@ -235,7 +248,7 @@ impl Attempt {
         };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
-        if let Stage::Sweeping { kill_at: before, .. } = &mut self.stage {
+        if let Stage::Sweeping { kill_at: before, .. } | Stage::Uploading { give_up: before, .. } = &mut self.stage {
             *before = kill_at.min(*before);
         }
         if let Some(ending) = &mut self.ending {
@@ -252,7 +265,10 @@ impl Attempt {
                 process.signal(Signal::TERM);
                 self.signal_tagged(Signal::TERM);
             }
-            (Working::Command { .. }, Stage::Staging | Stage::Ended { .. } | Stage::Sweeping { .. }) => {}
+            (
+                Working::Command { .. },
+                Stage::Staging | Stage::Ended { .. } | Stage::Sweeping { .. } | Stage::Uploading { .. },
+            ) => {}
         }
     }
 
@@ -288,7 +304,8 @@ impl Attempt {
                 self.sweep(end, now);
             }
         }
-        self.swept(now)
+        self.swept(now);
+        self.uploaded(now)
     }
 
     /// Ends a rank that has been silent for too long, unless it waits for data that is being fetched.
@@ -321,6 +338,8 @@ impl Attempt {
             (Stage::Running { .. }, None, Working::Command { .. }) => Duration::MAX,
             (Stage::Ended { since, .. }, _, _) => *since + self.late(),
             (Stage::Sweeping { next, .. }, _, _) => *next,
+            (Stage::Uploading { is_done: true, .. }, _, _) => Duration::ZERO,
+            (Stage::Uploading { give_up, .. }, _, _) => *give_up,
         }
     }
 

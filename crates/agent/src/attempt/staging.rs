@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::Finding;
+use domain::files::Input;
 use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
 use domain::wire::{AgentEvent, Start};
+use domain::{Finding, Train, Work};
 use store::{Limits, Location, Meter, Places};
 
 use super::process::{self, Process};
@@ -15,6 +16,7 @@ use super::verdict::Role;
 use super::watchdog::Watchdog;
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
 use crate::event::{AttemptEvent, StagedInput, Wakeup};
+use crate::travel::{self, Brought};
 
 /// Where data lies on this machine; none when it lies elsewhere.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
@@ -32,28 +34,51 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
         let (cache, folder) =
             (home.join("cache/pieces"), run.join("attempts").join(start.attempt.as_str()).join("data"));
         let socket = tools.folder.join(format!("{}-data.sock", start.attempt));
-        return begin(start, tools, move || {
+        return begin(start, tools, move |_| {
             let (short, handle) =
                 link::short(&socket).map_err(|error| *process::not_written("listen at", &socket, &error))?;
             let places = Places { folder: &folder, cache: &cache, socket: &short };
             let served =
                 store::serve(&uri, budget.0, places, &access, Limits::default()).map_err(|error| error.finding())?;
-            Ok(StagedInput { path: served.path.clone(), served: Some((served, handle)) })
+            Ok(StagedInput { path: served.path.clone(), served: Some((served, handle)), brought: Brought::new() })
         });
     }
     let cache = home.join("cache/data");
-    begin(start, tools, move || {
+    begin(start, tools, move |brought| {
+        if let Some(path) = brought.get(&Input::Data) {
+            return Ok(path.clone().into());
+        }
         let staged = store::stage(&uri, &cache, &access, Limits::default(), &Meter::default());
         staged.map(|staged| staged.path.into()).map_err(|error| error.finding())
     });
 }
 
-/// Does the work and tells the attempt; one that has ended meanwhile does not listen any more.
-pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<StagedInput, Finding> + Send + 'static) {
+/// Fetches what lies on the loop's machine, if that is another one, does the work, and tells the attempt; one that has
+/// ended meanwhile does not listen any more.
+pub fn begin(
+    start: &Start,
+    tools: &Tools,
+    work: impl FnOnce(&Brought) -> Result<StagedInput, Finding> + Send + 'static,
+) {
     let (events, id) = (tools.events.clone(), start.attempt.clone());
+    let (remote, start, root) = (tools.remote.clone(), start.clone(), tools.root.clone());
     std::thread::spawn(move || {
-        let _ = events.send(Wakeup::Attempt(id, AttemptEvent::Staged(work())));
+        let brought = remote.map_or(Ok(Brought::new()), |remote| travel::bring(&remote.files, &start, &root));
+        let staged = brought.and_then(|brought| {
+            let staged = work(&brought)?;
+            Ok(StagedInput { brought, ..staged })
+        });
+        let _ = events.send(Wakeup::Attempt(id, AttemptEvent::Staged(staged)));
     });
+}
+
+/// A job's paths on this machine in place of those on the loop's.
+fn replaced(train: Train, brought: &Brought) -> Train {
+    let mut work = Work::Train(train.clone());
+    for (input, path) in brought {
+        input.replace(&mut work, path.to_string_lossy().into_owned());
+    }
+    if let Work::Train(replaced) = work { replaced } else { train }
 }
 
 impl Attempt {
@@ -62,8 +87,11 @@ impl Attempt {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served } = input;
+        let StagedInput { path, served, brought } = input;
         self.served = served;
+        if let Working::Train { train, .. } = &mut self.work {
+            **train = replaced((**train).clone(), &brought);
+        }
         let Working::Command { command, .. } = &self.work else {
             return self.start_rank(&path, now).unwrap_or_else(|finding| {
                 self.sweep(AttemptEnd::Failed { finding: *finding, exit_code: None }, now);

@@ -19,12 +19,12 @@ impl Attempt {
         self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
     }
 
-    /// Ends what is left behind, and returns the end once nothing is.
-    pub(super) fn swept(&mut self, now: Duration) -> Option<AttemptEnd> {
+    /// Ends what is left behind; once nothing is, what was written is uploaded.
+    pub(super) fn swept(&mut self, now: Duration) {
         let tag = self.start.attempt.as_str();
-        let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return None };
+        let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return };
         if now < *next {
-            return None;
+            return;
         }
         let left = match (now >= *kill_at, *is_told) {
             (true, _) => processes::signal(ATTEMPT, tag, Signal::KILL).map(|count| count > 0),
@@ -34,7 +34,10 @@ impl Attempt {
         *is_told = true;
         *next = now + SWEEP;
         // Where `/proc` cannot be read nothing more can be done here, and the provider will not say that it is gone.
-        if left.unwrap_or(false) { None } else { Some(end.clone()) }
+        if !left.unwrap_or(false) {
+            let end = end.clone();
+            self.upload(end, now);
+        }
     }
 
     pub(super) fn signal_tagged(&self, signal: Signal) {

@@ -64,6 +64,7 @@ impl Scene {
                 "export GRADUS_TEST_SPEC=\"$1\"\n",
             ),
             libtorch: Some(libtorch.clone()),
+            is_remote: false,
         });
         let folder = home.join("runs").join(run.as_str());
         Scene { control, local, instance: run.instance(1), run, folder, libtorch, _temporary: temporary }

@@ -9,6 +9,8 @@ mod find;
 mod gc;
 mod home;
 mod models;
+mod node;
+mod nodes;
 mod offers;
 mod plan;
 mod reference;
@@ -60,6 +62,10 @@ pub enum Commands {
     Gc(gc::Args),
     /// Check the databases of the home folder, and replace damaged ones
     Home(home::Args),
+    /// Add, list and remove machines that jobs can run on over SSH
+    Nodes(nodes::Args),
+    /// Open a shell on a node, or run a command there
+    Ssh(nodes::ssh::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
     Completions(completions::Args),
     /// Print the manual page, for `man`
@@ -67,6 +73,9 @@ pub enum Commands {
     /// Run the agent of one machine (started by gradus itself)
     #[command(hide = true)]
     Agent(agent::Args),
+    /// Answer a request of the provider `ssh` on this machine (used by gradus itself)
+    #[command(hide = true)]
+    Node,
     /// Print what the reference documents are made of (used by `cargo xtask docs`)
     #[command(hide = true)]
     Reference(reference::Args),
@@ -98,6 +107,9 @@ impl Commands {
             Commands::Rm(args) => rm::run(&args, settings, printer),
             Commands::Gc(args) => gc::run(&args, settings, printer),
             Commands::Home(args) => home::run(&args, settings, printer),
+            Commands::Nodes(args) => nodes::run(args, settings, printer),
+            Commands::Ssh(args) => nodes::ssh::run(&args, settings),
+            Commands::Node => node::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),

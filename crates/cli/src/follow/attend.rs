@@ -91,8 +91,8 @@ pub fn serve(
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "loop");
     }
-    let providers = machine::providers(settings, home, rate);
-    routes::serve(&home.socket(), sender.clone())?;
+    let providers = machine::providers(settings, home, rate)?;
+    routes::serve(home, sender.clone())?;
     let mut control = Control::new(state, Series::open(home)?, home, &providers);
     let left = control.run(&sender, inbox, done)?;
     drop(lock);

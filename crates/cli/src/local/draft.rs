@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cloud::ssh::Inventory;
 use domain::problem::Problem;
 use domain::rank::Report;
 use domain::train::{Cache, ModelSource, Module, Task};
@@ -82,8 +83,11 @@ pub fn draft_here(
     home: &Home,
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
-    let offers = offers(price, settings, home)?;
-    recommended(job, &offers, &facts(settings, home, job, printer)?)
+    let offers = offers(job, price, settings, home)?;
+    let known = facts(settings, home, job, printer)?;
+    // What was measured was measured here.
+    let measured_step = known.measured_step.filter(|_| job.wants.node.is_none());
+    recommended(job, &offers, &JobFacts { measured_step, ..known })
 }
 
 /// Drafts the plan of a job on this machine by steps that are made for it.
@@ -98,7 +102,11 @@ pub fn draft_measured(
     printer: &mut Printer,
 ) -> Result<(Plan, StepMeasurement), Error> {
     let train = measure::measurable(job)?;
-    let offers = offers(price, settings, home)?;
+    if let Some(node) = &job.wants.node {
+        let message = format!("`--measure` runs steps on this machine, and the job asks for node `{node}`");
+        return Err(Error::Usage { message, hint: "leave `--measure` out".to_owned() });
+    }
+    let offers = offers(job, price, settings, home)?;
     let known = facts(settings, home, job, printer)?;
     let before = recommended(job, &offers, &known)?;
     let Some(share) = before.share else {
@@ -123,12 +131,38 @@ pub fn draft_measured(
     Ok((plan, measured))
 }
 
-fn offers(price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
+/// What the job may run on: this machine, or the nodes that it asks for.
+fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
     let mut offers = Vec::new();
-    for provider in machine::providers(settings, home, price) {
+    for provider in machine::providers(settings, home, price)? {
         offers.extend(cloud::offers(provider.as_ref())?);
     }
-    Ok(offers)
+    let is_meant = |offer: &Offer| match &job.wants.node {
+        Some(node) => offer.provider == cloud::ssh::NAME && offer.kind == *node,
+        None => offer.provider == cloud::local::NAME,
+    };
+    offers.retain(is_meant);
+    match &job.wants.node {
+        Some(node) if offers.is_empty() => Err(no_node(node, &machine::inventory(home)?)),
+        _ => Ok(offers),
+    }
+}
+
+/// Why a job has no node to run on.
+fn no_node(node: &str, inventory: &Inventory) -> Error {
+    let names: Vec<&str> = inventory.hosts.iter().map(|host| host.name.as_str()).collect();
+    if node == "any" && !names.is_empty() || names.contains(&node) {
+        let (message, name) = match node {
+            "any" => ("all nodes are drained".to_owned(), "NODE"),
+            name => (format!("node `{name}` is drained: nothing new starts there"), name),
+        };
+        return Error::Usage { message, hint: format!("use it again with `gradus nodes resume {name}`") };
+    }
+    let message = match names.is_empty() {
+        true => "no node was added yet".to_owned(),
+        false => format!("there is no node `{node}`; there are {}", names.join(", ")),
+    };
+    Error::Usage { message, hint: "add one with `gradus nodes add NAME --address user@host`".to_owned() }
 }
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {

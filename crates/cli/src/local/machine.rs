@@ -1,25 +1,68 @@
-//! This machine as a provider.
+//! What jobs can run on without a cloud: this machine, and the nodes that were added.
 
 use std::sync::Arc;
 
-use cloud::{Local, LocalSettings, Provider};
+use cloud::ssh::{Inventory, Program};
+use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::Rate;
 use server::Home;
 
+use crate::error::Error;
 use crate::settings::GlobalSettings;
 
 /// The providers of this home.
-pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Vec<Arc<dyn Provider>> {
-    let stated = rate != Rate::default();
-    let local = LocalSettings {
+///
+/// # Errors
+/// [`Error::File`] when `nodes.json` cannot be read.
+pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<Vec<Arc<dyn Provider>>, Error> {
+    let local = Local::new(local(settings, home, rate, price_source(rate)));
+    let inventory = inventory(home)?;
+    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(local)];
+    if !inventory.hosts.is_empty() {
+        providers.push(Arc::new(Ssh::new(ssh(settings, home, inventory))));
+    }
+    Ok(providers)
+}
+
+/// The nodes of this home.
+///
+/// # Errors
+/// [`Error::File`] when `nodes.json` cannot be read.
+pub fn inventory(home: &Home) -> Result<Inventory, Error> {
+    Inventory::read(home.root()).map_err(Error::file("read", &home.root().join("nodes.json")))
+}
+
+/// What the provider `ssh` needs to know.
+pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshSettings {
+    let program = Program {
+        gradus: settings.program.clone(),
+        rank: settings.rank_program.clone(),
+        libtorch: settings.libtorch.clone(),
+    };
+    SshSettings {
+        home: home.root().to_owned(),
+        owner: home.owner().to_owned(),
+        socket: home.socket(),
+        program,
+        inventory,
+    }
+}
+
+/// What the provider `local` needs to know.
+fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str) -> LocalSettings {
+    LocalSettings {
         home: home.root().to_owned(),
         program: settings.program.clone(),
         owner: home.owner().to_owned(),
         rate,
-        price_source: if stated { "--price".to_owned() } else { "free unless `--price` says otherwise".to_owned() },
+        price_source: price_source.to_owned(),
         socket: home.socket(),
         rank_program: settings.rank_program.clone(),
         libtorch: settings.libtorch.clone(),
-    };
-    vec![Arc::new(Local::new(local))]
+        is_remote: false,
+    }
+}
+
+fn price_source(rate: Rate) -> &'static str {
+    if rate == Rate::default() { "free unless `--price` says otherwise" } else { "--price" }
 }

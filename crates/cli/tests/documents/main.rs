@@ -24,6 +24,7 @@ fn repository() -> PathBuf {
 
 /// Runs every block of a document; the message of the panic shows what differs.
 #[track_caller]
+#[expect(clippy::disallowed_methods, reason = "the test harness takes no arguments of ours")]
 fn check(document: &str) {
     let path = repository().join(document);
     let mut text = fs::read_to_string(&path).unwrap();

@@ -53,6 +53,8 @@ pub struct LocalSettings {
     pub rank_program: PathBuf,
     /// Folder of libtorch, when one was found.
     pub libtorch: Option<PathBuf>,
+    /// Whether the loop is on another machine.
+    pub is_remote: bool,
 }
 
 /// This machine.
@@ -91,6 +93,7 @@ impl Local {
             socket: self.settings.socket.clone(),
             rank_program: self.settings.rank_program.clone(),
             libtorch: self.settings.libtorch.clone(),
+            is_remote: self.settings.is_remote,
         };
         let _one_at_a_time = self.releases();
         let asked_before = folder.launch_spec()?;
@@ -145,6 +148,8 @@ impl Local {
         let mut releases = self.releases();
         if folder.is_held()? {
             let since = releases.entry(instance.clone()).or_insert_with(Instant::now).elapsed();
+            // Whoever asks from elsewhere is a new process each time; the folder remembers for it.
+            let since = if self.settings.is_remote { since.max(asked_since(&folder)?) } else { since };
             if since < GRACE {
                 // Before it has signed the lock it has started nothing, and the next call finds it.
                 let agent = folder.holder()?;
@@ -158,6 +163,16 @@ impl Local {
 
     fn error(&self, doing: String) -> impl FnOnce(io::Error) -> Error {
         move |source| Error { provider: NAME, doing, source }
+    }
+}
+
+/// How long ago the end of an instance was first asked for; now is the first time where it never was.
+fn asked_since(folder: &Folder) -> io::Result<Duration> {
+    let path = folder.path().join("ending");
+    match fs::metadata(&path) {
+        Ok(file) => Ok(file.modified()?.elapsed().unwrap_or_default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::File::create(path).map(|_| Duration::ZERO),
+        Err(error) => Err(error),
     }
 }
 

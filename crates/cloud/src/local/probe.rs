@@ -57,6 +57,7 @@ mod tests {
             socket: "/home/loop.sock".into(),
             rank_program: "/usr/bin/gradus-rank".into(),
             libtorch: None,
+            is_remote: false,
         };
         folder.write_launch_spec(&spec).unwrap();
         let lock = folder.lock().unwrap().unwrap();

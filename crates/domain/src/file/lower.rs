@@ -166,7 +166,8 @@ fn clash(problems: &mut Vec<Problem>, key: &str, message: &str, hint: &str) {
 /// Where: `infra` is short for a cloud and a region, or means this machine.
 fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Problem>) {
     let infra = resources.infra.take().unwrap_or_default();
-    if !matches!(infra.as_str(), "" | "local") {
+    let node = infra.strip_prefix("ssh").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    if node.is_none() && !matches!(infra.as_str(), "" | "local") {
         let mut parts = infra.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "*"));
         let (cloud, region) = (parts.next(), parts.next());
         if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
@@ -180,7 +181,13 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
         let message = "`infra: local` is this machine, and other keys ask for one of a cloud";
         clash(problems, "resources.infra", message, "leave `infra` out to plan over everything that is offered");
     }
-    wants.here = infra == "local";
+    if node.is_some() && *wants != Wants::default() {
+        let message = "`infra: ssh` is a machine of `gradus nodes`, and other keys ask for one of a cloud";
+        clash(problems, "resources.infra", message, "leave `infra` out to plan over everything that is offered");
+    }
+    let name = |rest: &str| rest.trim_start_matches('/').trim().to_owned();
+    wants.node = node.map(name).map(|name| if matches!(name.as_str(), "" | "*") { "any".to_owned() } else { name });
+    wants.here = infra == "local" || node.is_some();
 }
 
 /// At what price: spot or not, dedicated or not, and the most for an hour.

@@ -45,7 +45,7 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
     SkyKey { path, served: SkySupport::No { why, hint } }
 }
 
-const ONE_MACHINE: &str = "only this machine can be rented yet";
+const ONE_MACHINE: &str = "only this machine and those of `gradus nodes` can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "accelerators cannot be rented yet";
 const NO_CLOUD: &str = "clouds cannot be rented yet";
@@ -65,7 +65,12 @@ pub const SKY_KEYS: &[SkyKey] = &[
         "write `num_nodes: 1` or leave it out",
     ),
     yes("resources"),
-    planned("resources.infra", &["local"], ONE_MACHINE, "write `infra: local` or leave it out"),
+    planned(
+        "resources.infra",
+        &["local", "ssh", "ssh/"],
+        ONE_MACHINE,
+        "write `infra: local`, or `infra: ssh` after `gradus nodes add`, or leave it out",
+    ),
     planned("resources.accelerators", &[], NO_GPU, "leave it out to run on this machine's CPU"),
     no("resources.accelerator_args", NO_GPU, LEAVE_OUT),
     yes("resources.cpus"),

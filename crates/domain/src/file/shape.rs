@@ -27,10 +27,11 @@ pub(super) fn check(schema: &Json, node: &Node, problems: &mut Vec<Problem>, unr
     walk.value(schema, node, &place).unwrap_or(Json::Null)
 }
 
-/// Whether a value asks for more than nothing and than these words.
+/// Whether a value asks for more than nothing and than these words; one that ends with `/` stands for all that begin so.
 fn asks_for(node: &Node, words: &[&str]) -> bool {
     let Value::Scalar(raw) = &node.value else { return !is_empty(node) };
-    let is_word = python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()));
+    let is = |word: &str, text: &str| word == text || (word.ends_with('/') && text.starts_with(word));
+    let is_word = python_text(raw).is_some_and(|text| words.iter().any(|word| is(word, &text.to_lowercase())));
     !is_empty(node) && !is_word
 }
 

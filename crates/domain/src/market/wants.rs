@@ -29,9 +29,12 @@ pub struct Wants {
     pub dedicated: bool,
     /// Kilograms of CO₂ that the run may cause at most.
     pub max_carbon: Option<f64>,
-    /// This machine and no other, because the job says so.
+    /// No machine of a cloud, because the job says so: this one, or a `node`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub here: bool,
+    /// A node of `gradus nodes`, by its name; `any` for whichever is free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// Whether spot instances may be rented.

@@ -1,6 +1,7 @@
 //! What is written down about runs, or sent between their processes.
 
 pub mod event;
+pub mod files;
 pub mod rental;
 pub mod series;
 pub mod wire;

@@ -14,7 +14,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
     check(
         "resources: {infra: aws/us-east-1}",
-        "2 resources.infra: only this machine can be rented yet (write `infra: local` or leave it out)
+        "2 resources.infra: only this machine and those of `gradus nodes` can be used yet (write `infra: local`, or `infra: ssh` after `gradus nodes add`, or leave it out)
          ok",
     );
     check(

@@ -1,0 +1,243 @@
+//! What is asked of the loop about files: small requests, each repeated while the loop cannot be reached.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use domain::RunId;
+use domain::files::{BroughtPart, FilePart, KeepRequest, Listing, PartsRequest, Received};
+use reqwest::blocking::{Client, Response};
+
+/// How long the loop may be away before a transfer is given up.
+const AWAY: Duration = Duration::from_secs(120);
+
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// For one request.
+const REQUEST: Duration = Duration::from_secs(60);
+
+/// Why a file did not travel.
+#[derive(Debug, thiserror::Error)]
+pub enum TravelError {
+    /// The loop has answered, and will not do it.
+    #[error("the loop says: {0}")]
+    Refused(String),
+    /// The loop did not answer for long.
+    #[error("the loop does not answer: {0}")]
+    Unreachable(String),
+    /// This disk refuses.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Disk {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A file or folder here that cannot be used.
+pub(super) fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TravelError {
+    let path = path.to_owned();
+    move |source| TravelError::Disk { doing, path, source }
+}
+
+/// Files of the loop's machine.
+#[derive(Debug, Clone)]
+pub struct LoopFiles {
+    client: Client,
+}
+
+impl LoopFiles {
+    /// Files behind the socket of a loop.
+    ///
+    /// # Errors
+    /// [`TravelError::Unreachable`] when no connection can be prepared.
+    pub fn new(socket: &Path) -> Result<LoopFiles, TravelError> {
+        store::install_tls();
+        let client = Client::builder().unix_socket(socket).no_proxy().timeout(REQUEST).build();
+        client.map(|client| LoopFiles { client }).map_err(|error| TravelError::Unreachable(error.to_string()))
+    }
+
+    /// The files below an address.
+    pub(super) fn list(&self, address: &str) -> Result<Listing, TravelError> {
+        patiently(|| self.client.get(url(address)).send())?.json().map_err(unreadable)
+    }
+
+    /// The contents of parts, one after the other.
+    pub(super) fn parts(&self, address: &str, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
+        let request = PartsRequest { parts };
+        let bytes = patiently(|| self.client.post(url(address)).json(&request).send())?.bytes();
+        bytes.map(|bytes| bytes.to_vec()).map_err(unreadable)
+    }
+
+    /// Brings a part of a file of a run, once.
+    pub(super) fn bring(
+        &self,
+        run: &RunId,
+        path: &str,
+        part: &BroughtPart,
+        bytes: Vec<u8>,
+    ) -> Result<Received, TravelError> {
+        let address = url(&format!("runs/{run}/files/{}?{}", escaped(path), query(part)));
+        answered(self.client.put(address).body(bytes).send())?.json().map_err(unreadable)
+    }
+
+    /// Says which files of checkpoints are still needed, once.
+    pub(super) fn keep(&self, run: &RunId, request: &KeepRequest) -> Result<(), TravelError> {
+        answered(self.client.post(url(&format!("runs/{run}/keep"))).json(request).send()).map(|_| ())
+    }
+}
+
+/// The host's name is not looked up; the socket takes its place.
+fn url(address: &str) -> String {
+    format!("http://loop/v1/{address}")
+}
+
+/// A part in an address; nothing in it has a meaning there.
+fn query(part: &BroughtPart) -> String {
+    let mut query = format!("fence={}&offset={}", part.fence, part.offset);
+    if let (Some(total), Some(sha256)) = (part.total, &part.sha256) {
+        query.push_str(&format!("&total={total}&sha256={sha256}"));
+    }
+    query
+}
+
+/// A path in an address: what has a meaning there is written as its number.
+fn escaped(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => escaped.push(byte as char),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// Asks again while there is no answer.
+fn patiently(request: impl Fn() -> reqwest::Result<Response>) -> Result<Response, TravelError> {
+    let begun = Instant::now();
+    loop {
+        match answered(request()) {
+            Err(TravelError::Unreachable(_)) if begun.elapsed() < AWAY => std::thread::sleep(AGAIN),
+            answer => return answer,
+        }
+    }
+}
+
+/// An answer that was meant: what the loop refuses it will refuse again; its own trouble may pass.
+fn answered(response: reqwest::Result<Response>) -> Result<Response, TravelError> {
+    let response = response.map_err(unreadable)?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let message = response.text().unwrap_or_default();
+    let message = if message.is_empty() { status.to_string() } else { message };
+    if status.is_client_error() { Err(TravelError::Refused(message)) } else { Err(TravelError::Unreachable(message)) }
+}
+
+fn unreadable(error: reqwest::Error) -> TravelError {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        message = format!("{message}: {inner}");
+        source = inner.source();
+    }
+    TravelError::Unreachable(message)
+}
+
+/// Fetches files into a folder: those of `wanted` that are not there as they were listed. Each has its name once it is
+/// whole.
+pub(super) fn fetch(
+    files: &LoopFiles,
+    address: &str,
+    wanted: &[domain::files::FileInfo],
+    folder: &Path,
+) -> Result<(), TravelError> {
+    let mut batch: Vec<(&domain::files::FileInfo, FilePart)> = Vec::new();
+    let mut bytes = 0;
+    for file in wanted.iter().filter(|file| !is_current(file, folder)) {
+        let mut offset = 0;
+        loop {
+            let length = (file.bytes - offset).min(domain::files::PARTS_MAX - bytes);
+            batch.push((file, FilePart { path: file.path.clone(), offset, bytes: length }));
+            bytes += length;
+            offset += length;
+            if bytes == domain::files::PARTS_MAX || batch.len() == BATCH {
+                take(files, address, &mut batch, folder)?;
+                bytes = 0;
+            }
+            if offset == file.bytes {
+                break;
+            }
+        }
+    }
+    take(files, address, &mut batch, folder)
+}
+
+/// Parts that are asked for at once, at most.
+const BATCH: usize = 512;
+
+/// Whether a file is here as it was listed.
+fn is_current(file: &domain::files::FileInfo, folder: &Path) -> bool {
+    let Ok(meta) = fs::metadata(folder.join(&file.path)) else { return false };
+    meta.len() == file.bytes && meta.modified().is_ok_and(|time| time == modified(file))
+}
+
+fn modified(file: &domain::files::FileInfo) -> std::time::SystemTime {
+    std::time::UNIX_EPOCH + Duration::from_micros(u64::try_from(file.modified).unwrap_or(0))
+}
+
+/// Asks for a batch of parts and puts each where it belongs.
+fn take(
+    files: &LoopFiles,
+    address: &str,
+    batch: &mut Vec<(&domain::files::FileInfo, FilePart)>,
+    folder: &Path,
+) -> Result<(), TravelError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let contents = files.parts(address, batch.iter().map(|(_, part)| part.clone()).collect())?;
+    let mut rest = &contents[..];
+    for (file, part) in batch.drain(..) {
+        let length = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+        let Some((bytes, after)) = rest.split_at_checked(length) else {
+            return Err(TravelError::Unreachable(format!("the answer is shorter than `{}`", file.path)));
+        };
+        rest = after;
+        put(file, &part, bytes, folder)?;
+    }
+    Ok(())
+}
+
+fn put(file: &domain::files::FileInfo, part: &FilePart, bytes: &[u8], folder: &Path) -> Result<(), TravelError> {
+    use std::os::unix::fs::{FileExt, PermissionsExt};
+    if !domain::files::is_safe(&file.path) {
+        return Err(TravelError::Refused(format!("`{}` is no path below a folder", file.path)));
+    }
+    let path = folder.join(&file.path);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(disk("make", parent))?;
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
+    let partial = path.with_file_name(format!(".{name}.partial"));
+    let mut options = fs::OpenOptions::new();
+    let opened = options.create(true).write(true).truncate(part.offset == 0).open(&partial);
+    let target = opened.map_err(disk("write", &partial))?;
+    target.write_all_at(bytes, part.offset).map_err(disk("write", &partial))?;
+    if part.offset + part.bytes < file.bytes {
+        return Ok(());
+    }
+    let mode = if file.is_executable { 0o755 } else { 0o644 };
+    let done = target
+        .set_permissions(fs::Permissions::from_mode(mode))
+        .and_then(|()| target.set_modified(modified(file)))
+        .and_then(|()| fs::rename(&partial, &path));
+    done.map_err(disk("write", &path))
+}

@@ -1,0 +1,69 @@
+//! Files that travel between this machine and a loop on another one, over the socket that heartbeats take.
+//!
+//! Before an attempt, [`inputs`] fetches what it reads and [`checkpoints`] what it continues from. While it runs, and at
+//! its end, [`upload`] brings back what it has written. Each machine keeps what it has fetched, so that the next attempt
+//! there starts at once.
+
+mod checkpoints;
+mod inputs;
+mod loop_files;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use domain::files::Input;
+use domain::wire::Start;
+use domain::{Cause, Finding};
+
+pub use loop_files::{LoopFiles, TravelError};
+pub use upload::Uploader;
+
+/// A loop on another machine.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// Its files.
+    pub files: LoopFiles,
+    /// The folder of the run there.
+    pub folder: String,
+}
+
+impl Remote {
+    /// What a path in the folder of the run here is on the loop's machine.
+    pub fn path_there(&self, here: &str, path: &str) -> String {
+        path.strip_prefix(here).map_or_else(|| path.to_owned(), |rest| format!("{}{rest}", self.folder))
+    }
+}
+
+/// Where each input of an attempt was put.
+pub type Brought = BTreeMap<Input, PathBuf>;
+
+/// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
+///
+/// # Errors
+/// [`Finding`] when the loop cannot be reached for long, does not have a file, or this disk refuses.
+pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, Finding> {
+    checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
+    let mut brought = Brought::new();
+    for input in Input::ALL {
+        if let Some(source) = input.of(&start.job.work) {
+            let path = inputs::bring(files, start, input, source, &root.join("cache/inputs"));
+            brought.insert(input, path.map_err(|error| finding(&format!("`{source}`"), &error))?);
+        }
+    }
+    Ok(brought)
+}
+
+fn finding(what: &str, error: &TravelError) -> Finding {
+    let message = format!("cannot bring {what} to this machine: {error}");
+    match error {
+        TravelError::Disk { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            Finding::new(Cause::DiskFull, message).hint("free some space there (`df -h` shows it), then resume the run")
+        }
+        TravelError::Disk { .. } => Finding::new(Cause::ReadOnly, message).hint("make the folder writable"),
+        TravelError::Refused(_) => {
+            Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
+        }
+        TravelError::Unreachable(_) => Finding::new(Cause::Unreadable, message).hint("check the network"),
+    }
+}

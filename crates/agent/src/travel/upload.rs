@@ -1,0 +1,228 @@
+//! What an attempt has written, on its way to the loop: each checkpoint as soon as it is whole, logs as they grow, and
+//! everything at the end.
+//!
+//! A manifest travels after what it names, so that the loop never has one that cannot be restored. What cannot be sent
+//! now is sent with the next round.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime};
+
+use domain::files::{BroughtPart, KEPT, KeepRequest, PARTS_MAX};
+use domain::{AttemptId, Fence, RunId};
+use sha2::{Digest, Sha256};
+
+use super::checkpoints::{is_manifest, is_own};
+use super::loop_files::{LoopFiles, TravelError, disk};
+use crate::event::{AttemptEvent, Wakeup};
+
+/// Between two rounds for what grows.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// Between two tries at the end.
+const AGAIN: Duration = Duration::from_millis(500);
+
+enum Order {
+    /// A checkpoint is whole.
+    Saved,
+    /// Nothing more will be written; everything is to be there before this instant.
+    Finish(Instant),
+}
+
+/// The thread that brings back what an attempt writes. It ends with this.
+#[derive(Debug)]
+pub struct Uploader {
+    orders: Sender<Order>,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Order::Saved => "Saved",
+            Order::Finish(_) => "Finish",
+        })
+    }
+}
+
+impl Uploader {
+    /// Starts the thread for an attempt whose run has its files in `folder`. Its end is one
+    /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`].
+    pub fn start(
+        files: LoopFiles,
+        folder: PathBuf,
+        (run, attempt, fence): (RunId, AttemptId, Fence),
+        events: Sender<Wakeup>,
+    ) -> Uploader {
+        let (orders, inbox) = mpsc::channel();
+        let mut upload = Upload { files, folder, run, fence, sent: BTreeMap::new(), grown: BTreeMap::new() };
+        std::thread::spawn(move || {
+            loop {
+                match inbox.recv_timeout(ROUND) {
+                    Ok(Order::Saved) => drop(upload.checkpoints()),
+                    Err(RecvTimeoutError::Timeout) => drop(upload.round()),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(Order::Finish(until)) => {
+                        let result = upload.finish(until).map_err(|error| error.to_string());
+                        let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::Uploaded(result)));
+                        return;
+                    }
+                }
+            }
+        });
+        Uploader { orders }
+    }
+
+    /// A checkpoint is whole.
+    pub fn saved(&self) {
+        let _ = self.orders.send(Order::Saved);
+    }
+
+    /// Nothing more will be written.
+    pub fn finish(&self, within: Duration) {
+        let _ = self.orders.send(Order::Finish(Instant::now() + within));
+    }
+}
+
+struct Upload {
+    files: LoopFiles,
+    folder: PathBuf,
+    run: RunId,
+    fence: Fence,
+    /// Files that are there, as they were: size and time.
+    sent: BTreeMap<String, (u64, SystemTime)>,
+    /// Bytes of each log that are there.
+    grown: BTreeMap<String, u64>,
+}
+
+impl Upload {
+    fn round(&mut self) -> Result<(), TravelError> {
+        self.checkpoints()?;
+        self.logs()
+    }
+
+    /// Sends everything, again and again until it is there or the time is over.
+    fn finish(&mut self, until: Instant) -> Result<(), TravelError> {
+        loop {
+            let all = self.round().and_then(|()| {
+                for folder in KEPT.into_iter().filter(|folder| !matches!(*folder, "checkpoints" | "logs")) {
+                    for path in below(&self.folder, folder)? {
+                        self.whole(&path)?;
+                    }
+                }
+                Ok(())
+            });
+            match all {
+                Err(error @ TravelError::Refused(_)) => return Err(error),
+                Err(_) if Instant::now() + AGAIN < until => std::thread::sleep(AGAIN),
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends what is whole and not there, manifests last; then says what is still needed.
+    fn checkpoints(&mut self) -> Result<(), TravelError> {
+        // A file that is deleted meanwhile is of a checkpoint that has been replaced; the next round has the newer one.
+        let mut paths = below(&self.folder, "checkpoints")?;
+        paths.retain(|path| !is_own(path.trim_start_matches("checkpoints/")));
+        paths.sort_by_key(|path| is_manifest(path.trim_start_matches("checkpoints/")));
+        let before = self.sent.len();
+        for path in &paths {
+            self.whole(path)?;
+        }
+        if self.sent.len() == before {
+            return Ok(());
+        }
+        let files = paths.iter().map(|path| path.trim_start_matches("checkpoints/").to_owned()).collect();
+        self.files.keep(&self.run, &KeepRequest { fence: self.fence, files })
+    }
+
+    /// Sends a file whose name says that it is whole.
+    fn whole(&mut self, path: &str) -> Result<(), TravelError> {
+        let place = self.folder.join(path);
+        let Ok(meta) = fs::metadata(&place) else { return Ok(()) };
+        let state = (meta.len(), meta.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        if self.sent.get(path) == Some(&state) {
+            return Ok(());
+        }
+        let mut file = File::open(&place).map_err(disk("read", &place))?;
+        let sha256 = digest(&mut file).map_err(disk("read", &place))?;
+        let mut offset = 0;
+        loop {
+            let bytes = part(&mut file, offset).map_err(disk("read", &place))?;
+            if bytes.is_empty() && offset < state.0 {
+                return Err(TravelError::Unreachable(format!("`{path}` has become shorter while it was sent")));
+            }
+            let part = BroughtPart { fence: self.fence.0, offset, total: Some(state.0), sha256: Some(sha256.clone()) };
+            let received = self.files.bring(&self.run, path, &part, bytes)?;
+            if received.is_whole {
+                break;
+            }
+            offset = received.bytes;
+        }
+        self.sent.insert(path.to_owned(), state);
+        Ok(())
+    }
+
+    /// Sends what logs have grown by.
+    fn logs(&mut self) -> Result<(), TravelError> {
+        for path in below(&self.folder, "logs")? {
+            let place = self.folder.join(&path);
+            let mut file = File::open(&place).map_err(disk("read", &place))?;
+            let mut offset = self.grown.get(&path).copied().unwrap_or(0);
+            loop {
+                let bytes = part(&mut file, offset).map_err(disk("read", &place))?;
+                if bytes.is_empty() && self.grown.contains_key(&path) {
+                    break;
+                }
+                let end = offset + bytes.len() as u64;
+                let part = BroughtPart { fence: self.fence.0, offset, total: None, sha256: None };
+                // The loop may have lost what it had.
+                offset = self.files.bring(&self.run, &path, &part, bytes)?.bytes.min(end);
+                self.grown.insert(path.clone(), offset);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every file below a folder of a run, each with its path from the run's folder.
+fn below(root: &Path, folder: &str) -> Result<Vec<String>, TravelError> {
+    let mut paths = Vec::new();
+    let place = root.join(folder);
+    let entries = match fs::read_dir(&place) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(paths),
+        Err(error) => return Err(disk("read", &place)(error)),
+    };
+    for entry in entries.flatten() {
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => paths.extend(below(root, &path)?),
+            Ok(kind) if kind.is_file() && domain::files::is_safe(&path) => paths.push(path),
+            _ => {}
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn digest(file: &mut File) -> std::io::Result<String> {
+    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            read => digest.update(&buffer[..read]),
+        }
+    }
+}
+
+/// As much as is sent at once.
+fn part(file: &mut File, offset: u64) -> std::io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(PARTS_MAX / 2).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,57 @@
+//! `gradus node`: one request of the provider `ssh`, answered on the machine itself by the provider `local`.
+
+use std::io::Read;
+
+use cloud::{Local, LocalSettings, Provider, ProviderCall};
+use domain::rental::{NODE_SCHEMA, NodeRequest, ProviderAnswer, Refusal};
+
+use crate::error::{Error, exit};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Reads a request from stdin and prints the answer, both as JSON.
+///
+/// # Errors
+/// [`Error::Usage`] when the request cannot be read, [`Error::File`] when the folder cannot be made.
+pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text);
+    read.map_err(Error::file("read", std::path::Path::new("stdin")))?;
+    let request: NodeRequest = serde_json::from_str(&text).map_err(|error| Error::Usage {
+        message: format!("stdin is no request of gradus: {error}"),
+        hint: "this command is used by gradus itself; add a node with `gradus nodes add`".to_owned(),
+    })?;
+    let answer = match request.schema > NODE_SCHEMA {
+        true => ProviderAnswer::Unavailable(format!(
+            "the request is of version {}, and this program reads up to {NODE_SCHEMA}",
+            request.schema
+        )),
+        false => answer(request, settings)?,
+    };
+    printer.json(&serde_json::json!(answer));
+    Ok(exit::DONE)
+}
+
+fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAnswer, Error> {
+    let home = &settings.home;
+    std::fs::create_dir_all(home.join("instances")).map_err(Error::file("make the folder", home))?;
+    let local = Local::new(LocalSettings {
+        home: home.clone(),
+        program: settings.program.clone(),
+        owner: request.owner,
+        rate: request.rate,
+        price_source: "gradus nodes add --price".to_owned(),
+        socket: home.join("loop.sock"),
+        rank_program: settings.rank_program.clone(),
+        libtorch: settings.libtorch.clone(),
+        is_remote: true,
+    });
+    if let ProviderCall::Launch(launch) = &request.call {
+        // A machine runs one instance at a time.
+        let others = local.list().unwrap_or_default().into_iter().find(|other| !launch.members.contains(other));
+        if let Some(other) = others {
+            return Ok(ProviderAnswer::Refused(Refusal::Capacity { message: format!("it is in use by `{other}`") }));
+        }
+    }
+    Ok(local.call(&request.call))
+}

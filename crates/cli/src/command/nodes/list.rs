@@ -1,0 +1,62 @@
+//! `gradus nodes list`.
+
+use cloud::{Provider, ProviderAnswer, ProviderCall, Ssh};
+use domain::Node;
+use domain::rental::MachineState;
+use server::Home;
+
+use crate::error::{Error, exit};
+use crate::local::machine as machines;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::table;
+
+/// Lists nodes, and what each of them says that runs there.
+///
+/// # Errors
+/// [`Error::File`] when `nodes.json` cannot be read.
+pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let inventory = machines::inventory(&home)?;
+    let mut rows = Vec::new();
+    for host in &inventory.hosts {
+        let alone = cloud::ssh::Inventory { hosts: vec![host.clone()] };
+        let ssh = Ssh::new(machines::ssh(settings, &home, alone));
+        let state = match ssh.call(&ProviderCall::Observe(Vec::new())) {
+            ProviderAnswer::Observed(view) => {
+                let running = view.machines.iter().filter(|seen| !matches!(seen.state, MachineState::Gone(_)));
+                let names: Vec<&str> = running.map(|seen| seen.instance.as_str()).collect();
+                if names.is_empty() { "idle".to_owned() } else { format!("runs {}", names.join(", ")) }
+            }
+            ProviderAnswer::Unavailable(why) => why,
+            _ => "it gave another answer".to_owned(),
+        };
+        let state = if host.is_drained { format!("drained, {state}") } else { state };
+        if printer.is_json() {
+            printer.json(&serde_json::json!({ "node": host, "state": state }));
+        }
+        rows.push(vec![host.name.clone(), host.address.clone(), machine(&host.node), host.rate.to_string(), state]);
+    }
+    if printer.is_json() {
+        return Ok(exit::DONE);
+    }
+    if rows.is_empty() {
+        printer.say("no node was added yet; add one with `gradus nodes add NAME --address user@host`");
+        return Ok(exit::DONE);
+    }
+    for line in table::lines(&["node", "address", "machine", "price", "state"], &rows) {
+        printer.data(line);
+    }
+    Ok(exit::DONE)
+}
+
+/// What a machine is made of, in a few words.
+pub fn machine(node: &Node) -> String {
+    let gigabytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    format!(
+        "{} cores, {:.0} GiB memory, {:.0} GiB free disk",
+        node.cores,
+        gigabytes(node.memory.0),
+        gigabytes(node.disk_free.0)
+    )
+}

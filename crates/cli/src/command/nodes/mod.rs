@@ -1,0 +1,62 @@
+//! `gradus nodes`: machines that jobs can run on over SSH.
+
+mod add;
+mod change;
+mod list;
+pub mod ssh;
+
+use cloud::ssh::{Host, Inventory};
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Arguments of `gradus nodes`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Add a machine: connect to it, copy gradus there, and note what it is made of
+    Add(add::Args),
+    /// List nodes, what they are made of, and what runs there
+    List,
+    /// Start nothing new on a node; what runs there goes on
+    Drain(change::Args),
+    /// Use a drained node again
+    Resume(change::Args),
+    /// Remove a node, and everything that gradus has copied to it
+    Rm(change::RemoveArgs),
+}
+
+/// Carries out the subcommand.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    match args.command {
+        Subcommand::Add(args) => add::run(args, settings, printer),
+        Subcommand::List => list::run(settings, printer),
+        Subcommand::Drain(args) => change::drain(&args, true, settings, printer),
+        Subcommand::Resume(args) => change::drain(&args, false, settings, printer),
+        Subcommand::Rm(args) => change::remove(&args, settings, printer),
+    }
+}
+
+/// The node of this name.
+///
+/// # Errors
+/// [`Error::Usage`] with the names that there are.
+fn find<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a Host, Error> {
+    inventory.hosts.iter().find(|host| host.name == name).ok_or_else(|| {
+        let names: Vec<&str> = inventory.hosts.iter().map(|host| host.name.as_str()).collect();
+        let message = match names.is_empty() {
+            true => format!("there is no node `{name}`, for none was added yet"),
+            false => format!("there is no node `{name}`; there are {}", names.join(", ")),
+        };
+        Error::Usage { message, hint: "add one with `gradus nodes add NAME --address user@host`".to_owned() }
+    })
+}

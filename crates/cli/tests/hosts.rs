@@ -1,0 +1,212 @@
+//! Jobs on machines that are reached over SSH: real hosts in network namespaces, each with its own processes, home folder
+//! and sshd. `cargo xtask test` starts them and provides the trainer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A home with nodes of the lab; each test has hosts of its own.
+struct Scene {
+    folder: tempfile::TempDir,
+    lab: PathBuf,
+}
+
+impl Scene {
+    #[expect(clippy::disallowed_methods, reason = "the lab is found by a variable")]
+    fn with(hosts: &[u32]) -> Scene {
+        let lab = std::env::var_os("GRADUS_LAB_HOSTS").expect("`cargo xtask test` sets it");
+        let scene = Scene { folder: tempfile::tempdir().unwrap(), lab: lab.into() };
+        for host in hosts {
+            scene.lab(&["start", &host.to_string()]);
+            let config = scene.lab.join("ssh_config");
+            scene.ok(&["nodes", "add", &format!("host-{host}"), "--ssh-config", config.to_str().unwrap()]);
+        }
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn lab(&self, arguments: &[&str]) -> String {
+        let output = Command::new(self.lab.join("lab")).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.args(arguments).arg("--home").arg(self.path("home")).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command
+    }
+
+    fn gradus(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.gradus(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "gradus {arguments:?}: {out}{err}");
+        out.into_owned()
+    }
+
+    /// A job file with this place to run, and so many epochs on a table of its own.
+    fn job(&self, infra: &str, epochs: u32) -> String {
+        let table = self.path("table.csv");
+        if !table.exists() {
+            let row = |row: u32| (0..64).map(|column| ((row * 31 + column * 17) % 16).to_string()).collect::<Vec<_>>();
+            let rows = (0..400).map(|number| format!("{},{}\n", row(number).join(","), number % 4));
+            fs::write(&table, rows.collect::<String>()).unwrap();
+        }
+        let job = self.path("job.yaml");
+        let text = format!(
+            "name: job\nresources: {{infra: {infra}}}\ntrain:\n  model: mlp\n  data: {{path: table.csv}}\n  epochs: {epochs}\n  \
+             batch: 8\n  seed: 3\n  threads: 1\n  checkpoint: {{every: 1s}}\n"
+        );
+        fs::write(&job, text).unwrap();
+        job.to_string_lossy().into_owned()
+    }
+
+    fn start(&self, job: &str) -> Child {
+        let mut command = self.command(&["run", job, "--json", "--yes", "--new"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// What `gradus status RUN --json` says of the newest run.
+    fn status(&self) -> Value {
+        let output = self.gradus(&["status", "last", "--json"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+    }
+
+    fn run_folder(&self) -> PathBuf {
+        let mut runs: Vec<PathBuf> =
+            fs::read_dir(self.path("home/runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        runs.sort_by_key(|path| fs::metadata(path).unwrap().created().unwrap());
+        runs.pop().expect("a run")
+    }
+
+    fn manifests(&self) -> usize {
+        let Ok(entries) = fs::read_dir(self.path("home/runs")) else { return 0 };
+        let checkpoints = entries.flatten().map(|run| run.path().join("checkpoints"));
+        let names = checkpoints.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().starts_with("manifest-")).count()
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        fs::read(self.run_folder().join("export/model.safetensors")).unwrap()
+    }
+
+    fn wait(&self, what: &str, within: u64, mut holds: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(within), "{what}: not within {within} s; {}", self.events());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn events(&self) -> String {
+        let text = |arguments: &[&str]| String::from_utf8_lossy(&self.gradus(arguments).stdout).into_owned();
+        format!("{}\n{}", text(&["events", "last"]), text(&["events", "--operations"]))
+    }
+
+    /// Processes of gradus on a host.
+    fn processes(&self, host: u32) -> Vec<String> {
+        let listed = self.lab(&["exec", &host.to_string(), "ps", "-eo", "args"]);
+        listed.lines().filter(|line| line.contains(".gradus/")).map(str::to_owned).collect()
+    }
+}
+
+fn expected(epochs: u32) -> Vec<u8> {
+    let scene = Scene::with(&[]);
+    scene.ok(&["run", &scene.job("local", epochs), "--json", "--yes"]);
+    scene.weights()
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_run_on_a_host_gives_the_bits_of_a_run_here_and_leaves_nothing_running() {
+    let scene = Scene::with(&[1]);
+    let job = scene.job("ssh/host-1", 4);
+    scene.ok(&["run", &job, "--json", "--yes"]);
+    assert_eq!(scene.weights(), expected(4));
+    let listed = scene.ok(&["models", "--json"]);
+    assert!(listed.contains(scene.run_folder().to_str().unwrap()), "the model is found here: {listed}");
+    assert_eq!(scene.processes(1), Vec::<String>::new());
+    // A program, with a folder of its own and files that it keeps.
+    fs::create_dir_all(scene.path("work/sub")).unwrap();
+    fs::write(scene.path("work/sub/input.txt"), "from here").unwrap();
+    let program = scene.path("program.yaml");
+    let text = "name: program\nresources: {infra: ssh}\nworkdir: work\nenvs: {WHO: me}\nrun: |\n  hostname\n  echo \"$WHO reads $(cat sub/input.txt)\"\n  cp sub/input.txt $GRADUS_CHECKPOINTS/kept.txt\n";
+    fs::write(&program, text).unwrap();
+    scene.ok(&["run", program.to_str().unwrap(), "--json", "--yes"]);
+    let logs = scene.ok(&["logs", "last"]);
+    assert!(logs.contains("host-1") && logs.contains("me reads from here"), "{logs}");
+    assert_eq!(fs::read_to_string(scene.run_folder().join("checkpoints/kept.txt")).unwrap(), "from here");
+    // A program that fails says so with its code.
+    fs::write(&program, "name: program\nresources: {infra: ssh}\nrun: exit 3\n").unwrap();
+    let failed = scene.gradus(&["run", program.to_str().unwrap(), "--json", "--yes"]);
+    assert!(!failed.status.success() && String::from_utf8_lossy(&failed.stdout).contains("exit code 3"), "{failed:?}");
+    scene.ok(&["nodes", "rm", "host-1"]);
+    assert!(!scene.lab.join("host-1/root/.gradus").exists(), "something was left behind");
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_run_goes_on_on_another_host_when_its_own_loses_power() {
+    let scene = Scene::with(&[2, 3]);
+    let mut run = scene.start(&scene.job("ssh", 600));
+    scene.wait("checkpoints have come here", 60, || scene.manifests() >= 2);
+    scene.lab(&["kill", "2"]);
+    scene.wait("the run has ended", 240, || run.try_wait().unwrap().is_some());
+    let events = scene.events();
+    assert!(events.contains("cannot be reached"), "{events}");
+    let attempts = events.lines().filter(|line| line.contains("trains from step")).collect::<Vec<_>>();
+    assert_eq!(attempts.len(), 2, "{events}");
+    assert!(!attempts[1].contains("from step 0 "), "it went on from a checkpoint: {attempts:?}");
+    assert_eq!(scene.weights(), expected(600));
+    assert_eq!(scene.processes(3), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_loop_that_was_killed_finds_its_agent_on_the_host_again() {
+    let scene = Scene::with(&[4]);
+    let mut run = scene.start(&scene.job("ssh/host-4", 300));
+    scene.wait("a checkpoint has come here", 60, || scene.manifests() >= 1);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let name = scene.status()["run"].as_str().map(str::to_owned).unwrap_or_else(|| "last".to_owned());
+    scene.ok(&["attach", &name, "--json"]);
+    let events = scene.events();
+    assert_eq!(events.matches("trains from step").count(), 1, "its attempt went on: {events}");
+    assert_eq!(scene.weights(), expected(300));
+    assert_eq!(scene.processes(4), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn nodes_that_cannot_be_used_are_refused_with_what_to_type() {
+    let scene = Scene::with(&[]);
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = scene.gradus(arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(expected) && text.contains("hint:"), "{arguments:?}: {text}");
+    };
+    let config = scene.lab.join("ssh_config");
+    let config = config.to_str().unwrap();
+    refused(&["run", &scene.job("ssh", 1), "--yes"], "no node was added yet");
+    refused(&["nodes", "add", "nobody", "--ssh-config", config], "cannot connect to `nobody`");
+    refused(&["nodes", "add", "a/b", "--ssh-config", config], "cannot be the name of a node");
+    refused(&["nodes", "rm", "nobody"], "there is no node `nobody`");
+    refused(&["ssh", "nobody"], "there is no node `nobody`");
+    scene.ok(&["nodes", "add", "spare", "--address", "host-3", "--ssh-config", config]);
+    refused(&["run", &scene.job("ssh/other", 1), "--yes"], "there is no node `other`; there are spare");
+    scene.ok(&["nodes", "drain", "spare"]);
+    refused(&["run", &scene.job("ssh/spare", 1), "--yes"], "node `spare` is drained");
+    assert!(Path::new(&scene.path("home/nodes.json")).exists());
+}

@@ -1,0 +1,178 @@
+//! What a machine needs before an agent can run on it: the executables, found by the hash of their contents, and libtorch.
+//!
+//! Everything lies in `~/.gradus`. A copy gets its name only when it is whole, so that a connection that breaks leaves
+//! nothing that looks ready, and the next try goes on from there.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use domain::{Node, Rate, torch};
+use sha2::{Digest, Sha256};
+
+use super::connection::{Connection, SshError, quoted};
+use crate::provider::{ProviderAnswer, ProviderCall};
+
+/// What is copied to machines.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The `gradus` executable.
+    pub gradus: PathBuf,
+    /// The executable of our own trainer.
+    pub rank: PathBuf,
+    /// Folder of libtorch, when one was found.
+    pub libtorch: Option<PathBuf>,
+}
+
+/// Where things are on a machine that was prepared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The folder of the executables.
+    pub programs: String,
+    /// Folder of libtorch, where one was found or copied.
+    pub libtorch: Option<String>,
+    /// The folder of this owner: `instances/`, `runs/`, `cache/`.
+    pub root: String,
+}
+
+impl Site {
+    /// The socket on which agents there find the loop.
+    pub fn socket(&self) -> String {
+        format!("{}/loop.sock", self.root)
+    }
+}
+
+/// Says what is there, a line each; the arguments are the hash of the executables, the name of libtorch, and the owner.
+const LOOK: &str = r#"set -e
+cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
+echo "home $(pwd -P)"
+[ -x ".gradus/bin/$1/gradus" ] && [ -x ".gradus/bin/$1/gradus-rank" ] && echo "programs"
+[ -d ".gradus/lib/$2/lib" ] && echo "copied"
+[ -d ".cache/gradus/$2/lib" ] && echo "cached"
+echo "end"
+"#;
+
+/// Copies what is missing on a machine; what is there already costs one command.
+///
+/// # Errors
+/// [`SshError`].
+pub fn prepare(connection: &Connection, program: &Program, owner: &str) -> Result<Site, SshError> {
+    let here = |doing: &str, path: &Path| {
+        let doing = format!("{doing} `{}`", path.display());
+        move |source| SshError::Here { doing, source }
+    };
+    let executables = [("gradus", &program.gradus), ("gradus-rank", &program.rank)];
+    let mut hash = Sha256::new();
+    for (_, path) in &executables {
+        digest(path, &mut hash).map_err(here("read", path))?;
+    }
+    let hash = hex(&hash.finalize())[..16].to_owned();
+    let short: String = owner.chars().rev().take(12).collect();
+    let arguments = [&hash, torch::CACHE_FOLDER, &short].map(quoted).join(" ");
+    let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let has = |word: &str| said.lines().any(|line| line.trim() == word);
+    let Some(home) = said.lines().find_map(|line| line.strip_prefix("home ")).filter(|_| has("end")) else {
+        return Err(SshError::Failed {
+            host: connection.host().to_owned(),
+            doing: "find the home folder".to_owned(),
+            why: format!("the shell said `{}`", said.trim()),
+        });
+    };
+    let site = Site {
+        programs: format!("{home}/.gradus/bin/{hash}"),
+        libtorch: match (&program.libtorch, has("copied"), has("cached")) {
+            (_, false, true) => Some(format!("{home}/.cache/gradus/{}", torch::CACHE_FOLDER)),
+            (None, false, false) => None,
+            (_, _, _) => Some(format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER)),
+        },
+        root: format!("{home}/.gradus/homes/{short}"),
+    };
+    if !has("programs") {
+        for (name, path) in &executables {
+            copy_file(connection, path, &site.programs, name)?;
+        }
+    }
+    if let Some(libtorch) = &program.libtorch
+        && !has("copied")
+        && !has("cached")
+    {
+        copy_libraries(connection, libtorch, &format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER))?;
+    }
+    Ok(site)
+}
+
+/// What a machine that was prepared is made of.
+///
+/// # Errors
+/// What it says, or why it says nothing.
+pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, String> {
+    match super::remote::ask(connection, site, owner, Rate::default(), &ProviderCall::Offers) {
+        ProviderAnswer::Offers(offers) => {
+            let node = offers.into_iter().next().map(|offer| offer.node);
+            node.ok_or_else(|| format!("`{}` does not say what it is made of", connection.host()))
+        }
+        ProviderAnswer::Unavailable(why) => Err(why),
+        _ => Err(format!("`{}` gave another answer", connection.host())),
+    }
+}
+
+/// Removes everything of an owner, and the programs once no owner is left. What runs there must have ended before.
+///
+/// # Errors
+/// [`SshError`].
+pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
+    let short: String = owner.chars().rev().take(12).collect();
+    let script = "cd; rm -rf \".gradus/homes/$1\"; rmdir .gradus/homes 2>/dev/null && rm -rf .gradus; true\n";
+    connection.run("remove what was installed", &format!("sh -s -- {}", quoted(&short)), script.as_bytes()).map(|_| ())
+}
+
+/// Copies an executable into a folder; it has its name once it is whole.
+fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> Result<(), SshError> {
+    let partial = format!("{name}.partial-{}", std::process::id());
+    let remote = format!(
+        "set -e; mkdir -p {folder}; cd {folder}; cat > {partial}; chmod 755 {partial}; sync {partial}; mv {partial} {name}",
+        folder = quoted(folder)
+    );
+    connection
+        .feed(&format!("copy `{name}` to it"), &remote, |pipe| io::copy(&mut File::open(path)?, pipe).map(|_| ()))
+        .map(|_| ())
+}
+
+/// Copies the libraries as one stream, packed by `tar` here and unpacked by `tar` there.
+fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Result<(), SshError> {
+    let partial = format!("{folder}.partial-{}", std::process::id());
+    let remote = format!(
+        "set -e; mkdir -p {partial}; tar -xf - -C {partial}; rm -rf {folder}; mv {partial} {folder}",
+        partial = quoted(&partial),
+        folder = quoted(folder)
+    );
+    let pack = |pipe: &mut dyn Write| {
+        // Links are followed: a pruned copy may consist of them.
+        let mut tar = Command::new("tar");
+        tar.args(["-chf", "-", "-C"]).arg(libtorch).args(["--exclude=*.a", "lib"]);
+        let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        if let Some(mut packed) = tar.stdout.take() {
+            io::copy(&mut packed, pipe)?;
+        }
+        let status = tar.wait()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("`tar` ended with {status}"))) }
+    };
+    connection.feed("copy libtorch to it", &remote, pack).map(|_| ())
+}
+
+fn digest(path: &Path, hash: &mut Sha256) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            read => hash.update(&buffer[..read]),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

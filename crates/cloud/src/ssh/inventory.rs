@@ -1,0 +1,128 @@
+//! The nodes of a home: `nodes.json`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use domain::{Bytes, Node, Rate};
+use serde::{Deserialize, Serialize};
+
+/// The kind of the offer that means any node.
+pub(super) const ANY: &str = "any";
+
+/// The nodes of a home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// In the order in which they are tried.
+    pub hosts: Vec<Host>,
+}
+
+/// One node: a machine that can be reached by SSH.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name in gradus.
+    pub name: String,
+    /// What `ssh` is given: a host of the user's configuration, or `user@address`.
+    pub address: String,
+    /// The configuration file of `ssh`, if not the user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
+    /// What it costs.
+    pub rate: Rate,
+    /// What it is made of, as it said when it was added.
+    pub node: Node,
+    /// Nothing new is started on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_drained: bool,
+    /// Whether programs were copied to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_prepared: bool,
+}
+
+impl Inventory {
+    /// Reads the nodes of a home; none where no file is.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not what it should be.
+    pub fn read(home: &Path) -> io::Result<Inventory> {
+        match fs::read(home.join("nodes.json")) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Inventory::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the nodes of a home, whole or not at all.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, home: &Path) -> io::Result<()> {
+        let partial = home.join("nodes.json.partial");
+        fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
+        fs::File::open(&partial)?.sync_all()?;
+        fs::rename(&partial, home.join("nodes.json"))
+    }
+
+    /// The nodes that an offer means, in the order in which they are tried: the one of its name, or all that cost the same.
+    pub(super) fn wanted(&self, kind: &str, rate: Rate) -> impl Iterator<Item = &Host> {
+        let is_meant = move |host: &&Host| host.name == kind || (kind == ANY && host.rate == rate);
+        self.hosts.iter().filter(move |host| !host.is_drained && is_meant(host))
+    }
+
+    /// What is offered as [`ANY`]: what each of the cheapest nodes has, at their price. None without nodes.
+    pub(super) fn any(&self) -> Option<(Node, Rate)> {
+        let rate = self.hosts.iter().filter(|host| !host.is_drained).map(|host| host.rate).min()?;
+        let node = self.wanted(ANY, rate).map(|host| host.node.clone()).reduce(|one, other| least(&one, &other))?;
+        Some((node, rate))
+    }
+}
+
+/// What both machines have.
+fn least(one: &Node, other: &Node) -> Node {
+    Node {
+        cpu: if one.cpu == other.cpu { one.cpu.clone() } else { String::new() },
+        cores: one.cores.min(other.cores),
+        memory: Bytes(one.memory.0.min(other.memory.0)),
+        disk_free: Bytes(one.disk_free.0.min(other.disk_free.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, is_drained: bool) -> Host {
+        let node = Node { cores: 2, ..Node::default() };
+        Host {
+            name: name.into(),
+            address: format!("me@{name}"),
+            config: None,
+            rate: Rate::default(),
+            node,
+            is_drained,
+            is_prepared: false,
+        }
+    }
+
+    #[test]
+    fn nodes_are_read_back_and_chosen_by_name() {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(Inventory::read(home.path()).unwrap(), Inventory::default());
+        let inventory = Inventory { hosts: vec![host("a", false), host("b", true), host("c", false)] };
+        inventory.write(home.path()).unwrap();
+        assert_eq!(Inventory::read(home.path()).unwrap(), inventory);
+        let free = Rate::default();
+        let names = |kind: &str| inventory.wanted(kind, free).map(|host| host.name.clone()).collect::<Vec<_>>();
+        assert_eq!((names(ANY), names("c"), names("b")), (vec!["a".into(), "c".into()], vec!["c".into()], vec![]));
+        // Any node is any of the cheapest ones, so that the bill says what was paid.
+        let mut priced = inventory.clone();
+        priced.hosts[0].rate = "2/h".parse().unwrap();
+        priced.hosts[2].rate = "1/h".parse().unwrap();
+        let (node, rate) = priced.any().unwrap();
+        assert_eq!((node.cores, rate), (2, "1/h".parse().unwrap()));
+        assert_eq!(priced.wanted(ANY, rate).map(|host| &*host.name).collect::<Vec<_>>(), ["c"]);
+        assert_eq!(Inventory { hosts: vec![host("b", true)] }.any(), None);
+        fs::write(home.path().join("nodes.json"), "{").unwrap();
+        assert!(Inventory::read(home.path()).is_err());
+    }
+}

@@ -1,0 +1,340 @@
+//! The provider `ssh`: machines that are there already and can be reached by SSH.
+//!
+//! On each machine the provider [`Local`](crate::Local) does the work: a call travels as JSON to `gradus node`, which
+//! answers it there ([`remote`]). What is missing on the machine is copied first ([`bootstrap`]), and while a machine is
+//! in use a [`tunnel`] carries its agent's calls back to the loop's socket, so that neither side opens a port.
+//!
+//! A machine runs one instance at a time. Where an instance was placed is written down before it is asked for
+//! ([`placement`]), so that a crash cannot make the same request twice on two machines.
+
+pub mod bootstrap;
+mod connection;
+mod inventory;
+mod placement;
+mod remote;
+mod tunnel;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use domain::rental::{MachineHandle, ProviderView, Refusal};
+use domain::{Elapsed, InstanceId, Node, Offer};
+
+use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+
+pub use bootstrap::{Program, Site};
+pub use connection::{Connection, SshError};
+pub use inventory::{Host, Inventory};
+use placement::Placements;
+use tunnel::Tunnel;
+
+/// The provider's name.
+pub const NAME: &str = "ssh";
+
+/// The first request to a new machine copies what it needs; a machine that answers starts an agent within seconds.
+const TRAITS: ProviderTraits = ProviderTraits {
+    visible_within: Elapsed(0),
+    effective_within: Elapsed(90_000_000),
+    boots_within: Elapsed(120_000_000),
+    token_lifetime: Some(Elapsed(u64::MAX)),
+    observe_every: Elapsed(1_000_000),
+    billing_step: Elapsed(0),
+    abandoned_within: Some(Elapsed(300_000_000)),
+    keeps_events: true,
+    concurrency: 16,
+};
+
+/// What the provider needs to know.
+#[derive(Debug, Clone)]
+pub struct SshSettings {
+    /// The folder of all state here, absolute.
+    pub home: PathBuf,
+    /// Whose instances these are: a text unique to this home.
+    pub owner: String,
+    /// The loop's Unix socket.
+    pub socket: PathBuf,
+    /// What is copied to machines.
+    pub program: Program,
+    /// The machines.
+    pub inventory: Inventory,
+}
+
+/// The machines of an inventory.
+#[derive(Debug)]
+pub struct Ssh {
+    settings: SshSettings,
+    placements: Placements,
+    machines: BTreeMap<String, Mutex<Machine>>,
+    /// When each machine could not be reached last.
+    failed: Mutex<BTreeMap<String, Instant>>,
+}
+
+/// For so long a machine that could not be reached is tried last.
+const UNREACHABLE: Duration = Duration::from_secs(300);
+
+/// What is known of one machine while this process lives.
+#[derive(Debug, Default)]
+struct Machine {
+    site: Option<Site>,
+    tunnel: Option<Tunnel>,
+}
+
+impl Ssh {
+    /// The machines of `settings`.
+    pub fn new(settings: SshSettings) -> Ssh {
+        let machines = settings.inventory.hosts.iter().map(|host| (host.name.clone(), Mutex::default())).collect();
+        Ssh { placements: Placements::new(&settings.home), settings, machines, failed: Mutex::default() }
+    }
+
+    fn host(&self, name: &str) -> Option<&Host> {
+        self.settings.inventory.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// What is known of a machine; also keeps two requests from preparing it at the same time.
+    fn machine(&self, host: &Host) -> Option<MutexGuard<'_, Machine>> {
+        Some(self.machines.get(&host.name)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One offer for each machine, and one for the cheapest of them together.
+    fn offers(&self) -> Vec<Offer> {
+        let hosts: Vec<&Host> = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).collect();
+        let offer = |kind: &str, node: Node, rate| Offer {
+            provider: NAME.into(),
+            kind: kind.into(),
+            node,
+            rate,
+            price_source: "gradus nodes add --price".into(),
+        };
+        let mut offers: Vec<Offer> = hosts.iter().map(|host| offer(&host.name, host.node.clone(), host.rate)).collect();
+        if let Some((node, rate)) = self.settings.inventory.any() {
+            offers.insert(0, offer(inventory::ANY, node, rate));
+        }
+        offers
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
+        let [instance] = &request.members[..] else {
+            let message = "a request for several machines over SSH is not supported yet".to_owned();
+            return ProviderAnswer::Refused(Refusal::Invalid { message, disk: None });
+        };
+        if let Some(name) = self.placements.host_of(instance) {
+            return match self.host(&name) {
+                Some(host) => self.launch_on(host, instance, request),
+                None => refused(format!("`{instance}` was placed on `{name}`, which is no longer a node")),
+            };
+        }
+        let mut reasons = Vec::new();
+        let mut hosts: Vec<&Host> = self.settings.inventory.wanted(&request.offer.kind, request.offer.rate).collect();
+        hosts.sort_by_key(|host| self.was_unreachable(host));
+        for host in hosts {
+            match self.launch_on(host, instance, request) {
+                ProviderAnswer::Refused(Refusal::Capacity { message }) => {
+                    reasons.push(format!("{}: {message}", host.name));
+                }
+                answer => return answer,
+            }
+        }
+        if reasons.is_empty() {
+            return refused(format!("no node is named `{}`; see `gradus nodes list`", request.offer.kind));
+        }
+        ProviderAnswer::Refused(Refusal::Capacity { message: reasons.join("; ") })
+    }
+
+    /// Prepares a machine and asks it. A machine that cannot be reached, or is in use, has no capacity.
+    fn launch_on(&self, host: &Host, instance: &InstanceId, request: &LaunchRequest) -> ProviderAnswer {
+        let full = |message: String| ProviderAnswer::Refused(Refusal::Capacity { message });
+        if let Err(error) = self.prepare(host) {
+            self.note_unreachable(host);
+            // An earlier request may have reached it.
+            let was_asked = self.placements.host_of(instance).is_some();
+            return if was_asked { ProviderAnswer::Doubt(error.to_string()) } else { full(error.to_string()) };
+        }
+        if let Err(error) = self.placements.place(instance, &host.name) {
+            return full(format!("cannot write where `{instance}` is placed: {error}"));
+        }
+        let answer = self.ask(host, &ProviderCall::Launch(Box::new(request.clone())));
+        match answer {
+            ProviderAnswer::Accepted(members) => {
+                let named = |(id, handle): (InstanceId, MachineHandle)| (id, handle_on(host, &handle));
+                ProviderAnswer::Accepted(members.into_iter().map(named).collect())
+            }
+            ProviderAnswer::Unavailable(why) => ProviderAnswer::Doubt(why),
+            ProviderAnswer::Refused(refusal) => {
+                self.placements.forget(instance);
+                ProviderAnswer::Refused(refusal)
+            }
+            other => other,
+        }
+    }
+
+    /// Copies what is missing, and sees to it that the machine's agents find the loop.
+    fn prepare(&self, host: &Host) -> Result<(), SshError> {
+        let Some(mut machine) = self.machine(host) else { return Ok(()) };
+        let connection = self.connection(host);
+        if machine.site.is_none() {
+            machine.site = Some(bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner)?);
+        }
+        self.connect(&mut machine, &connection)
+    }
+
+    fn connect(&self, machine: &mut Machine, connection: &Connection) -> Result<(), SshError> {
+        let Some(site) = &machine.site else { return Ok(()) };
+        if !machine.tunnel.as_mut().is_some_and(Tunnel::is_open) {
+            machine.tunnel = None;
+            machine.tunnel = Some(Tunnel::open(connection, &site.socket(), &self.settings.socket)?);
+        }
+        Ok(())
+    }
+
+    /// Whether it could not be reached a moment ago: it is tried after the others, for that takes a while.
+    fn was_unreachable(&self, host: &Host) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get(&host.name).is_some_and(|at| at.elapsed() < UNREACHABLE)
+    }
+
+    fn note_unreachable(&self, host: &Host) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.insert(host.name.clone(), Instant::now());
+    }
+
+    fn connection(&self, host: &Host) -> Connection {
+        Connection::new(host, &self.settings.owner)
+    }
+
+    /// Asks the machine itself. It was prepared at some time, perhaps by a loop before this one.
+    fn ask(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
+        let connection = self.connection(host);
+        let site = {
+            let Some(mut machine) = self.machine(host) else {
+                return ProviderAnswer::Unavailable(format!("`{}` is no longer a node", host.name));
+            };
+            if machine.site.is_none() {
+                match bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner) {
+                    Ok(site) => machine.site = Some(site),
+                    Err(error) => return ProviderAnswer::Unavailable(error.to_string()),
+                }
+            }
+            machine.site.clone()
+        };
+        let Some(site) = site else { return ProviderAnswer::Unavailable("it is not prepared".to_owned()) };
+        let answer = remote::ask(&connection, &site, &self.settings.owner, host.rate, call);
+        if matches!(answer, ProviderAnswer::Unavailable(_)) {
+            self.note_unreachable(host);
+        }
+        answer
+    }
+
+    /// Looks at the machines on which these instances were placed; at all of them when none is named.
+    fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
+        let mut wanted: BTreeMap<String, Vec<InstanceId>> = BTreeMap::new();
+        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        for instance in asked {
+            // What was never placed was never asked of any machine.
+            if let Some(host) = self.placements.host_of(instance) {
+                wanted.entry(host).or_default().push(instance.clone());
+            }
+        }
+        if asked.is_empty() {
+            let hosts = self.settings.inventory.hosts.iter().filter(|host| host.is_prepared);
+            wanted.extend(hosts.map(|host| (host.name.clone(), Vec::new())));
+        }
+        let answers: Vec<(&Host, ProviderAnswer)> = std::thread::scope(|scope| {
+            let hosts = wanted.iter().filter_map(|(name, instances)| Some((self.host(name)?, instances)));
+            let look = |(host, instances): (_, &Vec<InstanceId>)| {
+                let call = ProviderCall::Observe(instances.clone());
+                (host, scope.spawn(move || self.look(host, &call)))
+            };
+            let threads: Vec<_> = hosts.map(look).collect();
+            let lost = |_| ProviderAnswer::Unavailable("it could not be asked".to_owned());
+            threads.into_iter().map(|(host, thread)| (host, thread.join().unwrap_or_else(lost))).collect()
+        });
+        view.is_complete = answers.len() == wanted.len();
+        let mut reasons = Vec::new();
+        for (host, answer) in answers {
+            match answer {
+                ProviderAnswer::Observed(seen) => {
+                    view.is_complete &= seen.is_complete;
+                    view.machines.extend(seen.machines.into_iter().map(|mut machine| {
+                        machine.handle = handle_on(host, &machine.handle);
+                        machine
+                    }));
+                }
+                ProviderAnswer::Unavailable(why) => reasons.push(why),
+                _ => view.is_complete = false,
+            }
+        }
+        if !reasons.is_empty() && view.machines.is_empty() {
+            return ProviderAnswer::Unavailable(reasons.join("; "));
+        }
+        view.is_complete &= reasons.is_empty();
+        ProviderAnswer::Observed(view)
+    }
+
+    /// Looks at one machine, and opens its tunnel again if that has broken.
+    fn look(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
+        let answer = self.ask(host, call);
+        let is_used = matches!(&answer, ProviderAnswer::Observed(view) if view.machines.iter().any(is_running));
+        if is_used && let Some(mut machine) = self.machine(host) {
+            // Tried again with the next look.
+            let _ = self.connect(&mut machine, &self.connection(host));
+        }
+        answer
+    }
+
+    /// Asks the machine of each instance; the worst answer counts.
+    fn end(&self, requests: &[domain::rental::EndRequest]) -> ProviderAnswer {
+        for request in requests {
+            let host = self.placements.host_of(&request.instance);
+            let host = host.or_else(|| Some(request.handle.as_ref()?.0.split_once('/')?.0.to_owned()));
+            let Some(host) = host.and_then(|name| self.host(&name)) else { continue };
+            let call = ProviderCall::End(vec![request.clone()]);
+            match self.ask(host, &call) {
+                ProviderAnswer::Ending => {}
+                other => return other,
+            }
+        }
+        ProviderAnswer::Ending
+    }
+}
+
+fn is_running(machine: &domain::rental::SeenMachine) -> bool {
+    !matches!(machine.state, domain::rental::MachineState::Gone(_))
+}
+
+/// A machine's own name for an instance, with the machine's before it.
+fn handle_on(host: &Host, handle: &MachineHandle) -> MachineHandle {
+    MachineHandle(format!("{}/{}", host.name, handle.0))
+}
+
+fn refused(message: String) -> ProviderAnswer {
+    ProviderAnswer::Refused(Refusal::Invalid { message, disk: None })
+}
+
+impl Provider for Ssh {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn traits(&self) -> ProviderTraits {
+        TRAITS
+    }
+
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer {
+        match call {
+            ProviderCall::Offers => ProviderAnswer::Offers(self.offers()),
+            ProviderCall::Launch(request) => self.launch(request),
+            ProviderCall::Observe(asked) => self.observe(asked),
+            ProviderCall::End(requests) => self.end(requests),
+            ProviderCall::LastEvents(instance) => {
+                let host = self.placements.host_of(instance).and_then(|name| self.host(&name).cloned());
+                match host {
+                    Some(host) => self.ask(&host, call),
+                    // Never placed: there is nothing to read.
+                    None => ProviderAnswer::LastEvents(Vec::new()),
+                }
+            }
+        }
+    }
+}

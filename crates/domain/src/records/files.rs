@@ -1,0 +1,176 @@
+//! How files travel between the loop and an agent that does not share its disk: paths below a folder, and nothing else.
+//!
+//! The agent asks for what its run reads ([`Input`]) and for checkpoints, and brings back what the run has written.
+//! Every path is relative and goes only down ([`is_safe`]); where a folder lies is known to the side that has it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Fence;
+use crate::job::Work;
+use crate::train::{ModelSource, Module};
+
+/// A file below a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileInfo {
+    /// Its path, relative to the folder, with `/` between names.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written, in microseconds since 1970; only to tell one version of a file from another.
+    pub modified: i64,
+    /// Whether it may be executed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_executable: bool,
+}
+
+/// What a run reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// `train.data.path`.
+    Data,
+    /// `train.weights`.
+    Weights,
+    /// The user's own module, of `train.model`.
+    Module,
+    /// `train.data.text.tokenizer`.
+    Tokenizer,
+    /// `workdir`.
+    Workdir,
+}
+
+impl Input {
+    /// Every input that a job may have.
+    pub const ALL: [Input; 5] = [Input::Data, Input::Weights, Input::Module, Input::Tokenizer, Input::Workdir];
+
+    /// Where a job says that it lies; none where the job does not have it, or names an address of an object store.
+    pub fn of(self, work: &Work) -> Option<&str> {
+        let path = match (self, work) {
+            (Input::Data, Work::Train(train)) => Some(&train.data.path),
+            (Input::Weights, Work::Train(train)) => train.weights.as_ref(),
+            (Input::Module, Work::Train(train)) => match &train.model {
+                ModelSource::Module(Module::Torchscript(path)) => Some(path),
+                _ => None,
+            },
+            (Input::Tokenizer, Work::Train(train)) => train.data.text.as_ref().and_then(|text| text.tokenizer.as_ref()),
+            (Input::Workdir, Work::Command(command)) => command.workdir.as_ref(),
+            (_, _) => None,
+        };
+        path.map(String::as_str).filter(|path| !path.contains("://"))
+    }
+
+    /// Puts another path in place of the job's.
+    pub fn replace(self, work: &mut Work, path: String) {
+        match (self, work) {
+            (Input::Data, Work::Train(train)) => train.data.path = path,
+            (Input::Weights, Work::Train(train)) => train.weights = Some(path),
+            (Input::Module, Work::Train(train)) => train.model = ModelSource::Module(Module::Torchscript(path)),
+            (Input::Tokenizer, Work::Train(train)) => {
+                if let Some(text) = &mut train.data.text {
+                    text.tokenizer = Some(path);
+                }
+            }
+            (Input::Workdir, Work::Command(command)) => command.workdir = Some(path),
+            (_, _) => {}
+        }
+    }
+
+    /// The word for it in addresses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Input::Data => "data",
+            Input::Weights => "weights",
+            Input::Module => "module",
+            Input::Tokenizer => "tokenizer",
+            Input::Workdir => "workdir",
+        }
+    }
+}
+
+/// What there is of an input, or of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Listing {
+    /// Whether it is one file and no folder; its path is then its name.
+    pub is_file: bool,
+    /// Every file, by path.
+    pub files: Vec<FileInfo>,
+}
+
+/// Parts of files to send, one after the other: the answer is their contents, with nothing in between.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PartsRequest {
+    /// Which parts, [`PARTS_MAX`] bytes of them at most.
+    pub parts: Vec<FilePart>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePart {
+    /// The file, as it was listed.
+    pub path: String,
+    /// Where the part begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// The most bytes that are asked for, or brought, at once.
+pub const PARTS_MAX: u64 = 16 << 20;
+
+/// A part of a file that is brought, in the query of `PUT /v1/runs/RUN/files/PATH`; the body is its contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BroughtPart {
+    /// Number of the attempt that brings it; what an attempt that was replaced brings is refused.
+    pub fence: u64,
+    /// Where the part begins.
+    pub offset: u64,
+    /// Size of the whole file. None for a file that grows, such as a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// SHA-256 of the whole file, where its size is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// Which files of a run are to be kept: those that its newest checkpoints name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeepRequest {
+    /// Number of the attempt that asks; an attempt that was replaced is refused.
+    pub fence: Fence,
+    /// Paths in `checkpoints/`.
+    pub files: Vec<String>,
+}
+
+/// What is there of a file that is being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Bytes from its start.
+    pub bytes: u64,
+    /// Whether it is whole: its checksum is right, and it has its name.
+    pub is_whole: bool,
+}
+
+/// Folders of a run that an agent writes to and its loop keeps.
+pub const KEPT: [&str; 4] = ["checkpoints", "logs", "export", "profile"];
+
+/// Whether a path stays below the folder that it is relative to.
+pub fn is_safe(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains(['\0', '\\'])
+        && path.split('/').all(|name| !name.is_empty() && name != "." && name != "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_only_go_down() {
+        for path in ["a", "a/b.txt", "a b/ü", "..a", "a..", ".hidden"] {
+            assert!(is_safe(path), "{path}");
+        }
+        for path in ["", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a\0b", "a\\b"] {
+            assert!(!is_safe(path), "{path}");
+        }
+    }
+}

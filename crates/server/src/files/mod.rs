@@ -1,0 +1,123 @@
+//! Files of runs, for agents that do not share this machine's disk: what a run reads goes out ([`send`]), what it has
+//! written comes back ([`receive`]).
+//!
+//! An agent may read what the [`Grant`] of its run names, and its run's own files; it may write only below the run's own
+//! folder, and only while its attempt is the newest. These are the routes; the work is done on threads that may block.
+
+mod grant;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use domain::files::{BroughtPart, Input, KeepRequest, Listing, PartsRequest, Received};
+
+pub use grant::Grant;
+
+/// Why a request was refused: the status, and a sentence.
+pub(crate) type Refused = (StatusCode, String);
+
+/// Where the runs of a home lie.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    folder: PathBuf,
+    /// One change at a time: between the look at the fence and the new name nothing may come.
+    changing: std::sync::Mutex<()>,
+}
+
+impl Runs {
+    pub(crate) fn new(folder: PathBuf) -> Runs {
+        Runs { folder, changing: std::sync::Mutex::new(()) }
+    }
+
+    /// The folder of a run that exists.
+    fn run(&self, run: &str) -> Result<PathBuf, Refused> {
+        let folder = self.folder.join(run);
+        let is_name = domain::files::is_safe(run) && !run.contains('/');
+        if is_name && folder.is_dir() {
+            return Ok(folder);
+        }
+        Err((StatusCode::NOT_FOUND, format!("there is no run `{run}`")))
+    }
+}
+
+/// The routes for files.
+pub(crate) fn router(folder: PathBuf) -> Router {
+    Router::new()
+        .route("/v1/runs/{run}/inputs/{input}", get(list_input).post(read_input))
+        .route("/v1/runs/{run}/files", get(list_files).post(read_files))
+        .route("/v1/runs/{run}/files/{*path}", put(bring))
+        .route("/v1/runs/{run}/keep", post(keep))
+        .with_state(Arc::new(Runs::new(folder)))
+}
+
+async fn list_input(
+    State(runs): State<Arc<Runs>>,
+    Path((run, input)): Path<(String, Input)>,
+) -> Result<Json<Listing>, Refused> {
+    blocking(move || send::list(&Grant::of(&runs.run(&run)?)?.input(input)?)).await.map(Json)
+}
+
+async fn read_input(
+    State(runs): State<Arc<Runs>>,
+    Path((run, input)): Path<(String, Input)>,
+    Json(request): Json<PartsRequest>,
+) -> Result<Vec<u8>, Refused> {
+    blocking(move || send::read(&Grant::of(&runs.run(&run)?)?.input(input)?, &request)).await
+}
+
+async fn list_files(State(runs): State<Arc<Runs>>, Path(run): Path<String>) -> Result<Json<Listing>, Refused> {
+    blocking(move || send::list(&runs.run(&run)?.join("checkpoints"))).await.map(Json)
+}
+
+async fn read_files(
+    State(runs): State<Arc<Runs>>,
+    Path(run): Path<String>,
+    Json(request): Json<PartsRequest>,
+) -> Result<Vec<u8>, Refused> {
+    blocking(move || send::read(&runs.run(&run)?.join("checkpoints"), &request)).await
+}
+
+async fn bring(
+    State(runs): State<Arc<Runs>>,
+    Path((run, path)): Path<(String, String)>,
+    Query(part): Query<BroughtPart>,
+    body: Bytes,
+) -> Result<Json<Received>, Refused> {
+    blocking(move || runs.bring(&run, &path, &part, &body)).await.map(Json)
+}
+
+async fn keep(
+    State(runs): State<Arc<Runs>>,
+    Path(run): Path<String>,
+    Json(request): Json<KeepRequest>,
+) -> Result<(), Refused> {
+    blocking(move || runs.keep(&run, &request)).await
+}
+
+/// Does work with files on a thread that may wait for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
+}
+
+/// A file could not be used: the disk's own words, for the agent's log.
+fn failed(doing: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Refused {
+    let doing = format!("cannot {doing} `{}`", path.display());
+    move |error| {
+        let status = match error.kind() {
+            std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            std::io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, format!("{doing}: {error}"))
+    }
+}

@@ -1,0 +1,86 @@
+//! What goes out: lists of files, and parts of them.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use axum::http::StatusCode;
+use domain::files::{FileInfo, Listing, PARTS_MAX, PartsRequest, is_safe};
+
+use super::{Refused, failed};
+
+/// Every file below a folder, or the one file that `root` is. Links are followed; what is neither file nor folder is
+/// left out.
+pub(super) fn list(root: &Path) -> Result<Listing, Refused> {
+    let meta = fs::metadata(root).map_err(failed("read", root))?;
+    if meta.is_file() {
+        let name = root.file_name().and_then(|name| name.to_str()).unwrap_or("file").to_owned();
+        return Ok(Listing { is_file: true, files: vec![info(name, &meta)] });
+    }
+    let mut files = Vec::new();
+    below(root, "", 0, &mut files)?;
+    files.sort();
+    Ok(Listing { is_file: false, files })
+}
+
+/// Folders within folders, at most: a link may lead back to where it is.
+const DEEPEST: usize = 40;
+
+fn below(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<FileInfo>) -> Result<(), Refused> {
+    if depth > DEEPEST {
+        let message = format!("`{}` lies more than {DEEPEST} folders deep; a link may lead back", folder.display());
+        return Err((StatusCode::UNPROCESSABLE_ENTITY, message));
+    }
+    for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
+        let entry = entry.map_err(failed("read", folder))?;
+        let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+            let message = format!("the name of `{}` is not Unicode; rename it", entry.path().display());
+            return Err((StatusCode::UNPROCESSABLE_ENTITY, message));
+        };
+        let path = entry.path();
+        // A link that leads nowhere is no file.
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        let name = format!("{prefix}{name}");
+        if meta.is_dir() {
+            below(&path, &format!("{name}/"), depth + 1, files)?;
+        } else if meta.is_file() && is_safe(&name) {
+            files.push(info(name, &meta));
+        }
+    }
+    Ok(())
+}
+
+fn info(path: String, meta: &fs::Metadata) -> FileInfo {
+    use std::os::unix::fs::PermissionsExt;
+    let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+    FileInfo { path, bytes: meta.len(), modified, is_executable: meta.permissions().mode() & 0o100 != 0 }
+}
+
+/// The contents of the parts, one after the other. A file that has become shorter is an error.
+pub(super) fn read(root: &Path, request: &PartsRequest) -> Result<Vec<u8>, Refused> {
+    let total = request.parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
+    if total > PARTS_MAX {
+        return Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("{total} bytes were asked for, and {PARTS_MAX} are the limit"),
+        ));
+    }
+    let is_file = fs::metadata(root).map_err(failed("read", root))?.is_file();
+    let mut answer = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+    for part in &request.parts {
+        if !is_safe(&part.path) {
+            return Err((StatusCode::BAD_REQUEST, format!("`{}` is no path below the folder", part.path)));
+        }
+        let path = if is_file { root.to_owned() } else { root.join(&part.path) };
+        let mut file = File::open(&path).map_err(failed("open", &path))?;
+        file.seek(SeekFrom::Start(part.offset)).map_err(failed("read", &path))?;
+        let read = file.take(part.bytes).read_to_end(&mut answer).map_err(failed("read", &path))?;
+        if read as u64 != part.bytes {
+            let message = format!("`{}` has become shorter while it was sent", path.display());
+            return Err((StatusCode::CONFLICT, message));
+        }
+    }
+    Ok(answer)
+}

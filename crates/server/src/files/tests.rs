@@ -1,0 +1,128 @@
+//! Files of runs: what may be read and written, and what a broken transfer leaves.
+
+use std::fs;
+
+use axum::http::StatusCode;
+use domain::Fence;
+use domain::files::{BroughtPart, FilePart, KeepRequest, PartsRequest};
+use sha2::{Digest, Sha256};
+
+use super::{Grant, Runs, send};
+
+fn sha(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Scene {
+    _folder: tempfile::TempDir,
+    run: std::path::PathBuf,
+    runs: Runs,
+}
+
+fn scene(fence: u64) -> Scene {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("r");
+    Grant { fence: Fence(fence), inputs: Default::default() }.write(&run).unwrap();
+    Scene { run, runs: Runs::new(folder.path().to_owned()), _folder: folder }
+}
+
+impl Scene {
+    fn bring(&self, path: &str, fence: u64, offset: u64, of: &[u8], bytes: &[u8]) -> Result<(u64, bool), StatusCode> {
+        let part = BroughtPart { fence, offset, total: Some(of.len() as u64), sha256: Some(sha(of)) };
+        let brought = self.runs.bring("r", path, &part, bytes);
+        brought.map(|received| (received.bytes, received.is_whole)).map_err(|(status, _)| status)
+    }
+}
+
+#[test]
+fn a_file_has_its_name_only_when_it_is_whole_and_right() {
+    let scene = scene(1);
+    let (path, file) = ("checkpoints/step-1-a1/model.safetensors", b"0123456789");
+    assert_eq!(scene.bring(path, 1, 0, file, b"0123"), Ok((4, false)));
+    assert!(!scene.run.join(path).exists());
+    // A part that was sent twice, or too early, changes nothing, and the answer says where to go on.
+    assert_eq!(scene.bring(path, 1, 0, file, b"0123"), Ok((4, false)));
+    assert_eq!(scene.bring(path, 1, 8, file, b"89"), Ok((4, false)));
+    assert_eq!(scene.bring(path, 1, 4, file, b"456789"), Ok((10, true)));
+    assert_eq!(fs::read(scene.run.join(path)).unwrap(), file);
+    // What is there already is not sent again.
+    assert_eq!(scene.bring(path, 1, 0, file, b""), Ok((10, true)));
+    // Damaged on the way: nothing of it stays.
+    let other = "checkpoints/step-2-a1/model.safetensors";
+    assert_eq!(scene.bring(other, 1, 0, file, b"012345678X"), Err(StatusCode::UNPROCESSABLE_ENTITY));
+    assert_eq!(scene.bring(other, 1, 0, file, file), Ok((10, true)));
+}
+
+#[test]
+fn what_a_replaced_attempt_brings_is_refused() {
+    let scene = scene(2);
+    assert_eq!(scene.bring("checkpoints/manifest-1.json", 1, 0, b"{}", b"{}"), Err(StatusCode::CONFLICT));
+    assert_eq!(scene.bring("checkpoints/manifest-1.json", 2, 0, b"{}", b"{}"), Ok((2, true)));
+    let request = KeepRequest { fence: Fence(1), files: Vec::new() };
+    assert_eq!(scene.runs.keep("r", &request).unwrap_err().0, StatusCode::CONFLICT);
+    // A grant never goes back to an older attempt.
+    Grant { fence: Fence(1), inputs: Default::default() }.write(&scene.run).unwrap();
+    assert_eq!(scene.bring("checkpoints/manifest-2.json", 1, 0, b"{}", b"{}"), Err(StatusCode::CONFLICT));
+}
+
+#[test]
+fn nothing_is_written_or_read_outside_of_a_run() {
+    let scene = scene(1);
+    for path in ["grant.json", "checkpoints", "../x", "checkpoints/../grant.json", "/etc/passwd", "logs//a", "secret/a"]
+    {
+        assert_eq!(scene.bring(path, 1, 0, b"x", b"x"), Err(StatusCode::BAD_REQUEST), "{path}");
+    }
+    for run in ["..", ".", "", "r/..", "other"] {
+        let part = BroughtPart { fence: 1, offset: 0, total: None, sha256: None };
+        assert_eq!(scene.runs.bring(run, "logs/a", &part, b"x").unwrap_err().0, StatusCode::NOT_FOUND, "{run}");
+    }
+    let parts = |path: &str| PartsRequest { parts: vec![FilePart { path: path.into(), offset: 0, bytes: 1 }] };
+    for path in ["../grant.json", "/etc/passwd", ""] {
+        assert_eq!(send::read(&scene.run, &parts(path)).unwrap_err().0, StatusCode::BAD_REQUEST, "{path}");
+    }
+}
+
+#[test]
+fn a_log_grows_without_gaps() {
+    let scene = scene(1);
+    let bring = |offset: u64, bytes: &[u8]| {
+        let part = BroughtPart { fence: 1, offset, total: None, sha256: None };
+        scene.runs.bring("r", "logs/a1-rank-0.log", &part, bytes).unwrap().bytes
+    };
+    assert_eq!([bring(0, b"one\n"), bring(9, b"late\n"), bring(4, b"two\n"), bring(4, b"two\n")], [4, 4, 8, 8]);
+    assert_eq!(fs::read(scene.run.join("logs/a1-rank-0.log")).unwrap(), b"one\ntwo\n");
+}
+
+#[test]
+fn only_what_is_named_of_checkpoints_is_kept() {
+    let scene = scene(1);
+    for path in ["manifest-1.json", "step-1-a1/model", "manifest-2.json", "step-2-a1/model", "best-1-a1"] {
+        scene.bring(&format!("checkpoints/{path}"), 1, 0, b"x", b"x").unwrap();
+    }
+    fs::write(scene.run.join("checkpoints/fence"), "1").unwrap();
+    let files = ["manifest-2.json", "step-2-a1/model", "best-1-a1"].map(str::to_owned).to_vec();
+    scene.runs.keep("r", &KeepRequest { fence: Fence(1), files: files.clone() }).unwrap();
+    let left: Vec<String> =
+        send::list(&scene.run.join("checkpoints")).unwrap().files.into_iter().map(|file| file.path).collect();
+    assert_eq!(left, ["best-1-a1", "fence", "manifest-2.json", "step-2-a1/model"]);
+    assert!(!scene.run.join("checkpoints/step-1-a1").exists());
+}
+
+#[test]
+fn parts_of_files_are_read_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("a")).unwrap();
+    fs::write(folder.path().join("a/x"), "0123").unwrap();
+    fs::write(folder.path().join("y"), "4567").unwrap();
+    let listing = send::list(folder.path()).unwrap();
+    assert_eq!(listing.files.iter().map(|file| (&*file.path, file.bytes)).collect::<Vec<_>>(), [("a/x", 4), ("y", 4)]);
+    let part = |path: &str, offset, bytes| FilePart { path: path.into(), offset, bytes };
+    let read = |parts| send::read(folder.path(), &PartsRequest { parts }).map_err(|(status, _)| status);
+    assert_eq!(read(vec![part("a/x", 1, 2), part("y", 0, 4)]), Ok(b"124567".to_vec()));
+    assert_eq!(read(vec![part("y", 2, 3)]), Err(StatusCode::CONFLICT));
+    assert_eq!(read(vec![part("z", 0, 1)]), Err(StatusCode::NOT_FOUND));
+    assert_eq!(read(vec![part("y", 0, 1 << 40)]), Err(StatusCode::PAYLOAD_TOO_LARGE));
+    let one = send::list(&folder.path().join("y")).unwrap();
+    assert_eq!((one.is_file, &*one.files[0].path), (true, "y"));
+    assert_eq!(send::read(&folder.path().join("y"), &PartsRequest { parts: vec![part("y", 0, 4)] }).unwrap(), b"4567");
+}
