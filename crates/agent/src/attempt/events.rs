@@ -57,6 +57,12 @@ impl Attempt {
         if let (Report::Exported(exported), Some(remote)) = (&mut report, &self.tools.remote) {
             exported.model = remote.path_there(&self.start.folder, &exported.model);
         }
+        if let Report::Failed(finding) = &mut report {
+            *finding = self.finding_there(finding.clone());
+        }
+        if let Report::Note { text } = &mut report {
+            *text = self.said_there(text);
+        }
         if let (Report::Checkpointed(_), Some(uploader)) = (&report, &self.uploader) {
             uploader.saved();
         }

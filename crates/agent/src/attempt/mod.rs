@@ -1,8 +1,9 @@
 //! One attempt, from the order to start it to its end.
 //!
-//! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's program the set-up first), the
-//! process has ended and its last reports are read, what it left behind is ended, and what it has written travels to a loop
-//! on another machine. `verdict` says what ended it. It can be asked to end at any stage; `StopReason` says by whom, and so how long it may take.
+//! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's
+//! program the set-up first), the process has ended and its last reports are read, what it left behind is ended, and what it
+//! has written travels to a loop on another machine. `verdict` says what ended it. It can be asked to end at any stage;
+//! `StopReason` says by whom, and so how long it may take.
 
 mod events;
 pub(crate) mod library;
@@ -96,6 +97,8 @@ pub struct Attempt {
     served: Option<Serving>,
     /// Who brings back what it writes, where the loop is on another machine.
     uploader: Option<Uploader>,
+    /// Paths of copies here, each with what it is a copy of on the loop's machine.
+    copies: Vec<(String, String)>,
 }
 
 enum Working {
@@ -153,8 +156,8 @@ impl Attempt {
                     workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
                 });
                 let work = Working::Command { command, folder };
-                let (stage, ending, served) = (Stage::Staging, None, None);
-                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader }, Vec::new()))
+                let (stage, ending, served, copies) = (Stage::Staging, None, None, Vec::new());
+                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader, copies }, Vec::new()))
             }
         }
     }
@@ -180,8 +183,8 @@ impl Attempt {
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
-        let (stage, ending, served) = (Stage::Staging, None, None);
-        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader };
+        let (stage, ending, served, copies) = (Stage::Staging, None, None, Vec::new());
+        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader, copies };
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() => attempt.start_rank(&path, now)?,
             _ => {

@@ -89,6 +89,7 @@ impl Attempt {
         }
         let StagedInput { path, served, brought } = input;
         self.served = served;
+        self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);
         }

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::StopReason;
+use domain::Finding;
+use domain::files::Input;
 use domain::run::AttemptEnd;
 use domain::wire::Start;
 
 use super::{Attempt, Stage, Tools};
-use crate::travel::Uploader;
+use crate::travel::{Brought, Uploader};
 
 /// What an attempt that was told to stop is given for it, at least.
 const LEAST: Duration = Duration::from_secs(2);
@@ -23,8 +25,35 @@ impl Tools {
 }
 
 impl Attempt {
+    /// Notes what was copied to this machine, for messages.
+    pub(super) fn remember_copies(&mut self, brought: &Brought) {
+        let source = |input: Input| input.of(&self.start.job.work).map(str::to_owned);
+        let copies = brought.iter().filter_map(|(input, path)| Some((path.to_string_lossy().into(), source(*input)?)));
+        self.copies = copies.collect();
+    }
+
+    /// A message for people at the loop's machine: what has come from there or goes there has its path there.
+    pub(super) fn said_there(&self, text: &str) -> String {
+        let Some(remote) = &self.tools.remote else { return text.to_owned() };
+        let copies = self.copies.iter().map(|(here, there)| (here, there));
+        let pairs = copies.chain([(&self.start.folder, &remote.folder)]);
+        pairs.fold(text.to_owned(), |text, (here, there)| text.replace(here, there))
+    }
+
+    pub(super) fn finding_there(&self, finding: Finding) -> Finding {
+        let message = self.said_there(&finding.message);
+        let hint = finding.hint.as_ref().map(|hint| self.said_there(hint));
+        Finding { message, hint, ..finding }
+    }
+
     /// Nothing of it runs any more.
     pub(super) fn upload(&mut self, end: AttemptEnd, now: Duration) {
+        let end = match end {
+            AttemptEnd::Failed { finding, exit_code } => {
+                AttemptEnd::Failed { finding: self.finding_there(finding), exit_code }
+            }
+            other => other,
+        };
         let within = match &self.ending {
             // Nobody wants it, or nobody would answer.
             Some(ending) if matches!(ending.why, StopReason::Leave | StopReason::Replaced | StopReason::LeaseOver) => {

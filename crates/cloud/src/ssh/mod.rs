@@ -222,6 +222,10 @@ impl Ssh {
         let answer = remote::ask(&connection, &site, &self.settings.owner, host.rate, call);
         if matches!(answer, ProviderAnswer::Unavailable(_)) {
             self.note_unreachable(host);
+            // It may have been installed anew: the next question looks at what is there.
+            if let Some(mut machine) = self.machine(host) {
+                machine.site = None;
+            }
         }
         answer
     }
