@@ -7,6 +7,7 @@ mod due;
 mod limits;
 mod lost;
 mod observed;
+mod room;
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
@@ -19,11 +20,12 @@ use crate::world::{Instance, Run, World, bill};
 pub use due::due;
 pub use limits::{reached, wind_down};
 pub use observed::{LaunchDoubt, ObservedState};
+use room::Room;
 
 /// What the loop may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Instances that may be rented at the same time.
+    /// Instances that may be rented at the same time of providers that do not say how many machines they have.
     pub slots: usize,
     /// Wait before the second restart without progress; doubled for each further one.
     pub backoff: Elapsed,
@@ -300,36 +302,6 @@ fn for_run(
             room.take(run);
             Some(rent(world, facts, id, run))
         }
-    }
-}
-
-/// Places for machines, and whose sweep each that is taken belongs to.
-struct Room {
-    slots: usize,
-    taken: Vec<Option<SweepId>>,
-}
-
-impl Room {
-    fn of(world: &World, facts: &ObservedState, policy: &Policy) -> Room {
-        let sweep = |run: &RunId| Some(world.runs.get(run)?.trial.as_ref()?.sweep.clone());
-        let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
-        let taken = live.map(|(_, instance)| sweep(&instance.run)).collect();
-        Room { slots: policy.slots, taken }
-    }
-
-    /// Whether there is a place for one more machine. Trials of one sweep may have more of them together, where nobody
-    /// else has one.
-    fn has_some(&self, world: &World, run: &Run) -> bool {
-        if self.taken.len() < self.slots {
-            return true;
-        }
-        let Some(sweep) = world.sweep_of(run) else { return false };
-        let own = run.trial.as_ref().map(|trial| &trial.sweep);
-        self.taken.len() < sweep.search.parallel as usize && self.taken.iter().all(|taken| taken.as_ref() == own)
-    }
-
-    fn take(&mut self, run: &Run) {
-        self.taken.push(run.trial.as_ref().map(|trial| trial.sweep.clone()));
     }
 }
 

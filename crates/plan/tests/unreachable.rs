@@ -70,6 +70,7 @@ fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: 
         token_lifetime: Some(Elapsed(u64::MAX)),
         observe_every: Elapsed(SECOND),
         billing_step: Elapsed(0),
+        places: None,
         abandoned_within: abandoned.map(|seconds| Elapsed(seconds * SECOND)),
         keeps_events: true,
         concurrency: 1,

@@ -52,6 +52,7 @@ impl Provider for Shared {
             token_lifetime: Some(Elapsed(u64::MAX)),
             observe_every: Elapsed(20_000),
             billing_step: Elapsed(0),
+            places: None,
             abandoned_within: None,
             keeps_events: false,
             concurrency: 1,

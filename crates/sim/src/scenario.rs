@@ -72,6 +72,7 @@ impl Scenario {
                 token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
                 observe_every: Elapsed(5 * SECOND),
                 billing_step: Elapsed(0),
+                places: None,
                 abandoned_within: None,
                 keeps_events: true,
                 concurrency: 4,

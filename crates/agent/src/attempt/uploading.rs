@@ -83,8 +83,20 @@ impl Attempt {
     /// The end, once everything is there or the time for it is over.
     pub(super) fn uploaded(&mut self, now: Duration) -> Option<AttemptEnd> {
         match &self.stage {
-            Stage::Uploading { end, give_up, is_done } if *is_done || now >= *give_up => Some(end.clone()),
+            Stage::Uploading { end, give_up, is_done } if *is_done || now >= *give_up => {
+                self.clear(end);
+                Some(end.clone())
+            }
             _ => None,
+        }
+    }
+
+    /// Deletes the working folder on a node, where nobody would look for it; that of a failed program stays for
+    /// `gradus ssh`.
+    fn clear(&self, end: &AttemptEnd) {
+        if self.tools.remote.is_some() && !matches!(end, AttemptEnd::Failed { .. }) {
+            let attempts = Path::new(&self.start.folder).join("attempts");
+            let _ = std::fs::remove_dir_all(attempts.join(self.start.attempt.as_str()).join("workdir"));
         }
     }
 }

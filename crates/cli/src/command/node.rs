@@ -46,8 +46,11 @@ fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAns
         libtorch: settings.libtorch.clone(),
         is_remote: true,
     });
+    let gate = home.join("launch.lock");
+    let gate = std::fs::File::create(&gate).map_err(Error::file("open", &gate))?;
     if let ProviderCall::Launch(launch) = &request.call {
-        // A machine runs one instance at a time.
+        // A machine runs one instance at a time, and two requests must not both find it free.
+        gate.lock().map_err(Error::file("lock", home))?;
         let others = local.list().unwrap_or_default().into_iter().find(|other| !launch.members.contains(other));
         if let Some(other) = others {
             return Ok(ProviderAnswer::Refused(Refusal::Capacity { message: format!("it is in use by `{other}`") }));

@@ -7,7 +7,7 @@ use cloud::local::{Probe, probe};
 use domain::rank::Report;
 use domain::run::{RunState, Usage};
 use domain::wire::AgentEvent;
-use domain::{Elapsed, InstanceId, RunId, Timestamp};
+use domain::{Elapsed, InstanceId, Offer, RunId, Timestamp};
 use plan::{Instance, Run, World};
 use server::Home;
 
@@ -52,6 +52,15 @@ impl Liveness {
             Liveness::Unattended => "unattended",
             Liveness::Interrupted { .. } => "interrupted",
         }
+    }
+}
+
+/// What a queued run waits for: another run on the machine that it would be given.
+pub fn waiting(other: &RunId, offer: &Offer) -> String {
+    match offer.kind.as_str() {
+        _ if offer.provider == cloud::local::NAME => format!("waiting for run {other}, which uses this machine"),
+        Offer::ANY => format!("waiting for a free node, such as that of run {other}"),
+        node => format!("waiting for run {other}, which uses node {node}"),
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use server::tensorboard::EventFile;
 use server::{Home, clock};
 
-use super::liveness::meters;
+use super::liveness::{meters, waiting};
 use super::output::ProgramOutput;
 use super::progress::Progress;
 use super::watch::{News, Watch};
@@ -99,14 +99,12 @@ impl Narrator {
     fn wait(&mut self, printer: &mut Printer) -> Result<(), Error> {
         let world = self.watch.state().world();
         let run = self.watch.run()?;
-        let busy = world
-            .live_instances()
-            .find(|(_, instance)| world.runs.get(&instance.run).is_some_and(|other| other.order != run.order));
-        let busy = busy.filter(|_| run.state == RunState::Queued).map(|(_, instance)| instance.run.clone());
+        let busy = world.instance_before(self.watch.id(), run).filter(|_| run.state == RunState::Queued);
+        let (busy, place) = (busy.map(|instance| instance.run.clone()), run.plan.offer.clone());
         if busy != self.waits_for {
             self.waits_for.clone_from(&busy);
             if let Some(other) = busy {
-                printer.say(format!("waiting for run {other}, which uses this machine; see `gradus status {other}`"));
+                printer.say(format!("{}; see `gradus status {other}`", waiting(&other, &place)));
             }
         }
         Ok(())

@@ -33,6 +33,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// The run that is watched.
+    pub fn id(&self) -> &RunId {
+        &self.run
+    }
+
     /// Watches a run.
     ///
     /// # Errors

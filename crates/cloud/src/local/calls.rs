@@ -21,6 +21,7 @@ const TRAITS: ProviderTraits = ProviderTraits {
     token_lifetime: Some(Elapsed(u64::MAX)),
     observe_every: Elapsed(20_000),
     billing_step: Elapsed(0),
+    places: None,
     abandoned_within: None,
     keeps_events: true,
     concurrency: 8,

@@ -8,7 +8,7 @@ use domain::{Bytes, Node, Rate};
 use serde::{Deserialize, Serialize};
 
 /// The kind of the offer that means any node.
-pub(super) const ANY: &str = "any";
+pub(super) const ANY: &str = domain::Offer::ANY;
 
 /// The nodes of a home.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

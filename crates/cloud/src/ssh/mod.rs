@@ -41,6 +41,7 @@ const TRAITS: ProviderTraits = ProviderTraits {
     token_lifetime: Some(Elapsed(u64::MAX)),
     observe_every: Elapsed(1_000_000),
     billing_step: Elapsed(0),
+    places: None,
     abandoned_within: Some(Elapsed(300_000_000)),
     keeps_events: true,
     concurrency: 16,
@@ -322,7 +323,8 @@ impl Provider for Ssh {
     }
 
     fn traits(&self) -> ProviderTraits {
-        TRAITS
+        let places = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).count();
+        ProviderTraits { places: Some(places), ..TRAITS }
     }
 
     fn call(&self, call: &ProviderCall) -> ProviderAnswer {

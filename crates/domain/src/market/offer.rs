@@ -20,6 +20,16 @@ pub struct Offer {
     pub price_source: String,
 }
 
+impl Offer {
+    /// The kind of an offer that means any machine that its provider has.
+    pub const ANY: &str = "any";
+
+    /// Whether it means any machine that its provider has.
+    pub fn is_any(&self) -> bool {
+        self.kind == Offer::ANY
+    }
+}
+
 /// What a machine is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Node {

@@ -196,6 +196,8 @@ pub struct ProviderTraits {
     pub keeps_events: bool,
     /// Requests that may be under way at the same time.
     pub concurrency: usize,
+    /// Machines that it has, each of which runs one instance; none where they are rented as they are needed.
+    pub places: Option<usize>,
 }
 
 impl Refusal {

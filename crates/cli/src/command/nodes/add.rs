@@ -36,7 +36,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if args.name == "any" || args.name.is_empty() || !args.name.chars().all(is_name) {
         let message = format!("`{}` cannot be the name of a node", args.name);
-        let hint = "use letters, digits, `-`, `_` and `.`; `any` means all nodes".to_owned();
+        let hint = match args.name.split_once('@') {
+            Some((_, name)) if !name.is_empty() && name.chars().all(is_name) => {
+                format!("give it a name: `gradus nodes add {name} --address {}`", args.name)
+            }
+            _ => "use letters, digits, `-`, `_` and `.`; `any` means all nodes".to_owned(),
+        };
         return Err(Error::Usage { message, hint });
     }
     let config = match &args.ssh_config {
@@ -54,7 +59,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     };
     let inventory = machine::inventory(&home)?;
     let ssh = machine::ssh(settings, &home, inventory.clone());
-    printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings)));
+    match inventory.hosts.iter().any(|other| other.name == host.name) {
+        true => printer.say(format!("connecting to {}", host.address)),
+        false => printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings))),
+    }
     let connection = Connection::new(&host, home.owner());
     let node = bootstrap::prepare(&connection, &ssh.program, home.owner())
         .map_err(|error| error.to_string())

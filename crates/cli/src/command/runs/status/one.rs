@@ -9,7 +9,7 @@ use server::{Home, Loading, Series, State};
 
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
-use crate::follow::liveness::{Liveness, meters, step_of, unheard_step};
+use crate::follow::liveness::{Liveness, meters, step_of, unheard_step, waiting};
 use crate::follow::progress::Progress;
 use crate::printer::Printer;
 
@@ -81,8 +81,8 @@ fn why(world: &World, id: &RunId, run: &Run, liveness: Liveness) -> Option<Strin
             Some(format!("no process runs it; resume it with `gradus resume {id}`"))
         }
         (Liveness::Logged, RunState::Queued) => {
-            let other = world.live_instances().find(|(_, instance)| instance.run != *id);
-            other.map(|(_, instance)| format!("waiting for run {}, which uses this machine", instance.run))
+            let other = world.instance_before(id, run);
+            other.map(|instance| waiting(&instance.run, &run.plan.offer))
         }
         (Liveness::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
         (Liveness::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
