@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
 use crate::meter::RentMeter;
-use crate::travel::{LoopFiles, Remote};
+use crate::travel::{LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 
 /// Looks after the instance in `settings.folder`.
@@ -167,7 +167,7 @@ impl Agent {
         let id = start.attempt.clone();
         let root = self.folder.ancestors().nth(2).unwrap_or(&self.folder).to_owned();
         let remote = match self.spec.is_remote.then(|| LoopFiles::new(&self.spec.socket)).transpose() {
-            Ok(files) => files.map(|files| Remote { files, folder: start.folder.clone() }),
+            Ok(files) => files.map(|files| RemoteLoop { files, folder: start.folder.clone() }),
             Err(error) => {
                 let finding = Finding::new(Cause::Internal, error.to_string());
                 return Some(SupervisorInput::Ended {

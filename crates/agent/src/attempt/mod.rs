@@ -26,7 +26,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use control::StopReason;
-use domain::files::Input;
+use domain::files::RunInput;
 use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
@@ -36,7 +36,7 @@ use rustix::process::Signal;
 
 use crate::Patience;
 use crate::event::{Serving, Wakeup};
-use crate::travel::{Remote, Uploader};
+use crate::travel::{RemoteLoop, Uploader};
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
@@ -64,7 +64,7 @@ pub struct Tools {
     /// The folder of all runs and caches of this owner.
     pub root: PathBuf,
     /// The loop, where it is on another machine.
-    pub remote: Option<Remote>,
+    pub remote: Option<RemoteLoop>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.
@@ -152,7 +152,7 @@ impl Attempt {
                 let workdir = folder.join("workdir");
                 let source = command.workdir.clone().map(PathBuf::from);
                 staging::begin(&start, &tools, move |brought| {
-                    let source = brought.get(&Input::Workdir).cloned().or(source);
+                    let source = brought.get(&RunInput::Workdir).cloned().or(source);
                     workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
                 });
                 let work = Working::Command { command, folder };

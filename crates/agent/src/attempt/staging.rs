@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::files::Input;
+use domain::files::RunInput;
 use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
 use domain::wire::{AgentEvent, Start};
@@ -45,7 +45,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
     }
     let cache = home.join("cache/data");
     begin(start, tools, move |brought| {
-        if let Some(path) = brought.get(&Input::Data) {
+        if let Some(path) = brought.get(&RunInput::Data) {
             return Ok(path.clone().into());
         }
         let staged = store::stage(&uri, &cache, &access, Limits::default(), &Meter::default());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use control::StopReason;
 use domain::Finding;
-use domain::files::Input;
+use domain::files::RunInput;
 use domain::run::AttemptEnd;
 use domain::wire::Start;
 
@@ -27,7 +27,7 @@ impl Tools {
 impl Attempt {
     /// Notes what was copied to this machine, for messages.
     pub(super) fn remember_copies(&mut self, brought: &Brought) {
-        let source = |input: Input| input.of(&self.start.job.work).map(str::to_owned);
+        let source = |input: RunInput| input.of(&self.start.job.work).map(str::to_owned);
         let copies = brought.iter().filter_map(|(input, path)| Some((path.to_string_lossy().into(), source(*input)?)));
         self.copies = copies.collect();
     }

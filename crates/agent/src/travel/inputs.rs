@@ -5,7 +5,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use domain::files::{Input, Listing};
+use domain::files::{FileListing, RunInput};
 use domain::wire::Start;
 
 use super::loop_files::{LoopFiles, TravelError, disk, fetch};
@@ -14,7 +14,7 @@ use super::loop_files::{LoopFiles, TravelError, disk, fetch};
 pub fn bring(
     files: &LoopFiles,
     start: &Start,
-    input: Input,
+    input: RunInput,
     source: &str,
     cache: &Path,
 ) -> Result<PathBuf, TravelError> {
@@ -29,7 +29,7 @@ pub fn bring(
 }
 
 /// The file, or the folder of all files.
-fn path_of(listing: &Listing, folder: &Path) -> PathBuf {
+fn path_of(listing: &FileListing, folder: &Path) -> PathBuf {
     match (&listing.files[..], listing.is_file) {
         ([file], true) => folder.join(&file.path),
         (_, _) => folder.to_owned(),

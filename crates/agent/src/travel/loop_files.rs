@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use domain::RunId;
-use domain::files::{BroughtPart, FilePart, KeepRequest, Listing, PartsRequest, Received};
+use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, PartsRequest, Received};
 use reqwest::blocking::{Client, Response};
 
 /// How long the loop may be away before a transfer is given up.
@@ -63,7 +63,7 @@ impl LoopFiles {
     }
 
     /// The files below an address.
-    pub(super) fn list(&self, address: &str) -> Result<Listing, TravelError> {
+    pub(super) fn list(&self, address: &str) -> Result<FileListing, TravelError> {
         patiently(|| self.client.get(url(address)).send())?.json().map_err(unreadable)
     }
 

@@ -12,7 +12,7 @@ mod upload;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::files::Input;
+use domain::files::RunInput;
 use domain::wire::Start;
 use domain::{Cause, Finding};
 
@@ -21,14 +21,14 @@ pub use upload::Uploader;
 
 /// A loop on another machine.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteLoop {
     /// Its files.
     pub files: LoopFiles,
     /// The folder of the run there.
     pub folder: String,
 }
 
-impl Remote {
+impl RemoteLoop {
     /// What a path in the folder of the run here is on the loop's machine.
     pub fn path_there(&self, here: &str, path: &str) -> String {
         path.strip_prefix(here).map_or_else(|| path.to_owned(), |rest| format!("{}{rest}", self.folder))
@@ -36,7 +36,7 @@ impl Remote {
 }
 
 /// Where each input of an attempt was put.
-pub type Brought = BTreeMap<Input, PathBuf>;
+pub type Brought = BTreeMap<RunInput, PathBuf>;
 
 /// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
 ///
@@ -45,7 +45,7 @@ pub type Brought = BTreeMap<Input, PathBuf>;
 pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, Finding> {
     checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
     let mut brought = Brought::new();
-    for input in Input::ALL {
+    for input in RunInput::ALL {
         if let Some(source) = input.of(&start.job.work) {
             let path = inputs::bring(files, start, input, source, &root.join("cache/inputs"));
             brought.insert(input, path.map_err(|error| finding(&format!("`{source}`"), &error))?);
@@ -55,15 +55,19 @@ pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, F
 }
 
 fn finding(what: &str, error: &TravelError) -> Finding {
-    let message = format!("cannot bring {what} to this machine: {error}");
+    let message = format!("cannot bring {what} to the node: {error}");
     match error {
         TravelError::Disk { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-            Finding::new(Cause::DiskFull, message).hint("free some space there (`df -h` shows it), then resume the run")
+            Finding::new(Cause::DiskFull, message)
+                .hint("free some space there (`gradus ssh NODE df -h` shows it), then resume the run")
         }
-        TravelError::Disk { .. } => Finding::new(Cause::ReadOnly, message).hint("make the folder writable"),
+        TravelError::Disk { .. } => {
+            Finding::new(Cause::ReadOnly, message).hint("make the folder on the node writable, then resume the run")
+        }
         TravelError::Refused(_) => {
             Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
         }
-        TravelError::Unreachable(_) => Finding::new(Cause::Unreadable, message).hint("check the network"),
+        TravelError::Unreachable(_) => Finding::new(Cause::Unreadable, message)
+            .hint("check the network between this machine and the node, then resume the run"),
     }
 }

@@ -9,7 +9,6 @@ mod find;
 mod gc;
 mod home;
 mod models;
-mod node;
 mod nodes;
 mod offers;
 mod plan;
@@ -109,7 +108,7 @@ impl Commands {
             Commands::Home(args) => home::run(&args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
-            Commands::Node => node::run(settings, printer),
+            Commands::Node => nodes::answer::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use domain::event::Submitted;
 use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
-use domain::{Event, Record, RunId};
+use domain::{Event, InstanceId, Record, RunId};
 use serde_json::{Value, json};
 use server::tensorboard::EventFile;
 use server::{Home, clock};
@@ -25,6 +25,12 @@ use crate::printer::Printer;
 /// How often it looks for news.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// After so long without a bill it says what that waits for.
+const BILLS: Duration = Duration::from_secs(3);
+
+/// After so long in the queue it says what it waits for.
+const WAITS: Duration = Duration::from_millis(500);
+
 /// How often the progress line is printed where it cannot be overwritten.
 const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
 
@@ -37,6 +43,10 @@ pub struct Narrator {
     printed: domain::Elapsed,
     board: Board,
     waits_for: Option<RunId>,
+    /// For how long it has been queued behind another run.
+    queued: Duration,
+    /// For how long it has ended and has no bill.
+    unbilled: Duration,
     /// Of a run that is the user's own program.
     output: Option<ProgramOutput>,
 }
@@ -59,7 +69,17 @@ impl Narrator {
         let is_program = watch.run().is_ok_and(|run| matches!(run.job.work, domain::Work::Command(_)));
         let output = is_program.then(|| ProgramOutput::new(home.run(id).join("logs"), watch.is_joining()));
         let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
-        Narrator { watch, home: home.clone(), progress, printed, board: Board::Coming(board), waits_for: None, output }
+        Narrator {
+            watch,
+            home: home.clone(),
+            progress,
+            printed,
+            board: Board::Coming(board),
+            waits_for: None,
+            queued: Duration::ZERO,
+            unbilled: Duration::ZERO,
+            output,
+        }
     }
 
     /// Prints until `ended`, and then the rest.
@@ -85,6 +105,7 @@ impl Narrator {
                 self.line(printer)?;
             }
             self.wait(printer)?;
+            self.settle(printer)?;
             if let Some(output) = self.output.as_mut().filter(|_| !printer.is_json() && !printer.is_quiet()) {
                 output.print(printer, last);
             }
@@ -101,11 +122,32 @@ impl Narrator {
         let run = self.watch.run()?;
         let busy = world.instance_before(self.watch.id(), run).filter(|_| run.state == RunState::Queued);
         let (busy, place) = (busy.map(|instance| instance.run.clone()), run.plan.offer.clone());
-        if busy != self.waits_for {
+        // A run that is about to start does not wait.
+        self.queued = if busy.is_some() { self.queued + LOOK } else { Duration::ZERO };
+        let is_told = busy == self.waits_for || busy.is_some() && self.queued < WAITS;
+        if !is_told {
             self.waits_for.clone_from(&busy);
             if let Some(other) = busy {
                 printer.say(format!("{}; see `gradus status {other}`", waiting(&other, &place)));
             }
+        }
+        Ok(())
+    }
+
+    /// Prints once why a run that has ended has no bill yet.
+    fn settle(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let world = self.watch.state().world();
+        let run = self.watch.run()?;
+        let is_open = run.state.is_final() && run.bill.is_none();
+        let before = self.unbilled;
+        self.unbilled = if is_open { before + LOOK } else { Duration::ZERO };
+        if before < BILLS && self.unbilled >= BILLS {
+            let live = |id: &&InstanceId| world.live_instances().any(|(live, _)| live == *id);
+            let machines: Vec<&str> = run.instances.iter().filter(live).map(InstanceId::as_str).collect();
+            printer.say(format!(
+                "the run has ended; waiting for the end of machine {} to be proved, for the bill. Ctrl-C is safe",
+                machines.join(", ")
+            ));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::ssh::{Inventory, Program};
+use cloud::ssh::{Executables, Inventory};
 use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::Rate;
 use server::Home;
@@ -34,7 +34,7 @@ pub fn inventory(home: &Home) -> Result<Inventory, Error> {
 
 /// What the provider `ssh` needs to know.
 pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshSettings {
-    let program = Program {
+    let program = Executables {
         gradus: settings.program.clone(),
         rank: settings.rank_program.clone(),
         libtorch: settings.libtorch.clone(),

@@ -16,7 +16,7 @@ use crate::provider::{ProviderAnswer, ProviderCall};
 
 /// What is copied to machines.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct Executables {
     /// The `gradus` executable.
     pub gradus: PathBuf,
     /// The executable of our own trainer.
@@ -48,8 +48,9 @@ const LOOK: &str = r#"set -e
 cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
 [ -x ".gradus/bin/$1/gradus" ] && [ -x ".gradus/bin/$1/gradus-rank" ] && echo "programs"
-[ -d ".gradus/lib/$2/lib" ] && echo "copied"
-[ -d ".cache/gradus/$2/lib" ] && echo "cached"
+whole() { [ -d "$1/lib" ] && { [ -f "$1/build-version" ] || [ -f "$1/version.py" ]; }; }
+whole ".gradus/lib/$2" && echo "copied"
+whole ".cache/gradus/$2" && echo "cached"
 echo "end"
 "#;
 
@@ -57,7 +58,7 @@ echo "end"
 ///
 /// # Errors
 /// [`SshError`].
-pub fn prepare(connection: &Connection, program: &Program, owner: &str) -> Result<Site, SshError> {
+pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> Result<Site, SshError> {
     let here = |doing: &str, path: &Path| {
         let doing = format!("{doing} `{}`", path.display());
         move |source| SshError::Here { doing, source }
@@ -152,6 +153,8 @@ fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Res
         // Links are followed: a pruned copy may consist of them.
         let mut tar = Command::new("tar");
         tar.args(["-chf", "-", "-C"]).arg(libtorch).args(["--exclude=*.a", "lib"]);
+        // A rank is started only where one of these says the right version.
+        tar.args(["build-version", "version.py"].into_iter().filter(|file| libtorch.join(file).is_file()));
         let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         if let Some(mut packed) = tar.stdout.take() {
             io::copy(&mut packed, pipe)?;

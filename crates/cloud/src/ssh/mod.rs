@@ -24,7 +24,7 @@ use domain::{Elapsed, InstanceId, Node, Offer};
 
 use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
-pub use bootstrap::{Program, Site};
+pub use bootstrap::{Executables, Site};
 pub use connection::{Connection, SshError};
 pub use inventory::{Host, Inventory};
 use placement::Placements;
@@ -57,7 +57,7 @@ pub struct SshSettings {
     /// The loop's Unix socket.
     pub socket: PathBuf,
     /// What is copied to machines.
-    pub program: Program,
+    pub program: Executables,
     /// The machines.
     pub inventory: Inventory,
 }

@@ -13,6 +13,7 @@ pub(super) struct Placements {
 }
 
 impl Placements {
+    /// The placements of a home.
     pub fn new(home: &Path) -> Placements {
         Placements { instances: home.join("instances") }
     }

@@ -1,4 +1,4 @@
-//! The way back: a connection that carries the calls of a machine's agents to the loop's socket here.
+//! The tunnel: a connection that carries the calls of a machine's agents to the loop's socket here.
 //!
 //! It ends with this process, because the command at its other end reads from it. Another loop opens another; agents call
 //! again until one of them answers.

@@ -1,6 +1,6 @@
 //! How files travel between the loop and an agent that does not share its disk: paths below a folder, and nothing else.
 //!
-//! The agent asks for what its run reads ([`Input`]) and for checkpoints, and brings back what the run has written.
+//! The agent asks for what its run reads ([`RunInput`]) and for checkpoints, and brings back what the run has written.
 //! Every path is relative and goes only down ([`is_safe`]); where a folder lies is known to the side that has it.
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct FileInfo {
 /// What a run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Input {
+pub enum RunInput {
     /// `train.data.path`.
     Data,
     /// `train.weights`.
@@ -39,21 +39,24 @@ pub enum Input {
     Workdir,
 }
 
-impl Input {
+impl RunInput {
     /// Every input that a job may have.
-    pub const ALL: [Input; 5] = [Input::Data, Input::Weights, Input::Module, Input::Tokenizer, Input::Workdir];
+    pub const ALL: [RunInput; 5] =
+        [RunInput::Data, RunInput::Weights, RunInput::Module, RunInput::Tokenizer, RunInput::Workdir];
 
     /// Where a job says that it lies; none where the job does not have it, or names an address of an object store.
     pub fn of(self, work: &Work) -> Option<&str> {
         let path = match (self, work) {
-            (Input::Data, Work::Train(train)) => Some(&train.data.path),
-            (Input::Weights, Work::Train(train)) => train.weights.as_ref(),
-            (Input::Module, Work::Train(train)) => match &train.model {
+            (RunInput::Data, Work::Train(train)) => Some(&train.data.path),
+            (RunInput::Weights, Work::Train(train)) => train.weights.as_ref(),
+            (RunInput::Module, Work::Train(train)) => match &train.model {
                 ModelSource::Module(Module::Torchscript(path)) => Some(path),
                 _ => None,
             },
-            (Input::Tokenizer, Work::Train(train)) => train.data.text.as_ref().and_then(|text| text.tokenizer.as_ref()),
-            (Input::Workdir, Work::Command(command)) => command.workdir.as_ref(),
+            (RunInput::Tokenizer, Work::Train(train)) => {
+                train.data.text.as_ref().and_then(|text| text.tokenizer.as_ref())
+            }
+            (RunInput::Workdir, Work::Command(command)) => command.workdir.as_ref(),
             (_, _) => None,
         };
         path.map(String::as_str).filter(|path| !path.contains("://"))
@@ -62,15 +65,15 @@ impl Input {
     /// Puts another path in place of the job's.
     pub fn replace(self, work: &mut Work, path: String) {
         match (self, work) {
-            (Input::Data, Work::Train(train)) => train.data.path = path,
-            (Input::Weights, Work::Train(train)) => train.weights = Some(path),
-            (Input::Module, Work::Train(train)) => train.model = ModelSource::Module(Module::Torchscript(path)),
-            (Input::Tokenizer, Work::Train(train)) => {
+            (RunInput::Data, Work::Train(train)) => train.data.path = path,
+            (RunInput::Weights, Work::Train(train)) => train.weights = Some(path),
+            (RunInput::Module, Work::Train(train)) => train.model = ModelSource::Module(Module::Torchscript(path)),
+            (RunInput::Tokenizer, Work::Train(train)) => {
                 if let Some(text) = &mut train.data.text {
                     text.tokenizer = Some(path);
                 }
             }
-            (Input::Workdir, Work::Command(command)) => command.workdir = Some(path),
+            (RunInput::Workdir, Work::Command(command)) => command.workdir = Some(path),
             (_, _) => {}
         }
     }
@@ -78,18 +81,18 @@ impl Input {
     /// The word for it in addresses.
     pub fn word(self) -> &'static str {
         match self {
-            Input::Data => "data",
-            Input::Weights => "weights",
-            Input::Module => "module",
-            Input::Tokenizer => "tokenizer",
-            Input::Workdir => "workdir",
+            RunInput::Data => "data",
+            RunInput::Weights => "weights",
+            RunInput::Module => "module",
+            RunInput::Tokenizer => "tokenizer",
+            RunInput::Workdir => "workdir",
         }
     }
 }
 
 /// What there is of an input, or of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Listing {
+pub struct FileListing {
     /// Whether it is one file and no folder; its path is then its name.
     pub is_file: bool,
     /// Every file, by path.

@@ -23,6 +23,7 @@ struct Taken {
 }
 
 impl Room<'_> {
+    /// The places that are taken now.
     pub fn of<'a>(world: &World, facts: &'a ObservedState, policy: &Policy) -> Room<'a> {
         let sweep = |run: &RunId| Some(world.runs.get(run)?.trial.as_ref()?.sweep.clone());
         let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
@@ -56,6 +57,7 @@ impl Room<'_> {
         shared.len() < sweep.search.parallel as usize && shared.iter().all(|taken| taken.sweep.as_ref() == own)
     }
 
+    /// Takes a place for a run's machine.
     pub fn take(&mut self, run: &Run) {
         let sweep = run.trial.as_ref().map(|trial| trial.sweep.clone());
         self.taken.push(Taken { offer: run.plan.offer.clone(), sweep });

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
-use domain::files::Input;
+use domain::files::RunInput;
 use domain::{Fence, Work};
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ pub struct Grant {
     /// Number of the newest attempt: no other may write.
     pub fence: Fence,
     /// Files and folders of this machine that the run reads.
-    pub inputs: BTreeMap<Input, PathBuf>,
+    pub inputs: BTreeMap<RunInput, PathBuf>,
 }
 
 impl Grant {
     /// What an attempt of a job may read.
     pub fn new(fence: Fence, work: &Work) -> Grant {
-        let inputs = Input::ALL.into_iter().filter_map(|input| Some((input, PathBuf::from(input.of(work)?))));
+        let inputs = RunInput::ALL.into_iter().filter_map(|input| Some((input, PathBuf::from(input.of(work)?))));
         Grant { fence, inputs: inputs.collect() }
     }
 
@@ -51,7 +51,7 @@ impl Grant {
     }
 
     /// Where an input lies.
-    pub(super) fn input(&self, input: Input) -> Result<PathBuf, Refused> {
+    pub(super) fn input(&self, input: RunInput) -> Result<PathBuf, Refused> {
         let path = self.inputs.get(&input).cloned();
         path.ok_or_else(|| (StatusCode::NOT_FOUND, format!("the job has no `{}` on this machine", input.word())))
     }

@@ -18,7 +18,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
-use domain::files::{BroughtPart, Input, KeepRequest, Listing, PartsRequest, Received};
+use domain::files::{BroughtPart, FileListing, KeepRequest, PartsRequest, Received, RunInput};
 
 pub use grant::Grant;
 
@@ -61,20 +61,20 @@ pub(crate) fn router(folder: PathBuf) -> Router {
 
 async fn list_input(
     State(runs): State<Arc<Runs>>,
-    Path((run, input)): Path<(String, Input)>,
-) -> Result<Json<Listing>, Refused> {
+    Path((run, input)): Path<(String, RunInput)>,
+) -> Result<Json<FileListing>, Refused> {
     blocking(move || send::list(&Grant::of(&runs.run(&run)?)?.input(input)?)).await.map(Json)
 }
 
 async fn read_input(
     State(runs): State<Arc<Runs>>,
-    Path((run, input)): Path<(String, Input)>,
+    Path((run, input)): Path<(String, RunInput)>,
     Json(request): Json<PartsRequest>,
 ) -> Result<Vec<u8>, Refused> {
     blocking(move || send::read(&Grant::of(&runs.run(&run)?)?.input(input)?, &request)).await
 }
 
-async fn list_files(State(runs): State<Arc<Runs>>, Path(run): Path<String>) -> Result<Json<Listing>, Refused> {
+async fn list_files(State(runs): State<Arc<Runs>>, Path(run): Path<String>) -> Result<Json<FileListing>, Refused> {
     blocking(move || send::list(&runs.run(&run)?.join("checkpoints"))).await.map(Json)
 }
 

@@ -6,22 +6,22 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
-use domain::files::{FileInfo, Listing, PARTS_MAX, PartsRequest, is_safe};
+use domain::files::{FileInfo, FileListing, PARTS_MAX, PartsRequest, is_safe};
 
 use super::{Refused, failed};
 
 /// Every file below a folder, or the one file that `root` is. Links are followed; what is neither file nor folder is
 /// left out.
-pub(super) fn list(root: &Path) -> Result<Listing, Refused> {
+pub(super) fn list(root: &Path) -> Result<FileListing, Refused> {
     let meta = fs::metadata(root).map_err(failed("read", root))?;
     if meta.is_file() {
         let name = root.file_name().and_then(|name| name.to_str()).unwrap_or("file").to_owned();
-        return Ok(Listing { is_file: true, files: vec![info(name, &meta)] });
+        return Ok(FileListing { is_file: true, files: vec![info(name, &meta)] });
     }
     let mut files = Vec::new();
     below(root, "", 0, &mut files)?;
     files.sort();
-    Ok(Listing { is_file: false, files })
+    Ok(FileListing { is_file: false, files })
 }
 
 /// Folders within folders, at most: a link may lead back to where it is.

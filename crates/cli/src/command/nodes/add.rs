@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cloud::ssh::{Connection, Host, bootstrap};
-use domain::{Node, Rate};
+use cloud::ssh::{Connection, Executables, Host, SshError, bootstrap};
+use domain::{Node, Offer, Rate};
 use server::Home;
 
 use crate::error::{Error, exit};
@@ -33,17 +33,7 @@ pub struct Args {
 /// [`Error::Usage`] for a name that cannot be one, [`Error::Code`] when the machine cannot be reached or prepared.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if args.name == "any" || args.name.is_empty() || !args.name.chars().all(is_name) {
-        let message = format!("`{}` cannot be the name of a node", args.name);
-        let hint = match args.name.split_once('@') {
-            Some((_, name)) if !name.is_empty() && name.chars().all(is_name) => {
-                format!("give it a name: `gradus nodes add {name} --address {}`", args.name)
-            }
-            _ => "use letters, digits, `-`, `_` and `.`; `any` means all nodes".to_owned(),
-        };
-        return Err(Error::Usage { message, hint });
-    }
+    check_name(&args.name)?;
     let config = match &args.ssh_config {
         Some(file) => Some(std::fs::canonicalize(file).map_err(Error::file("open", file))?),
         None => None,
@@ -63,18 +53,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         true => printer.say(format!("connecting to {}", host.address)),
         false => printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings))),
     }
-    let connection = Connection::new(&host, home.owner());
-    let node = bootstrap::prepare(&connection, &ssh.program, home.owner())
-        .map_err(|error| error.to_string())
-        .and_then(|site| bootstrap::probe(&connection, &site, home.owner()));
-    host.node = node.map_err(|message| {
-        let hint = format!("try `ssh {}` yourself: it must connect without a question", host.address);
-        Error::Code { message, hint: Some(hint), code: exit::WORLD }
-    })?;
+    host.node = prepared(&host, &ssh.program, home.owner())?;
     let mut inventory = inventory;
     let known = inventory.hosts.iter().position(|other| other.name == host.name);
     match known {
-        Some(index) => inventory.hosts[index] = host.clone(),
+        Some(index) => {
+            host.is_drained = inventory.hosts[index].is_drained;
+            inventory.hosts[index] = host.clone();
+        }
         None => inventory.hosts.push(host.clone()),
     }
     inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
@@ -92,6 +78,45 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     Ok(exit::DONE)
 }
+
+/// Refuses what cannot be the name of a node.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_name = |name: &str| {
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        !name.is_empty() && name != Offer::ANY && name.chars().all(is_letter)
+    };
+    if is_name(name) {
+        return Ok(());
+    }
+    let message = format!("`{name}` cannot be the name of a node");
+    let hint = match name.split_once('@') {
+        Some((_, host)) if is_name(host) => format!("give it a name: `gradus nodes add {host} --address {name}`"),
+        _ => "use letters, digits, `-`, `_` and `.`; `any` means all nodes".to_owned(),
+    };
+    Err(Error::Usage { message, hint })
+}
+
+/// Copies what is missing on a machine, and asks what it is made of.
+fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Error> {
+    let connection = Connection::new(host, owner);
+    let site = bootstrap::prepare(&connection, program, owner).map_err(|error| {
+        let hint = match &error {
+            SshError::Connect { .. } => {
+                format!("try `ssh {}` yourself: it must connect without a question", host.address)
+            }
+            SshError::Failed { .. } | SshError::Here { .. } => COPIES.to_owned(),
+        };
+        Error::Code { message: error.to_string(), hint: Some(hint), code: exit::WORLD }
+    })?;
+    bootstrap::probe(&connection, &site, owner).map_err(|message| {
+        let hint = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
+        Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
+    })
+}
+
+/// What to try when copying fails.
+const COPIES: &str =
+    "look at free space in the home folder there, then type the same command again: it goes on from there";
 
 /// What is copied, for people who wait for it.
 fn copies(settings: &GlobalSettings) -> &'static str {
