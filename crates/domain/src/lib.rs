@@ -21,7 +21,7 @@ mod training;
 mod values;
 
 pub use jobs::{job, problem, sweep};
-pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, wants};
+pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, terms, wants};
 pub use records::{event, files, rental, series, wire};
 pub use runs::{finding, rank, run, threads, torch};
 pub use training::{architecture, format, span, train, workload};

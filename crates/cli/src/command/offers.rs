@@ -10,6 +10,7 @@ use domain::accelerators::Accelerators;
 use domain::listing::{Listing, Price};
 use domain::money::decimal;
 use domain::region::Compliance;
+use domain::terms::{Availability, PurchaseOption, is_distrusted};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// List every region of each machine; include offers without a price, fractional GPUs, unsupported GPUs, and regions
-    /// without the machine
+    /// without the machine, and spot prices too low to be trusted
     #[arg(long)]
     all: bool,
 }
@@ -85,7 +86,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         admitted.partition(|listing| wanted.affords(listing));
     let unpriced: Vec<&Listing> =
         unaffordable.iter().copied().filter(|listing| wanted.market.price(listing).is_none()).collect();
-    offers.sort_by(|one, other| order(one, other, args.sort, wanted.market));
+    let rank = |listing: &Listing| catalog.availability(listing, wanted.market.terms());
+    offers.sort_by(|one, other| {
+        // What nobody says is there stands after what is known to be.
+        rank(one).cmp(&rank(other)).then_with(|| order(one, other, args.sort, wanted.market))
+    });
     let priced = offers.len();
     if args.all && wanted.max_price.is_none() {
         offers.extend(&unpriced);
@@ -104,7 +109,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let mut rows = if args.all { offers.iter().map(|listing| (*listing, 0)).collect() } else { by_machine(&offers) };
     let found = rows.len();
     rows.truncate(most.unwrap_or(if args.all { usize::MAX } else { LIMIT }));
-    print(&rows, wanted.market, printer);
+    print(&catalog, &rows, wanted.market, printer);
     if rows.iter().any(|(_, others)| *others > 0) {
         printer.say("one region per machine, the first in this order; list every region with `--all`");
     }
@@ -127,7 +132,12 @@ pub fn usage(unknown: Unknown) -> Error {
 /// stock are not, nor, where no GPU is named, what nothing here trains on.
 fn is_shown(catalog: &Catalog, wanted: &Wanted, all: bool, listing: &Listing) -> bool {
     let trains = listing.gpus.name.is_some() && listing.gpus.count > 0;
-    let there = || catalog.stocked(listing) != Some(false) && listing.gpus.slice == 1;
+    let terms = wanted.market.terms();
+    let there = || {
+        let availability = catalog.availability(listing, terms);
+        let is_trusted = terms != PurchaseOption::Spot || !is_distrusted(listing, availability);
+        availability != Availability::Denied && is_trusted && listing.gpus.slice == 1
+    };
     (all || ((wanted.gpu.is_some() || trains) && there())) && wanted.admits(catalog, listing)
 }
 
@@ -176,21 +186,27 @@ fn by_machine<'a>(offers: &[&'a Listing]) -> Vec<(&'a Listing, usize)> {
     rows
 }
 
-fn print(offers: &[(&Listing, usize)], market: Market, printer: &mut Printer) {
+fn print(catalog: &Catalog, offers: &[(&Listing, usize)], market: Market, printer: &mut Printer) {
     let other = match market {
         Market::OnDemand => "spot",
         Market::Spot => "on demand",
     };
-    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "date"];
-    let rows: Vec<Vec<String>> = offers.iter().map(|(listing, others)| row(listing, *others, market)).collect();
+    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "there", "date"];
+    let rows: Vec<Vec<String>> =
+        offers.iter().map(|(listing, others)| row(catalog, listing, *others, market)).collect();
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     printer.say("prices in $ per hour per machine");
+    let unknown = |listing: &Listing| catalog.availability(listing, market.terms()) == Availability::Unknown;
+    if offers.iter().any(|(listing, _)| unknown(listing)) {
+        let what = "no source says that the region has such machines; these stand last: ask the cloud";
+        printer.say(format!("there `unknown`: {what}"));
+    }
     let sources: BTreeSet<String> =
         offers.iter().filter_map(|(listing, _)| source(listing, market.price(listing)?)).collect();
     sources.into_iter().for_each(|source| printer.say(source));
 }
 
-fn row(listing: &Listing, others: usize, market: Market) -> Vec<String> {
+fn row(catalog: &Catalog, listing: &Listing, others: usize, market: Market) -> Vec<String> {
     let price = market.price(listing);
     let other = match market {
         Market::OnDemand => &listing.spot,
@@ -211,6 +227,7 @@ fn row(listing: &Listing, others: usize, market: Market) -> Vec<String> {
         price.map_or_else(unknown, |price| dollars(price.rate)),
         price.and_then(|price| for_a_gpu(listing, price)).map_or_else(unknown, dollars),
         other.as_ref().map_or_else(unknown, |price| dollars(price.rate)),
+        catalog.availability(listing, market.terms()).word().to_owned(),
         price.map_or_else(unknown, |price| price.dated.clone()),
     ]
 }
@@ -293,6 +310,9 @@ fn value(catalog: &Catalog, listing: &Listing) -> Value {
     };
     let gibibytes = |bytes: Option<domain::Bytes>| bytes.map(|bytes| bytes.0 as f64 / f64::from(1 << 30));
     let region = catalog.region(&listing.cloud, &listing.region);
+    let priced = PurchaseOption::ALL.into_iter().filter(|terms| terms.price(listing).is_some());
+    let availability: BTreeMap<&str, Availability> =
+        priced.map(|terms| (terms.key(), catalog.availability(listing, terms))).collect();
     json!({
         "cloud": listing.cloud,
         "region": listing.region,
@@ -316,6 +336,6 @@ fn value(catalog: &Catalog, listing: &Listing) -> Value {
         "reserved_3y": price(&listing.reserved_3y),
         "dedicated": price(&listing.dedicated),
         "interrupted_per_cent_a_month": listing.interrupted,
-        "stocked": catalog.stocked(listing),
+        "availability": availability,
     })
 }

@@ -13,9 +13,9 @@ mod table;
 pub mod wanted;
 
 pub use amount::Currency;
-pub use places::Availability;
+pub use places::AvailabilityRow;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use domain::Bytes;
@@ -23,6 +23,7 @@ use domain::gpu::Gpu;
 use domain::listing::{Cloud, Listing};
 use domain::region::Region;
 use domain::tariff::{Service, Tariff};
+use domain::terms::{Availability, PurchaseOption};
 
 use crate::catalog::amount::micros;
 use crate::catalog::gpus::GpuTable;
@@ -40,7 +41,9 @@ pub struct Catalog {
     pub regions: Vec<Region>,
     pub tariffs: Vec<Tariff>,
     /// Where kinds of machine stand, for clouds that price them elsewhere too.
-    pub availability: Vec<Availability>,
+    pub availability: BTreeMap<Cloud, Vec<AvailabilityRow>>,
+    /// Cloud, region and type of what was imported.
+    imported: HashSet<(String, String, String)>,
     /// What was imported, in the order in which it was; later rows stand above earlier ones, and all above ours.
     pub imports: Vec<import::Import>,
 }
@@ -144,12 +147,10 @@ impl Catalog {
 
     /// Puts listings into the catalog; one of the same cloud, region and type gives way.
     pub fn add(&mut self, import: import::Import, listings: Vec<Listing>) {
-        let key = |listing: &Listing| {
-            (listing.cloud.name().to_owned(), listing.region.clone(), listing.instance_type.clone())
-        };
         let mut places: HashMap<_, usize> =
             self.listings.iter().enumerate().map(|(index, listing)| (key(listing), index)).collect();
         for listing in listings {
+            self.imported.insert(key(&listing));
             match places.get(&key(&listing)) {
                 Some(index) => self.listings[*index] = listing,
                 None => {
@@ -178,7 +179,16 @@ impl Catalog {
         let regions = places::regions(texts.regions, texts.region_sources)?;
         let tariffs = places::tariffs(texts.tariffs)?;
         let availability = places::availability(texts.availability)?;
-        Ok(Catalog { listings, gpus, currencies, regions, tariffs, availability, imports: Vec::new() })
+        Ok(Catalog {
+            listings,
+            gpus,
+            currencies,
+            regions,
+            tariffs,
+            availability,
+            imported: HashSet::new(),
+            imports: Vec::new(),
+        })
     }
 
     /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, where it is given, decides
@@ -194,22 +204,33 @@ impl Catalog {
         named.into_iter().find(|region| region.cloud == *cloud)
     }
 
-    /// Whether a machine can be had where it is listed; none where nobody says. GCP names a price for a machine in
-    /// regions that have none of it, often the lowest one, so what is not stocked is not to be planned with.
-    pub fn stocked(&self, listing: &Listing) -> Option<bool> {
-        // The longest name is the nearest.
-        let named = self
-            .availability
-            .iter()
-            .filter(|row| row.cloud == listing.cloud && listing.instance_type.starts_with(&row.machines));
-        let nearest = named.max_by_key(|row| row.machines.len())?;
-        Some(nearest.regions.contains(&listing.region))
+    /// Whether a machine can be had where it is listed under given terms. Everything that lists, compares or recommends
+    /// machines asks here. GCP names a price for a machine in regions that have none of it, often the lowest one. What
+    /// was imported is the user's own statement that it is there.
+    pub fn availability(&self, listing: &Listing, terms: PurchaseOption) -> Availability {
+        if listing.cloud == Cloud::Own || (!self.imported.is_empty() && self.imported.contains(&key(listing))) {
+            return Availability::Known;
+        }
+        self.says(listing, terms).map_or(Availability::Unknown, |row| row.says(&listing.region))
+    }
+
+    /// The row that says whether a machine can be had under given terms: that with the longest name is the nearest.
+    pub fn says(&self, listing: &Listing, terms: PurchaseOption) -> Option<&AvailabilityRow> {
+        let rows = self.availability.get(&listing.cloud)?;
+        let named =
+            rows.iter().filter(|row| listing.instance_type.starts_with(&row.machines) && row.terms.contains(&terms));
+        named.max_by_key(|row| row.machines.len())
     }
 
     /// What a cloud charges for a service; none where it is not known, which is not the same as nothing.
     pub fn tariff(&self, cloud: &Cloud, service: Service) -> Option<&Tariff> {
         self.tariffs.iter().find(|tariff| tariff.service == service && tariff.cloud == *cloud)
     }
+}
+
+/// What a listing is replaced by.
+fn key(listing: &Listing) -> (String, String, String) {
+    (listing.cloud.name().to_owned(), listing.region.clone(), listing.instance_type.clone())
 }
 
 #[cfg(test)]

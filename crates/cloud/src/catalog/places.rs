@@ -1,11 +1,12 @@
 //! Regions, tariffs and availability: where machines stand, and what bytes cost there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use domain::Money;
 use domain::listing::Cloud;
 use domain::region::{Carbon, Compliance, Region};
 use domain::tariff::{Service, Tariff};
+use domain::terms::{Availability, PurchaseOption};
 
 use crate::catalog::Error;
 use crate::catalog::amount::micros;
@@ -67,32 +68,57 @@ pub fn tariffs(text: &str) -> Result<Vec<Tariff>, Error> {
     Ok(tariffs)
 }
 
-/// Where a kind of machine can be had.
+/// Where a kind of machine can be had, under which terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Availability {
-    pub cloud: Cloud,
+pub struct AvailabilityRow {
     /// How the names of these machines start.
     pub machines: String,
-    /// Everywhere that has them.
-    pub regions: BTreeSet<String>,
+    /// The terms that the row speaks of.
+    pub terms: Vec<PurchaseOption>,
+    /// Everywhere that has them; none where no source lists it.
+    pub regions: Option<BTreeSet<String>>,
+    /// Where sources contradict each other.
+    pub doubtful: BTreeSet<String>,
     pub source: String,
 }
 
-/// Reads where machines can be had.
+impl AvailabilityRow {
+    /// What the row says of a region.
+    pub fn says(&self, region: &str) -> Availability {
+        match &self.regions {
+            None => Availability::Unknown,
+            Some(_) if self.doubtful.contains(region) => Availability::Unknown,
+            Some(regions) if regions.contains(region) => Availability::Known,
+            Some(_) => Availability::Denied,
+        }
+    }
+}
+
+/// Reads where machines can be had, by cloud. `?` in place of regions says that nobody lists them, and behind a region
+/// that sources contradict each other.
 ///
 /// # Errors
 /// [`Error`] with file and line.
-pub fn availability(text: &str) -> Result<Vec<Availability>, Error> {
-    let mut availability = Vec::new();
-    let columns = ["cloud", "machines", "regions", "source"];
-    rows("catalog/availability.csv", text, columns, |[cloud, machines, regions, source]| {
-        availability.push(Availability {
-            cloud: Cloud::named(cloud),
+pub fn availability(text: &str) -> Result<BTreeMap<Cloud, Vec<AvailabilityRow>>, Error> {
+    let mut availability: BTreeMap<Cloud, Vec<AvailabilityRow>> = BTreeMap::new();
+    let columns = ["cloud", "machines", "terms", "regions", "source"];
+    rows("catalog/availability.csv", text, columns, |[cloud, machines, terms, regions, source]| {
+        let terms: Result<Vec<PurchaseOption>, String> = terms.split_whitespace().map(terms_named).collect();
+        let (doubtful, named): (Vec<&str>, Vec<&str>) =
+            regions.split_whitespace().partition(|region| region.ends_with('?'));
+        availability.entry(Cloud::named(cloud)).or_default().push(AvailabilityRow {
             machines: machines.to_owned(),
-            regions: regions.split_whitespace().map(str::to_owned).collect(),
+            terms: terms?,
+            regions: (regions != "?").then(|| named.into_iter().map(str::to_owned).collect()),
+            doubtful: doubtful.into_iter().map(|region| region.trim_end_matches('?').to_owned()).collect(),
             source: source.to_owned(),
         });
         Ok(())
     })?;
     Ok(availability)
+}
+
+fn terms_named(word: &str) -> Result<PurchaseOption, String> {
+    let known = PurchaseOption::ALL.into_iter().find(|terms| terms.key() == word);
+    known.ok_or_else(|| format!("`terms`: `{word}` is none of `on_demand`, `spot` and `dedicated`"))
 }

@@ -141,18 +141,51 @@ fn prices_are_what_the_tables_say() {
 
 #[test]
 fn a_price_is_not_a_machine() {
+    use Availability::{Denied, Known, Unknown};
+    use PurchaseOption::{OnDemand, Spot};
     let catalog = embedded();
-    let check = |region: &str, kind: &str, expected: Option<bool>| {
+    let check = |region: &str, kind: &str, terms: PurchaseOption, expected: Availability| {
         let mut listings = catalog.listings.iter();
         let listing = listings.find(|row| row.region == region && row.instance_type == kind).unwrap();
-        assert_eq!(catalog.stocked(listing), expected, "{region} {kind}");
+        assert_eq!(catalog.availability(listing, terms), expected, "{region} {kind}");
     };
-    check("us-central1", "a3-highgpu-8g", Some(true));
-    check("northamerica-northeast1", "a3-highgpu-8g", Some(false));
-    check("europe-west8", "a3-highgpu-1g", Some(true));
-    check("europe-west8", "a3-highgpu-8g", Some(false));
-    check("us-central1", "g2-standard-4", None);
-    check("us-east-1", "p4d.24xlarge", None);
+    check("us-central1", "a3-highgpu-8g", OnDemand, Known);
+    check("us-central1", "a3-highgpu-8g", Spot, Known);
+    check("northamerica-northeast1", "a3-highgpu-8g", OnDemand, Denied);
+    check("northamerica-northeast1", "a3-highgpu-8g", Spot, Denied);
+    // Two sources contradict each other.
+    check("europe-west8", "a3-highgpu-8g", OnDemand, Unknown);
+    check("us-central1", "a3-megagpu-8g", Spot, Unknown);
+    check("us-central1", "g2-standard-4", OnDemand, Known);
+    check("africa-south1", "g2-standard-4", Spot, Denied);
+    check("us-east-1", "p4d.24xlarge", Spot, Known);
+    // Nobody states a spot market of it.
+    check("us-east-1", "p6-b200.48xlarge", OnDemand, Known);
+    check("us-east-1", "p6-b200.48xlarge", Spot, Unknown);
+    check("eastus", "Standard_ND96isr_H100_v5", OnDemand, Unknown);
+}
+
+#[test]
+fn of_every_offer_it_is_said_whether_it_is_there() {
+    let catalog = embedded();
+    for listing in &catalog.listings {
+        for terms in PurchaseOption::ALL.into_iter().filter(|terms| terms.price(listing).is_some()) {
+            assert!(catalog.says(listing, terms).is_some(), "{} {} {terms:?}", listing.cloud, listing.instance_type);
+        }
+    }
+}
+
+#[test]
+fn what_was_imported_is_there() {
+    let mut catalog = embedded();
+    let denied = |catalog: &Catalog| {
+        let there = |row: &&Listing| catalog.availability(row, PurchaseOption::OnDemand) == Availability::Denied;
+        catalog.listings.iter().filter(there).cloned().collect::<Vec<_>>()
+    };
+    let before = denied(&catalog);
+    let imported = before[0].clone();
+    catalog.add(import::Import { name: "mine".into(), listings: 1 }, vec![imported]);
+    assert_eq!(denied(&catalog).len(), before.len() - 1);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::file::nearest::nearest;
 use domain::listing::{Cloud, Listing, Price};
 use domain::region::Compliance;
+use domain::terms::PurchaseOption;
 
 use crate::Catalog;
 
@@ -66,12 +67,17 @@ impl Unknown {
 }
 
 impl Market {
+    /// The terms whose price counts.
+    pub fn terms(self) -> PurchaseOption {
+        match self {
+            Market::OnDemand => PurchaseOption::OnDemand,
+            Market::Spot => PurchaseOption::Spot,
+        }
+    }
+
     /// The price that counts.
     pub fn price(self, listing: &Listing) -> Option<&Price> {
-        match self {
-            Market::OnDemand => listing.on_demand.as_ref(),
-            Market::Spot => listing.spot.as_ref(),
-        }
+        self.terms().price(listing)
     }
 }
 

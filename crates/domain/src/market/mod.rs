@@ -7,4 +7,5 @@ pub mod offer;
 pub mod plan;
 pub mod region;
 pub mod tariff;
+pub mod terms;
 pub mod wants;

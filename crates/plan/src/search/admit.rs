@@ -64,6 +64,8 @@ pub enum Reason {
     MaxPrice,
     /// A spot price above 80 % of the price on demand, or of which that is not known.
     SpotSavesLittle,
+    /// A spot price far below the usual share of the price on demand, where nobody says that there are machines.
+    SpotDistrusted,
     Cores,
     Memory,
     Disk,
@@ -108,12 +110,20 @@ pub fn admit(market: &MarketIndex, admission: &Admission) -> Admitted {
             rule_out(Reason::NoPrice, 1);
             continue;
         }
-        if let Some(reason) = admission.refuses(priced) {
-            rule_out(reason, offers);
+        // No rate is told for what is denied.
+        let had: Vec<(PurchaseOption, Rate)> =
+            PurchaseOption::ALL.into_iter().filter_map(|terms| Some((terms, priced.rate(terms)?))).collect();
+        if had.len() < offers {
+            rule_out(Reason::NotStocked, offers - had.len());
+        }
+        if had.is_empty() {
             continue;
         }
-        for terms in PurchaseOption::ALL {
-            let Some(rate) = priced.rate(terms) else { continue };
+        if let Some(reason) = admission.refuses(priced) {
+            rule_out(reason, had.len());
+            continue;
+        }
+        for (terms, rate) in had {
             match admission.refuses_terms(priced, terms, rate) {
                 Some(reason) => rule_out(reason, 1),
                 None => admitted.offers.push((index, terms)),
@@ -127,9 +137,6 @@ impl Admission {
     /// Why a machine is not wanted at any price.
     fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
         let listing = priced.listing;
-        if priced.stocked == Some(false) {
-            return Some(Reason::NotStocked);
-        }
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
             return Some(Reason::Accelerators);
         }
@@ -171,10 +178,14 @@ impl Admission {
             return Some(Reason::MaxPrice);
         }
         if terms == PurchaseOption::Spot {
-            let on_demand = priced.rate(PurchaseOption::OnDemand).map(|rate| rate.micros_per_hour() as f64);
-            let saves = on_demand.is_some_and(|on_demand| rate.micros_per_hour() as f64 <= SPOT_CAP * on_demand);
-            if !saves && self.spot != Spot::Only {
+            // The price on demand is compared, whether or not there are such machines.
+            let on_demand = priced.listing.on_demand.as_ref().map(|price| price.rate.micros_per_hour() as f64);
+            let share = on_demand.map(|on_demand| rate.micros_per_hour() as f64 / on_demand.max(1.0));
+            if share.is_none_or(|share| share > SPOT_CAP) && self.spot != Spot::Only {
                 return Some(Reason::SpotSavesLittle);
+            }
+            if domain::terms::is_distrusted(priced.listing, priced.availability(terms)) {
+                return Some(Reason::SpotDistrusted);
             }
         }
         None

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Candidate, Constraints, PurchaseOption, SearchResult, front};
+use super::{Candidate, Constraints, PurchaseOption, SearchResult};
 
 /// What a candidate is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -84,7 +84,8 @@ pub fn choose(
     });
     picks.push(Pick { role: Recommendation::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
     // The knee among machines that nobody takes away, and that surely fit where any do.
-    let is_steady = |candidate: &Candidate| candidate.terms != PurchaseOption::Spot;
+    let is_steady =
+        |candidate: &Candidate| candidate.terms != PurchaseOption::Spot && answer.is_ranked_first(candidate);
     let any_is_sure = answer.candidates.iter().any(|candidate| is_steady(candidate) && candidate.is_sure());
     let steady = answer.candidates.iter().enumerate();
     let steady = steady.filter(|(_, candidate)| is_steady(candidate) && (candidate.is_sure() || !any_is_sure));
@@ -105,10 +106,6 @@ fn sure_front(answer: &SearchResult) -> Vec<usize> {
     if answer.front.iter().all(|index| answer.candidates[*index].is_sure()) {
         return answer.front.clone();
     }
-    let sure: Vec<usize> = (0..answer.candidates.len()).filter(|index| answer.candidates[*index].is_sure()).collect();
-    if sure.is_empty() {
-        return answer.front.clone();
-    }
-    let points: Vec<(u64, i64)> = sure.iter().map(|index| answer.candidates[*index].point()).collect();
-    front(&points).into_iter().map(|place| sure[place]).collect()
+    let sure = answer.front_of(|candidate| candidate.is_sure() && answer.is_ranked_first(candidate));
+    if sure.is_empty() { answer.front.clone() } else { sure }
 }

@@ -1,48 +1,15 @@
 //! The market: listings grouped by what estimates depend on, so that each kind of hardware is estimated once.
 
 use domain::gpu::Gpu;
-use domain::listing::{Listing, Price};
+use domain::listing::Listing;
 use domain::region::Region;
 use domain::tariff::{Service, Tariff};
 use domain::{Money, Rate};
-use serde::Serialize;
+
+pub use domain::terms::{Availability, PurchaseOption};
 
 use super::assumed;
 use crate::estimate::Device;
-
-/// How a machine is paid for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PurchaseOption {
-    OnDemand,
-    /// The cloud may take it back.
-    Spot,
-    /// Shared with no other customer.
-    Dedicated,
-}
-
-impl PurchaseOption {
-    /// All of them, the usual one first.
-    pub const ALL: [PurchaseOption; 3] = [PurchaseOption::OnDemand, PurchaseOption::Spot, PurchaseOption::Dedicated];
-
-    /// The price of a listing under these terms.
-    pub fn price(self, listing: &Listing) -> Option<&Price> {
-        match self {
-            PurchaseOption::OnDemand => listing.on_demand.as_ref(),
-            PurchaseOption::Spot => listing.spot.as_ref(),
-            PurchaseOption::Dedicated => listing.dedicated.as_ref(),
-        }
-    }
-
-    /// The terms as plans print them.
-    pub fn word(self) -> &'static str {
-        match self {
-            PurchaseOption::OnDemand => "on demand",
-            PurchaseOption::Spot => "spot",
-            PurchaseOption::Dedicated => "dedicated",
-        }
-    }
-}
 
 /// One kind of machine, as far as estimates can tell: the same GPUs, as many, linked and networked alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,8 +29,8 @@ pub struct PricedListing<'a> {
     pub hardware: usize,
     pub region: Option<&'a Region>,
     pub tariffs: Tariffs,
-    /// Whether the cloud has such machines there, as far as anybody says.
-    pub stocked: Option<bool>,
+    /// Whether the cloud has such machines there, under each of [`PurchaseOption::ALL`].
+    pub availability: [Availability; PurchaseOption::ALL.len()],
     /// What a run waits for before its processes start.
     pub arrival: Arrival,
 }
@@ -108,13 +75,13 @@ pub struct MarketIndex<'a> {
 }
 
 impl<'a> MarketIndex<'a> {
-    /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing, `stocked` whether there are such
-    /// machines.
+    /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing, `availability` whether there are
+    /// such machines under given terms.
     pub fn of(
         listings: &'a [Listing],
         gpu: impl Fn(&str) -> Option<&'a Gpu>,
         region: impl Fn(&Listing) -> Option<&'a Region>,
-        stocked: impl Fn(&Listing) -> Option<bool>,
+        availability: impl Fn(&Listing, PurchaseOption) -> Availability,
         tariffs: &[Tariff],
     ) -> MarketIndex<'a> {
         let mut market = MarketIndex::default();
@@ -153,7 +120,7 @@ impl<'a> MarketIndex<'a> {
                 hardware,
                 region: region(listing),
                 tariffs,
-                stocked: stocked(listing),
+                availability: PurchaseOption::ALL.map(|terms| availability(listing, terms)),
                 arrival: Arrival::in_cloud(listing.network),
             });
         }
@@ -167,7 +134,7 @@ impl<'a> MarketIndex<'a> {
             hardware: 0,
             region: None,
             tariffs: Tariffs::default(),
-            stocked: None,
+            availability: [Availability::Known; PurchaseOption::ALL.len()],
             arrival: Arrival::HERE,
         };
         MarketIndex { hardware: vec![HardwareConfig { device, alone: 0 }], listings: vec![priced], unknown: Vec::new() }
@@ -199,8 +166,17 @@ impl Tariffs {
 }
 
 impl PricedListing<'_> {
-    /// Price of the machine under these terms.
+    /// Whether there are such machines under these terms.
+    pub fn availability(&self, terms: PurchaseOption) -> Availability {
+        let place = PurchaseOption::ALL.iter().position(|other| *other == terms);
+        place.map_or(Availability::Unknown, |place| self.availability[place])
+    }
+
+    /// Price of the machine under these terms, where it can be had under them as far as anybody knows.
     pub fn rate(&self, terms: PurchaseOption) -> Option<Rate> {
-        terms.price(self.listing).map(|price| price.rate)
+        match self.availability(terms) {
+            Availability::Denied => None,
+            Availability::Known | Availability::Unknown => terms.price(self.listing).map(|price| price.rate),
+        }
     }
 }

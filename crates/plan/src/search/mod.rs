@@ -15,6 +15,7 @@ pub mod forecast;
 pub mod front;
 pub mod market;
 pub mod parallel;
+pub mod remedy;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
@@ -32,8 +33,9 @@ pub use choose::{Pick, Recommendation, choose};
 pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
-pub use market::{HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
+pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
+pub use remedy::{Change, least_price, remedy};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline};
 pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
 
@@ -67,6 +69,8 @@ pub struct Candidate {
     /// Index in [`MarketIndex::listings`].
     pub listing: usize,
     pub terms: PurchaseOption,
+    /// Whether anybody says that there are such machines; never denied.
+    pub availability: Availability,
     pub nodes: u32,
     pub timeline: RunTimeline,
     pub cost: Cost,
@@ -100,8 +104,10 @@ pub struct NearMiss {
 pub struct SearchResult {
     /// Everything within the limits.
     pub candidates: Vec<Candidate>,
-    /// Indices of those on the front, the fastest first.
+    /// Indices of those on the front, the fastest first: of machines that are known to be there; of all, where none are.
     pub front: Vec<usize>,
+    /// Indices of those that would be on the front if anybody said that there are such machines, the fastest first.
+    pub unconfirmed: Vec<usize>,
     /// Offers that are ruled out, by reason.
     pub ruled_out: BTreeMap<Reason, usize>,
     /// For offers that a limit rules out on any number of machines: how many candidates, and the nearest.
@@ -186,8 +192,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                 *answer.ruled_out.entry(reason).or_default() += 1;
             }
         }
-        let points: Vec<(u64, i64)> = answer.candidates.iter().map(Candidate::point).collect();
-        answer.front = front(&points);
+        answer.rank();
         answer
     }
 
@@ -220,6 +225,7 @@ impl<'a, E: Estimator> Search<'a, E> {
         Candidate {
             listing,
             terms,
+            availability: priced.availability(terms),
             nodes,
             timeline,
             cost: timeline::cost(self.spec, priced, terms, nodes, &timeline, &constraints.leaving(priced)),
@@ -262,6 +268,27 @@ impl Constraints {
 }
 
 impl SearchResult {
+    /// Puts what is known to be there before what nobody speaks of.
+    fn rank(&mut self) {
+        let best = self.candidates.iter().map(|candidate| candidate.availability).min();
+        let Some(best) = best else { return };
+        let (known, all) = (self.front_of(|candidate| candidate.availability == best), self.front_of(|_| true));
+        self.unconfirmed = all.into_iter().filter(|index| self.candidates[*index].availability > best).collect();
+        self.front = known;
+    }
+
+    /// Indices of the front of those candidates that are taken, the fastest first.
+    pub fn front_of(&self, is_taken: impl Fn(&Candidate) -> bool) -> Vec<usize> {
+        let taken: Vec<usize> = (0..self.candidates.len()).filter(|index| is_taken(&self.candidates[*index])).collect();
+        let points: Vec<(u64, i64)> = taken.iter().map(|index| self.candidates[*index].point()).collect();
+        front(&points).into_iter().map(|place| taken[place]).collect()
+    }
+
+    /// Whether a candidate is as sure to be there as the best are.
+    pub fn is_ranked_first(&self, candidate: &Candidate) -> bool {
+        self.front.first().is_some_and(|index| self.candidates[*index].availability == candidate.availability)
+    }
+
     /// Why a way is missing, as the reason of an offer.
     fn no_way(&mut self, no: &Infeasible, usable: u64) -> Reason {
         match no {
@@ -286,7 +313,8 @@ impl SearchResult {
         };
         let missed = self.missed.entry(reason).or_insert(NearMiss { candidates: 0, nearest: candidate });
         missed.candidates += 1;
-        if measure(&candidate) < measure(&missed.nearest) {
+        let rank = |candidate: &Candidate| (candidate.availability, measure(candidate));
+        if rank(&candidate) < rank(&missed.nearest) {
             missed.nearest = candidate;
         }
     }

@@ -82,6 +82,7 @@ prop_compose! {
         region in 0u8..3,
         price in prop::option::weighted(0.9, 1_000i64..40_000_000),
         spot in prop::option::of(1i64..100),
+        dedicated in prop::option::weighted(0.2, 100i64..200),
         cores in prop::option::of(4u32..96),
         network in prop::option::of(prop::sample::select(vec![10e9, 100e9])),
         band in prop::sample::select(vec![None, Some((0u8, 5u8)), Some((20, 100))]),
@@ -107,7 +108,7 @@ prop_compose! {
             spot: price.zip(spot).map(|(price, percent)| priced(price * percent / 100)),
             reserved_1y: None,
             reserved_3y: None,
-            dedicated: None,
+            dedicated: price.zip(dedicated).map(|(price, percent)| priced(price * percent / 100)),
             interrupted: band,
         }
     }
@@ -222,6 +223,7 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                 let candidate = Candidate {
                     listing: index,
                     terms,
+                    availability: priced.availability(terms),
                     nodes: *nodes,
                     timeline,
                     cost: timeline::cost(spec, priced, terms, *nodes, &timeline, &constraints.leaving(priced)),
@@ -257,7 +259,7 @@ proptest! {
     ) {
         let gpus: Vec<Gpu> = (0..4).map(gpu).collect();
         let tariffs = tariffs();
-        let market = MarketIndex::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, |_| None, &tariffs);
+        let market = MarketIndex::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, |_, _| Availability::Unknown, &tariffs);
         let spec = spec(batch, steps, per_core, heads, recompute);
         let rough = Rough { weights, kept, again };
         let constraints = Constraints {
@@ -310,13 +312,13 @@ fn machines_that_a_region_does_not_have_are_not_planned_with() {
         interrupted: None,
     };
     let listings = [listing("there"), listing("not-there"), listing("nobody-says")];
-    let stocked = |listing: &Listing| match listing.region.as_str() {
-        "there" => Some(true),
-        "not-there" => Some(false),
-        _ => None,
+    let availability = |listing: &Listing, _| match listing.region.as_str() {
+        "there" => Availability::Known,
+        "not-there" => Availability::Denied,
+        _ => Availability::Unknown,
     };
     let gpu = gpu(0);
-    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, stocked, &[]);
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, availability, &[]);
     let admitted = admit(&market, &Admission::default());
     assert_eq!(admitted.offers, [(0, PurchaseOption::OnDemand), (2, PurchaseOption::OnDemand)]);
     assert_eq!(admitted.ruled_out, BTreeMap::from([(Reason::NotStocked, 1)]));

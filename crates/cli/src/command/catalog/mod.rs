@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use cloud::Catalog;
 use cloud::catalog::import::{self, Defaults, stem};
 use domain::listing::Listing;
+use domain::terms::PurchaseOption;
 use serde_json::json;
 
 use crate::error::Error;
@@ -249,8 +250,8 @@ struct Gaps {
     without_cores: BTreeSet<String>,
     without_network: BTreeSet<String>,
     regions_without_carbon: BTreeSet<String>,
-    /// Offers with a price where there is no such machine.
-    not_stocked: usize,
+    /// Offers with a price by cloud, then by whether there are such machines.
+    availability: BTreeMap<String, BTreeMap<&'static str, usize>>,
 }
 
 impl Gaps {
@@ -275,7 +276,10 @@ impl Gaps {
                     set.insert(machine.clone());
                 }
             }
-            gaps.not_stocked += usize::from(catalog.stocked(listing) == Some(false));
+            for terms in PurchaseOption::ALL.into_iter().filter(|terms| terms.price(listing).is_some()) {
+                let offers = gaps.availability.entry(cloud.to_owned()).or_default();
+                *offers.entry(catalog.availability(listing, terms).word()).or_default() += 1;
+            }
             let region = catalog.region(&listing.cloud, &listing.region);
             if region.is_none_or(|region| region.carbon.is_none()) {
                 gaps.regions_without_carbon.insert(format!("{cloud} {}", listing.region));
@@ -301,8 +305,18 @@ impl Gaps {
                 lines.push(format!("unknown {what}: {} machine types", set.len()));
             }
         }
-        if self.not_stocked > 0 {
-            lines.push(format!("priced in regions without the machine: {} offers of gcp", self.not_stocked));
+        let priced = |word: &str| -> Vec<String> {
+            let counts = self.availability.iter().filter_map(|(cloud, counts)| Some((cloud, counts.get(word)?)));
+            counts.map(|(cloud, count)| format!("{count} offers of {cloud}")).collect()
+        };
+        for (word, what) in [
+            ("denied", "priced in regions without the machine"),
+            ("unknown", "priced, and no source says that there are such machines"),
+        ] {
+            let told = priced(word);
+            if !told.is_empty() {
+                lines.push(format!("{what}: {}", told.join(", ")));
+            }
         }
         if !self.regions_without_carbon.is_empty() {
             let regions = self.regions_without_carbon.iter().cloned().collect::<Vec<_>>().join(", ");
@@ -324,7 +338,7 @@ impl Gaps {
             "machines_without_cores": self.without_cores,
             "machines_without_network": self.without_network,
             "regions_without_carbon": self.regions_without_carbon,
-            "offers_not_stocked": self.not_stocked,
+            "offers_by_availability": self.availability,
         })
     }
 }

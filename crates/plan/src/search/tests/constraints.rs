@@ -1,8 +1,18 @@
-//! No candidate breaks a limit of its job, whatever is offered: nor do the machines that it falls back to.
+//! No candidate and no remedy breaks a limit of its job, whatever is offered, and nothing that keeps to them is missing:
+//! held against brute force, which looks at listings and figures alone. The draws are seeded; what fails names its seed.
+
+use std::collections::BTreeSet;
 
 use domain::region::{Carbon, Compliance, Region};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
+
+/// Seed of the draws.
+const SEED: u64 = 20_261_123;
+
+/// Draws of each property.
+const CASES: u32 = 256;
 
 /// A region of each cloud that [`listing`] draws: one that attests everything on a clean grid, one that attests nothing, and
 /// one of which nothing is known.
@@ -22,25 +32,48 @@ fn regions() -> Vec<Region> {
     ]
 }
 
+/// Whether a drawn listing is there: as odd as its price.
+fn there(listing: &Listing, terms: PurchaseOption) -> Availability {
+    let price = terms.price(listing).map_or(0, |price| price.rate.micros_per_hour());
+    [Availability::Known, Availability::Known, Availability::Unknown, Availability::Denied][(price % 4) as usize]
+}
+
 /// What of a candidate breaks the job's limits, told by looking at its listing and figures alone.
 fn broken(constraints: &Constraints, market: &MarketIndex, candidate: &Candidate) -> Vec<&'static str> {
     let admission = &constraints.admission;
     let priced = &market.listings[candidate.listing];
     let region = priced.region.expect("each listing has a region");
-    let dearer = |terms: PurchaseOption| match (priced.rate(terms), admission.max_price) {
+    let price = |terms: PurchaseOption| terms.price(priced.listing).map(|price| price.rate);
+    let is_denied = |terms| there(priced.listing, terms) == Availability::Denied;
+    let dearer = |terms: PurchaseOption| match (price(terms), admission.max_price) {
         (Some(rate), Some(most)) => rate > most,
         (Some(_), None) => false,
         (None, _) => true,
     };
     let falls_back = candidate.timeline.fallen_back > 0.0;
+    let is_spot = candidate.terms == PurchaseOption::Spot;
+    let share = price(PurchaseOption::Spot)
+        .zip(price(PurchaseOption::OnDemand))
+        .map(|(spot, on_demand)| spot.micros_per_hour() as f64 / (on_demand.micros_per_hour() as f64).max(1.0));
+    let is_unknown = there(priced.listing, PurchaseOption::Spot) == Availability::Unknown;
     let breaks = [
+        ("denied", is_denied(candidate.terms)),
+        ("denied on demand, which it falls back to", falls_back && is_denied(PurchaseOption::OnDemand)),
         ("the price of its terms", dearer(candidate.terms)),
         ("the price on demand, which it falls back to", falls_back && dearer(PurchaseOption::OnDemand)),
         ("spot only, by falling back", falls_back && admission.spot == Spot::Only),
-        ("no spot", candidate.terms == PurchaseOption::Spot && admission.spot == Spot::Never),
+        ("spot only", candidate.terms == PurchaseOption::OnDemand && admission.spot == Spot::Only),
+        ("no spot", is_spot && admission.spot == Spot::Never),
+        (
+            "a spot price that saves little",
+            is_spot && admission.spot == Spot::Auto && share.is_none_or(|share| share > 0.8),
+        ),
+        ("a spot price that is not trusted", is_spot && is_unknown && share.is_some_and(|share| share < 0.2)),
+        ("other customers", admission.dedicated != (candidate.terms == PurchaseOption::Dedicated)),
         ("the cloud", !admission.clouds.is_empty() && !admission.clouds.contains(&priced.listing.cloud)),
         ("the region", !admission.regions.is_empty() && !admission.regions.contains(&region.country)),
         ("compliance", !admission.compliance.iter().all(|rule| region.compliance.contains(rule))),
+        ("cores", admission.needs.cores.is_some_and(|needed| priced.listing.cores.is_none_or(|cores| cores < needed))),
         ("the number of machines", !constraints.nodes.contains(&candidate.nodes)),
         ("the budget", constraints.budget.is_some_and(|most| candidate.cost.total() > most)),
         ("the deadline", constraints.deadline.is_some_and(|most| candidate.timeline.wall * 1e6 > most.0 as f64 + 1.0)),
@@ -52,10 +85,12 @@ fn broken(constraints: &Constraints, market: &MarketIndex, candidate: &Candidate
 prop_compose! {
     fn constraints()(
         spot in prop::sample::select(vec![Spot::Auto, Spot::Auto, Spot::Only, Spot::Never]),
+        dedicated in prop::bool::weighted(0.2),
         max_price in prop::option::of(1_000i64..40_000_000),
         clouds in prop::sample::subsequence(vec![Cloud::Aws, Cloud::Gcp, Cloud::Azure], 0..3),
         regions in prop::sample::subsequence(vec!["DE", "US", "FR"], 0..3),
         compliance in prop::sample::subsequence(Compliance::ALL.to_vec(), 0..2),
+        cores in prop::option::weighted(0.3, 4u32..96),
         nodes in prop::sample::subsequence(NODES.to_vec(), 1..=5),
         budget in prop::option::of(1_000_000i64..1_000_000_000_000),
         hours in prop::option::of(1u64..5000),
@@ -64,10 +99,12 @@ prop_compose! {
         Constraints {
             admission: Admission {
                 spot,
+                dedicated,
                 max_price: max_price.map(Rate::from_micros_per_hour),
                 clouds,
                 regions: regions.into_iter().map(str::to_owned).collect(),
                 compliance,
+                needs: domain::job::Needs { cores, ..domain::job::Needs::default() },
                 ..Admission::default()
             },
             nodes,
@@ -80,42 +117,220 @@ prop_compose! {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+/// A job, and what is offered.
+type Case = (Vec<Listing>, u64, f64, Constraints);
 
-    #[test]
-    fn no_candidate_breaks_a_limit(
-        listings in prop::collection::vec(listing(), 1..40),
-        steps in 1u64..200_000,
-        kept in 1e7f64..2e9,
-        constraints in constraints(),
-    ) {
-        let (gpus, regions, tariffs): (Vec<Gpu>, _, _) = ((0..4).map(gpu).collect(), regions(), tariffs());
-        let market = MarketIndex::of(
-            &listings,
-            |name| gpus.iter().find(|gpu| gpu.name == name),
-            |listing| regions.iter().find(|region| region.name == listing.region),
-            |_| None,
-            &tariffs,
-        );
-        let spec = spec(256, steps, None, 0, true);
-        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept, again: 1.2 });
-        let answer = search.answer(&constraints);
-        for candidate in &answer.candidates {
-            prop_assert_eq!(broken(&constraints, &market, candidate), Vec::<&str>::new(), "{:?}", candidate);
+/// Draws cases from the seed and checks each; returns what the first wrong one breaks.
+fn first_wrong(check: impl Fn(&Case) -> Result<(), String>) -> Option<String> {
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&SEED.to_le_bytes());
+    let config = Config { cases: CASES, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    let cases = (prop::collection::vec(listing(), 1..40), 1u64..200_000, 1e7f64..2e9, constraints());
+    let found = runner.run(&cases, |case| check(&case).map_err(TestCaseError::fail));
+    match found {
+        Ok(()) => None,
+        Err(TestError::Fail(why, case)) => Some(format!("seed {SEED}: {why}\n{:?}", case.3)),
+        Err(TestError::Abort(why)) => Some(format!("seed {SEED}: {why}")),
+    }
+}
+
+/// The market of drawn listings. `availability` is what the search is told.
+fn with_market<T>(
+    case: &Case,
+    availability: impl Fn(&Listing, PurchaseOption) -> Availability,
+    then: impl FnOnce(&mut Search<Rough>) -> T,
+) -> T {
+    let (gpus, regions, tariffs): (Vec<Gpu>, _, _) = ((0..4).map(gpu).collect(), regions(), tariffs());
+    let market = MarketIndex::of(
+        &case.0,
+        |name| gpus.iter().find(|gpu| gpu.name == name),
+        |listing| regions.iter().find(|region| region.name == listing.region),
+        availability,
+        &tariffs,
+    );
+    let spec = spec(256, case.1, None, 0, true);
+    then(&mut Search::new(&spec, &market, Rough { weights: 1e8, kept: case.2, again: 1.2 }))
+}
+
+type Key = (usize, PurchaseOption, u32);
+
+/// Every listing under all terms on every number of machines that keeps to the limits, one by one, without asking what
+/// the search admits.
+fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<Key> {
+    let mut found = BTreeSet::new();
+    let (market, spec) = (search.market, search.spec);
+    for (listing, priced) in market.listings.iter().enumerate() {
+        for (terms, nodes) in PurchaseOption::ALL.into_iter().flat_map(|terms| NODES.map(|nodes| (terms, nodes))) {
+            let Ok(way) = search.way(priced.hardware, nodes) else { continue };
+            let gpu = &market.hardware[priced.hardware].device.gpu;
+            let on_demand = PurchaseOption::OnDemand;
+            let most = constraints.admission.max_price.map_or(i64::MAX, Rate::micros_per_hour);
+            let may_fall_back = constraints.admission.spot == Spot::Auto
+                && there(priced.listing, on_demand) != Availability::Denied
+                && on_demand.price(priced.listing).is_some_and(|price| price.rate.micros_per_hour() <= most);
+            let policy = match may_fall_back {
+                true => crate::spot::OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
+                false => crate::spot::OutagePolicy::Wait,
+            };
+            let availability = match terms {
+                PurchaseOption::Spot => constraints.availability_of(priced, nodes),
+                PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
+            };
+            let profile = RunProfile::of(spec, priced, gpu, nodes, way.step, way.start);
+            let timeline = profile.timeline(spec, terms, policy, availability);
+            let candidate = Candidate {
+                listing,
+                terms,
+                availability: there(priced.listing, terms),
+                nodes,
+                timeline,
+                cost: timeline::cost(spec, priced, terms, nodes, &timeline, &constraints.leaving(priced)),
+                kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
+                verdict: way.verdict,
+            };
+            if broken(constraints, market, &candidate).is_empty() {
+                found.insert((listing, terms, nodes));
+            }
         }
+    }
+    found
+}
+
+fn keys(answer: &SearchResult) -> BTreeSet<Key> {
+    answer.candidates.iter().map(|candidate| (candidate.listing, candidate.terms, candidate.nodes)).collect()
+}
+
+/// Whether candidates are those of brute force, and what is on the front is known to be there where anything is.
+fn agrees(search: &mut Search<Rough>, constraints: &Constraints, answer: &SearchResult) -> Result<(), String> {
+    for candidate in &answer.candidates {
+        let breaks = broken(constraints, search.market, candidate);
+        if !breaks.is_empty() {
+            return Err(format!("{breaks:?}: {candidate:?}"));
+        }
+    }
+    let by_force = feasible(search, constraints);
+    if keys(answer) != by_force {
+        let missing: Vec<_> = by_force.difference(&keys(answer)).copied().collect();
+        return Err(format!("missing: {missing:?}"));
+    }
+    let any_is_known = answer.candidates.iter().any(|candidate| candidate.availability == Availability::Known);
+    let unknown = answer.front.iter().find(|index| answer.candidates[**index].availability != Availability::Known);
+    match unknown {
+        Some(index) if any_is_known => Err(format!("nobody knows of {:?}", answer.candidates[*index])),
+        _ => Ok(()),
     }
 }
 
 #[test]
-fn a_run_does_not_fall_back_to_machines_above_its_price() {
+fn no_candidate_breaks_a_limit_and_none_is_missing() {
+    let wrong = first_wrong(|case| {
+        with_market(case, there, |search| {
+            let answer = search.answer(&case.3);
+            agrees(search, &case.3, &answer)
+        })
+    });
+    assert_eq!(wrong, None);
+}
+
+#[test]
+fn no_pick_breaks_a_limit() {
+    let wrong = first_wrong(|case| {
+        with_market(case, there, |search| {
+            let answer = search.answer(&case.3);
+            let known = answer.candidates.iter().any(|candidate| candidate.availability == Availability::Known);
+            for pick in choose(&answer, &case.3, |_| false) {
+                let candidate = &answer.candidates[pick.candidate];
+                let breaks = broken(&case.3, search.market, candidate);
+                if !breaks.is_empty() || (known && candidate.availability != Availability::Known) {
+                    return Err(format!("{breaks:?}: {pick:?}"));
+                }
+            }
+            Ok(())
+        })
+    });
+    assert_eq!(wrong, None);
+}
+
+/// A remedy leaves one thing out and obeys the rest; where brute force finds one, it is told.
+#[test]
+fn no_remedy_breaks_another_limit() {
+    let wrong = first_wrong(|case| {
+        with_market(case, there, |search| {
+            for change in Change::WISHES.into_iter().chain(Change::LIMITS) {
+                let Some(without) = change.of(&case.3) else { continue };
+                match remedy(search, &case.3, change) {
+                    Some((_, answer)) => {
+                        agrees(search, &without, &answer).map_err(|why| format!("{change:?} {why}"))?
+                    }
+                    None if feasible(search, &without).is_empty() => {}
+                    None => return Err(format!("{change:?} is enough, and is not told")),
+                }
+                if change == Change::MaxPrice
+                    && let Some((_, answer)) = remedy(search, &case.3, change)
+                {
+                    let least = least_price(search, &case.3, &answer).ok_or("no price is told")?;
+                    let mut priced = case.3.clone();
+                    priced.admission.max_price = Some(least);
+                    let again = search.answer(&priced);
+                    if again.front.is_empty() {
+                        return Err(format!("{least} a machine leaves nothing"));
+                    }
+                    agrees(search, &priced, &again)?;
+                }
+            }
+            Ok(())
+        })
+    });
+    assert_eq!(wrong, None);
+}
+
+/// The check sees each filter that is missing: the search is asked without it, and held against the whole.
+#[test]
+fn a_missing_filter_is_found() {
+    type Sabotage = (&'static str, fn(&mut Constraints));
+    let filters: [Sabotage; 10] = [
+        ("max_price", |asked| asked.admission.max_price = None),
+        ("cloud", |asked| asked.admission.clouds.clear()),
+        ("region", |asked| asked.admission.regions.clear()),
+        ("compliance", |asked| asked.admission.compliance.clear()),
+        ("spot", |asked| asked.admission.spot = Spot::Auto),
+        ("dedicated", |asked| asked.admission.dedicated = false),
+        ("cores", |asked| asked.admission.needs.cores = None),
+        ("budget", |asked| asked.budget = None),
+        ("deadline", |asked| asked.deadline = None),
+        ("max_carbon", |asked| asked.max_carbon = None),
+    ];
+    for (name, leave_out) in filters {
+        let wrong = first_wrong(|case| {
+            with_market(case, there, |search| {
+                let mut asked = case.3.clone();
+                leave_out(&mut asked);
+                let answer = search.answer(&asked);
+                agrees(search, &case.3, &answer)
+            })
+        });
+        assert!(wrong.is_some(), "nobody sees that `{name}` is missing in {CASES} draws of seed {SEED}");
+    }
+    // What a search believes to be there that is not.
+    let believed = |_: &Listing, _: PurchaseOption| Availability::Known;
+    let wrong = first_wrong(|case| {
+        with_market(case, believed, |search| {
+            let answer = search.answer(&case.3);
+            agrees(search, &case.3, &answer)
+        })
+    });
+    assert!(wrong.is_some());
+}
+
+fn spot_listing() -> Listing {
     let priced = |micros: i64| Price {
         rate: Rate::from_micros_per_hour(micros),
         dated: "2026-01-01".into(),
         source: "drawn".into(),
         derived: None,
     };
-    let listings = [Listing {
+    Listing {
         cloud: Cloud::Aws,
         region: "region-0".into(),
         instance_type: "p4d.24xlarge".into(),
@@ -132,20 +347,45 @@ fn a_run_does_not_fall_back_to_machines_above_its_price() {
         reserved_3y: None,
         dedicated: None,
         interrupted: Some((5, 10)),
-    }];
-    let gpu = gpu(3);
-    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_| None, &[]);
+    }
+}
+
+/// The spot candidate of [`spot_listing`], where it is one.
+fn spot_candidate(
+    max_price: Option<i64>,
+    there: impl Fn(&Listing, PurchaseOption) -> Availability,
+) -> Option<Candidate> {
+    let (listings, gpu) = ([spot_listing()], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, there, &[]);
     let spec = spec(256, 1_000_000, None, 0, false);
-    let fallen_back = |max_price: Option<i64>| {
-        let max_price = max_price.map(Rate::from_micros_per_hour);
-        let admission = Admission { max_price, ..Admission::default() };
-        let constraints = Constraints { admission, nodes: vec![1], ..Constraints::default() };
-        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
-        let answer = search.answer(&constraints);
-        let spot = answer.candidates.iter().find(|candidate| candidate.terms == PurchaseOption::Spot);
-        spot.expect("a spot machine is offered").timeline.fallen_back
-    };
+    let max_price = max_price.map(Rate::from_micros_per_hour);
+    let admission = Admission { max_price, ..Admission::default() };
+    let constraints = Constraints { admission, nodes: vec![1], ..Constraints::default() };
+    let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+    let answer = search.answer(&constraints);
+    answer.candidates.into_iter().find(|candidate| candidate.terms == PurchaseOption::Spot)
+}
+
+#[test]
+fn a_run_does_not_fall_back_to_machines_above_its_price() {
+    let fallen_back = |max_price| spot_candidate(max_price, |_, _| Availability::Known).unwrap().timeline.fallen_back;
     assert!(fallen_back(None) > 0.0);
     assert!(fallen_back(Some(30_000_000)) > 0.0);
     assert_eq!(fallen_back(Some(4_000_000)), 0.0);
+}
+
+#[test]
+fn a_run_does_not_fall_back_to_machines_that_are_not_there() {
+    let only_spot = |_: &Listing, terms: PurchaseOption| match terms {
+        PurchaseOption::Spot => Availability::Known,
+        PurchaseOption::OnDemand | PurchaseOption::Dedicated => Availability::Denied,
+    };
+    assert_eq!(spot_candidate(None, only_spot).unwrap().timeline.fallen_back, 0.0);
+}
+
+/// $3.50 against $29.98 on demand is a ninth: where nobody says that there are such machines, it is no offer.
+#[test]
+fn a_spot_price_too_good_to_be_true_is_not_trusted() {
+    assert!(spot_candidate(None, |_, _| Availability::Known).is_some());
+    assert_eq!(spot_candidate(None, |_, _| Availability::Unknown), None);
 }

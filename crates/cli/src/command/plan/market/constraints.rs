@@ -17,7 +17,7 @@ pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
         &catalog.listings,
         |name| catalog.gpus.named(name),
         |listing| catalog.region(&listing.cloud, &listing.region),
-        |listing| catalog.stocked(listing),
+        |listing, terms| catalog.availability(listing, terms),
         &catalog.tariffs,
     )
 }

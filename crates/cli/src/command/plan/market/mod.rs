@@ -102,6 +102,8 @@ pub struct MarketPlan<'a> {
     pub answer: SearchResult,
     /// The front, the fastest first.
     pub front: Vec<PlanRow<'a>>,
+    /// The fastest and the cheapest of those that would be on the front if anybody said that there are such machines.
+    pub unconfirmed: Vec<PlanRow<'a>>,
     /// What is chosen: the pick, and its row.
     pub picks: Vec<(Pick, PlanRow<'a>)>,
     /// Steps that were measured before.
@@ -271,6 +273,8 @@ impl PlanInputs {
             show(candidate).is_none_or(late)
         });
         let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
+        let ends = [answer.unconfirmed.first(), answer.unconfirmed.last().filter(|_| answer.unconfirmed.len() > 1)];
+        let unconfirmed = ends.into_iter().flatten().filter_map(|index| show(&answer.candidates[*index])).collect();
         let picks = picks
             .into_iter()
             .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|row| (pick, row)))
@@ -286,6 +290,7 @@ impl PlanInputs {
             question,
             answer,
             front,
+            unconfirmed,
             picks,
             lessons,
             estimated,
@@ -298,7 +303,8 @@ impl PlanInputs {
 
 /// The candidate on demand that can also be reserved, with the least product of cost and time.
 fn reservable<'a>(answer: &'a SearchResult, market: &MarketIndex) -> Option<&'a Candidate> {
-    let candidates = answer.candidates.iter().filter(|candidate| {
+    let ranked = answer.candidates.iter().filter(|candidate| answer.is_ranked_first(candidate));
+    let candidates = ranked.filter(|candidate| {
         let listing = market.listings[candidate.listing].listing;
         candidate.terms == PurchaseOption::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
     });

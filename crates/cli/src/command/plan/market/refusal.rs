@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use domain::Money;
-use plan::search::{Admission, Candidate, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult, admit};
+use domain::listing::Listing;
+use plan::search::{Admission, Candidate, Change, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult};
 
 use super::figures::{cents, time};
 use super::remedies::{Likely, PlanContext};
@@ -33,6 +34,10 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
             Some(most) => format!("dearer than {most} a machine"),
             None => "too dear a machine".to_owned(),
         },
+        Reason::SpotDistrusted => format!(
+            "spot prices below {:.0} % of the price on demand, where no source says that there are machines: not trusted",
+            100.0 * domain::terms::DISTRUSTED_SHARE
+        ),
         Reason::SpotSavesLittle => "spot machines that save less than a fifth of the price on demand".to_owned(),
         Reason::Cores => "too few processor cores, or a number that is not known".to_owned(),
         Reason::Memory => "too little memory, or an amount that is not known".to_owned(),
@@ -60,7 +65,7 @@ fn missed(answer: &SearchResult, reason: Reason, tell: impl Fn(&Candidate) -> St
 
 /// Why nothing remains, each with what to change.
 pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
-    let (subject, market, question) = (context.subject, context.market, context.question);
+    let subject = context.subject;
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
     let mut tell = |message: String, hint: String| told.push((message, hint));
@@ -99,7 +104,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         tell(message, "write `precision: auto`, or ask for other GPUs".to_owned());
     }
     if told.is_empty() {
-        told = alone(market, &question.admission);
+        told = alone(context);
     }
     told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
 }
@@ -119,7 +124,7 @@ fn limits(context: &PlanContext, answer: &SearchResult) -> Vec<(String, String)>
 /// The budget, where another one alone is enough.
 fn budget(context: &PlanContext) -> Option<(String, String)> {
     let most = context.question.budget?;
-    let cheapest = context.without(|question| question.budget = None)?.cheapest;
+    let cheapest = context.without(Change::Budget)?.cheapest;
     let message = format!(
         "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
         cents(most),
@@ -133,7 +138,7 @@ fn budget(context: &PlanContext) -> Option<(String, String)> {
 /// The deadline, where another one alone is enough.
 fn too_tight(context: &PlanContext) -> Option<(String, String)> {
     let most = context.question.deadline?;
-    let fastest = context.without(|question| question.deadline = None)?.fastest;
+    let fastest = context.without(Change::Deadline)?.fastest;
     let message = format!(
         "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
         time(domain::Duration::from_micros(most.0)),
@@ -165,11 +170,12 @@ fn carbon(context: &PlanContext, answer: &SearchResult) -> Option<(String, Strin
     })
 }
 
-/// All limits at once, where a change of none alone is enough.
+/// All limits at once, where a change of none alone is enough. The limit of emissions is kept where that is possible.
 fn together(context: &PlanContext) -> Option<(String, String)> {
-    let remedy = context.without(|question| {
-        (question.budget, question.deadline, question.max_carbon) = (None, None, None);
-    })?;
+    let (remedy, is_clean) = match context.without(Change::MoneyAndTime) {
+        Some(remedy) => (remedy, true),
+        None => (context.without(Change::Limits)?, false),
+    };
     let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
     let message = format!(
         "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
@@ -180,8 +186,15 @@ fn together(context: &PlanContext) -> Option<(String, String)> {
         wall(&fastest.candidate),
         cents(fastest.candidate.cost.total())
     );
-    let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
-    Some((message, format!("write {one} and {other}, or more of either: 9 of 10 runs stay within them")))
+    let mut writes = vec![budget_of(cheapest), deadline_of(cheapest)];
+    let mut rest = "or more of each: 9 of 10 runs stay within them".to_owned();
+    if let (false, Some(_)) = (is_clean, context.question.max_carbon) {
+        match cheapest.candidate.kilograms {
+            Some(kilograms) => writes.push(format!("`max_carbon: {}`", kilograms.ceil().max(1.0))),
+            None => rest.push_str("; and leave `max_carbon` out: nobody knows what it emits"),
+        }
+    }
+    Some((message, format!("write {}, {rest}", writes.join(" and "))))
 }
 
 fn machine(context: &PlanContext, candidate: &Candidate) -> String {
@@ -203,43 +216,31 @@ fn one_change(write: &str) -> String {
     format!("write {write} or more, which 9 of 10 runs stay within, or train for fewer steps")
 }
 
-/// A key of `resources`, and how to do without it.
-type Wish = (&'static str, fn(&mut Admission));
-
-/// Which wish leaves nothing: each left out in turn, and how many offers there would be without it.
-fn alone(market: &MarketIndex, admission: &Admission) -> Vec<(String, String)> {
-    let wishes: [Wish; 9] = [
-        ("accelerators", |wish| wish.gpus.clear()),
-        ("instance_type", |wish| wish.instance_type = None),
-        ("cloud", |wish| wish.clouds.clear()),
-        ("region", |wish| wish.regions.clear()),
-        ("compliance", |wish| wish.compliance.clear()),
-        ("max_price", |wish| wish.max_price = None),
-        ("spot", |wish| wish.spot = domain::wants::Spot::Auto),
-        ("dedicated", |wish| wish.dedicated = false),
-        ("cpus` and `memory", |wish| wish.needs = domain::job::Needs::default()),
-    ];
+/// Which wish leaves nothing: each left out in turn, and how many offers could run the job without it.
+fn alone(context: &PlanContext) -> Vec<(String, String)> {
+    let market = context.market;
     let mut told = Vec::new();
-    for (key, leave_out) in wishes {
-        let mut without = admission.clone();
-        leave_out(&mut without);
-        if without == *admission {
-            continue;
-        }
-        let left = admit(market, &without).offers;
-        let Some((index, terms)) = left.first() else { continue };
-        let listing = market.listings[*index].listing;
+    for change in Change::WISHES {
+        let Some(key) = change.key() else { continue };
+        let Some((answer, least)) = context.leaving_out(change) else { continue };
+        let left: BTreeSet<(usize, PurchaseOption)> =
+            answer.candidates.iter().map(|candidate| (candidate.listing, candidate.terms)).collect();
+        let first = answer.candidates[*answer.front.last().unwrap_or(&0)];
+        let listing = market.listings[first.listing].listing;
         let message = format!(
             "nothing is offered with `resources.{key}` as it is; {} offers are left without it, such as `{}` of {} in {}, {}",
             left.len(),
             listing.instance_type,
             listing.cloud,
             listing.region,
-            terms.word()
+            first.terms.word()
         );
-        let instead = instead(market, key, admission, &left);
-        let change = instead.map_or(format!("change `{key}`"), |instead| format!("write {instead}"));
-        told.push((message, format!("{change}, or leave it out")));
+        let instead = match least {
+            Some(least) => Some(format!("`max_price: {least}` or more")),
+            None => instead(market, change, &context.question.admission, &answer),
+        };
+        let write = instead.map_or(format!("change `{key}`"), |instead| format!("write {instead}"));
+        told.push((message, format!("{write}, or leave it out")));
     }
     if told.is_empty() {
         let message =
@@ -252,39 +253,47 @@ fn alone(market: &MarketIndex, admission: &Admission) -> Vec<(String, String)> {
     told
 }
 
-/// What to write for a wish instead, where that can be told: with it, some of `left` is admitted.
-fn instead(market: &MarketIndex, key: &str, admission: &Admission, left: &[(usize, PurchaseOption)]) -> Option<String> {
-    let listings = || left.iter().map(|(index, terms)| (market.listings[*index].listing, *terms));
-    match key {
-        "max_price" => {
-            let least = listings().filter_map(|(listing, terms)| Some(terms.price(listing)?.rate)).min()?;
-            Some(format!("`max_price: {least}` or more"))
-        }
-        "cloud" => {
-            let clouds: BTreeSet<&str> = listings().map(|(listing, _)| listing.cloud.name()).collect();
+/// What to write for a wish instead, where that can be told: with it, some of what is left is admitted. What is known to
+/// be there is told before what nobody speaks of.
+fn instead(market: &MarketIndex, change: Change, admission: &Admission, answer: &SearchResult) -> Option<String> {
+    let ranked = answer.candidates.iter().filter(|candidate| answer.is_ranked_first(candidate));
+    let left: Vec<&Listing> = ranked.map(|candidate| market.listings[candidate.listing].listing).collect();
+    match change {
+        Change::Cloud => {
+            let clouds: BTreeSet<&str> = left.iter().map(|listing| listing.cloud.name()).collect();
             Some(format!("`cloud: {}`", clouds.first()?))
         }
-        "region" => {
-            let regions: BTreeSet<&str> = listings().map(|(listing, _)| listing.region.as_str()).collect();
+        Change::Region => {
+            let regions: BTreeSet<&str> = left.iter().map(|listing| listing.region.as_str()).collect();
             Some(format!("`region: {}`", regions.first()?))
         }
-        "instance_type" => {
+        Change::InstanceType => {
             let wanted = admission.instance_type.as_deref()?;
-            let types: BTreeSet<&str> = listings().map(|(listing, _)| listing.instance_type.as_str()).collect();
+            let types: BTreeSet<&str> = left.iter().map(|listing| listing.instance_type.as_str()).collect();
             let near = domain::file::nearest::nearest(wanted, types.iter().copied());
             Some(format!("`instance_type: {}`", near.or(types.first().copied())?))
         }
-        "accelerators" => {
+        Change::Gpus => {
             let wanted = admission.gpus.iter().find_map(|gpus| gpus.names.as_ref().filter(|_| gpus.count.is_some()))?;
-            let counts: BTreeSet<u32> = listings()
-                .filter(|(listing, _)| listing.gpus.name.as_ref().is_some_and(|name| wanted.contains(name)))
-                .map(|(listing, _)| listing.gpus.count)
+            let counts: BTreeSet<u32> = left
+                .iter()
+                .filter(|listing| listing.gpus.name.as_ref().is_some_and(|name| wanted.contains(name)))
+                .map(|listing| listing.gpus.count)
                 .collect();
             let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
             (!counts.is_empty())
                 .then(|| format!("one of the numbers of this GPU that are offered: {}", counts.join(", ")))
         }
-        _ => None,
+        Change::Budget
+        | Change::Deadline
+        | Change::Carbon
+        | Change::MoneyAndTime
+        | Change::Limits
+        | Change::Compliance
+        | Change::MaxPrice
+        | Change::Spot
+        | Change::Dedicated
+        | Change::Needs => None,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What would make a job possible that no offer can run: single changes, each tried by a search of its own, so that what
 //! is told works when it is typed.
 
-use domain::{Duration, Money};
+use domain::{Duration, Money, Rate};
 use plan::estimate::FittedCoefficients;
 use plan::search::{
-    CalibrationData, Candidate, Constraints, Estimates, MarketIndex, ResolvedWorkload, Search, SearchResult,
+    CalibrationData, Candidate, Change, Constraints, Estimates, MarketIndex, ResolvedWorkload, Search, SearchResult,
+    least_price, remedy,
 };
 
 use super::show;
@@ -97,10 +98,17 @@ impl PlanContext<'_> {
         remedies
     }
 
-    /// The question without one of its limits; none where that is not enough.
-    pub fn without(&self, leave_out: impl Fn(&mut Constraints)) -> Option<Remedy> {
-        let mut free = self.question.clone();
-        leave_out(&mut free);
-        self.remedy("", self.subject, &free)
+    /// The question without some of its limits; none where that is not enough.
+    pub fn without(&self, change: Change) -> Option<Remedy> {
+        self.remedy("", self.subject, &change.of(self.question)?)
+    }
+
+    /// What is left without a wish; for a price also the least that leaves something. None where that is not enough.
+    pub fn leaving_out(&self, change: Change) -> Option<(SearchResult, Option<Rate>)> {
+        let estimates = Estimates::calibrated(&self.subject.network, self.coefficients, self.lessons.clone());
+        let mut search = Search::new(&self.subject.spec, self.market, estimates);
+        let (_, answer) = remedy(&mut search, self.question, change)?;
+        let least = (change == Change::MaxPrice).then(|| least_price(&mut search, self.question, &answer)).flatten();
+        Some((answer, least))
     }
 }

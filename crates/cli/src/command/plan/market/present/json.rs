@@ -37,6 +37,7 @@ pub fn json(plan: &MarketPlan) -> Value {
         "prices": { "from": from, "to": to },
         "picks": picks,
         "front": plan.front.iter().map(row).collect::<Vec<_>>(),
+        "unconfirmed": plan.unconfirmed.iter().map(row).collect::<Vec<_>>(),
         "ruled_out": ruled_out,
         "counts": {
             "offers": plan.answer.offers,
@@ -61,6 +62,7 @@ fn row(row: &PlanRow) -> Value {
         "region": listing.region,
         "instance_type": listing.instance_type,
         "terms": candidate.terms,
+        "availability": candidate.availability,
         "nodes": candidate.nodes,
         "gpu": row.hardware.device.gpu.name,
         "gpus": candidate.nodes * listing.gpus.count,

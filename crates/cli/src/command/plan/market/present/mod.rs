@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use domain::Duration;
 use plan::money::reserved::{ReservationComparison, Term, compare};
-use plan::search::{PurchaseOption, Recommendation};
+use plan::search::{Availability, PurchaseOption, Recommendation};
 
 use super::{MarketPlan, PlanRow, refusal};
 use crate::figures::grouped;
@@ -34,6 +34,7 @@ pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     for (pick, _) in plan.picks.iter().filter(|(pick, _)| pick.role != Recommendation::Recommended) {
         lines.push(format!("{}: {}", pick.role.word(), pick.why));
     }
+    lines.extend(unconfirmed(plan));
     if let Some(plot) = width.and_then(|width| plot::lines(plan, width)) {
         lines.push(String::new());
         lines.extend(plot);
@@ -123,6 +124,35 @@ fn choices(plan: &MarketPlan) -> Vec<String> {
     table::lines(&["", "machines", "where", "terms", "step", "time", "P10–P90", "cost", "P10–P90"], &rows)
 }
 
+/// What is chosen although no source says that it is there, and what would be chosen if one did.
+fn unconfirmed(plan: &MarketPlan) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let why = |row: &PlanRow| {
+        let says = plan.catalog.says(row.listing, row.candidate.terms);
+        says.map_or("no source lists it", |says| says.source.as_str()).to_owned()
+    };
+    let mut told = BTreeSet::new();
+    for (_, row) in plan.picks.iter().filter(|(_, row)| row.candidate.availability == Availability::Unknown) {
+        if told.insert((&row.listing.cloud, &row.listing.region, &row.listing.instance_type)) {
+            let (cloud, region, terms) = (&row.listing.cloud, &row.listing.region, row.candidate.terms.word());
+            let kind = &row.listing.instance_type;
+            lines.push(format!("unknown: whether {cloud} has {kind} in {region} {terms}: {}", why(row)));
+        }
+    }
+    // The last is the cheapest.
+    if let Some(row) = plan.unconfirmed.last() {
+        let (total, shortest) = (cents(row.forecast.cost.middle), time(row.forecast.time.middle));
+        let place = format!("{} {}, {}", row.listing.cloud, row.listing.region, row.candidate.terms.word());
+        lines.push(format!(
+            "unknown: {} more would be chosen from if they are there, such as {} in {place}: {shortest} for {total}; {}",
+            plan.answer.unconfirmed.len(),
+            machines(row),
+            why(row)
+        ));
+    }
+    lines
+}
+
 fn ruled_out(plan: &MarketPlan) -> Vec<String> {
     let total: usize = plan.answer.ruled_out.values().sum();
     if total == 0 {
@@ -152,6 +182,10 @@ fn reservations(plan: &MarketPlan) -> Vec<ReservationComparison> {
     let terms = [(Term::OneYear, &row.listing.reserved_1y), (Term::ThreeYears, &row.listing.reserved_3y)];
     let compared = terms.iter().filter_map(|(term, price)| {
         let rate = price.as_ref()?.rate;
+        // What the job may not pay by the hour it may not reserve.
+        if plan.question.admission.max_price.is_some_and(|most| rate > most) {
+            return None;
+        }
         Some(compare(*term, on_demand.rate, rate, row.candidate.nodes, work, hours))
     });
     compared.collect()

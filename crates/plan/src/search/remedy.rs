@@ -1,0 +1,124 @@
+//! Changes that make a job possible where nothing remains: one limit or wish is left out, and the same search is asked
+//! again, so that whatever a remedy names obeys everything else.
+
+use std::collections::BTreeSet;
+
+use domain::Rate;
+use domain::job::Needs;
+use domain::wants::Spot;
+
+use super::parallel::Estimator;
+use super::{Constraints, PurchaseOption, Search, SearchResult};
+
+/// What is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    Budget,
+    Deadline,
+    Carbon,
+    /// Budget and deadline.
+    MoneyAndTime,
+    /// Budget, deadline and carbon.
+    Limits,
+    Gpus,
+    InstanceType,
+    Cloud,
+    Region,
+    Compliance,
+    MaxPrice,
+    Spot,
+    Dedicated,
+    Needs,
+}
+
+impl Change {
+    /// Everything that a job wants of machines, in the order in which it is told.
+    pub const WISHES: [Change; 9] = [
+        Change::Gpus,
+        Change::InstanceType,
+        Change::Cloud,
+        Change::Region,
+        Change::Compliance,
+        Change::MaxPrice,
+        Change::Spot,
+        Change::Dedicated,
+        Change::Needs,
+    ];
+
+    /// Limits of the whole run, alone and together.
+    pub const LIMITS: [Change; 5] =
+        [Change::Budget, Change::Deadline, Change::Carbon, Change::MoneyAndTime, Change::Limits];
+
+    /// The key of `resources` that a wish stands under; none for a limit.
+    pub fn key(self) -> Option<&'static str> {
+        Some(match self {
+            Change::Budget | Change::Deadline | Change::Carbon | Change::MoneyAndTime | Change::Limits => return None,
+            Change::Gpus => "accelerators",
+            Change::InstanceType => "instance_type",
+            Change::Cloud => "cloud",
+            Change::Region => "region",
+            Change::Compliance => "compliance",
+            Change::MaxPrice => "max_price",
+            Change::Spot => "spot",
+            Change::Dedicated => "dedicated",
+            Change::Needs => "cpus` and `memory",
+        })
+    }
+
+    /// The constraints without it; none where they have nothing of it.
+    pub fn of(self, constraints: &Constraints) -> Option<Constraints> {
+        let mut without = constraints.clone();
+        let wishes = &mut without.admission;
+        match self {
+            Change::Budget => without.budget = None,
+            Change::Deadline => without.deadline = None,
+            Change::Carbon => without.max_carbon = None,
+            Change::MoneyAndTime => (without.budget, without.deadline) = (None, None),
+            Change::Limits => (without.budget, without.deadline, without.max_carbon) = (None, None, None),
+            Change::Gpus => wishes.gpus.clear(),
+            Change::InstanceType => wishes.instance_type = None,
+            Change::Cloud => wishes.clouds.clear(),
+            Change::Region => wishes.regions.clear(),
+            Change::Compliance => wishes.compliance.clear(),
+            Change::MaxPrice => wishes.max_price = None,
+            Change::Spot => wishes.spot = Spot::Auto,
+            Change::Dedicated => wishes.dedicated = false,
+            Change::Needs => wishes.needs = Needs::default(),
+        }
+        (without != *constraints).then_some(without)
+    }
+}
+
+/// What there is without it; none where that is not enough, or nothing is left out.
+pub fn remedy<E: Estimator>(
+    search: &mut Search<E>,
+    constraints: &Constraints,
+    change: Change,
+) -> Option<(Constraints, SearchResult)> {
+    let without = change.of(constraints)?;
+    let answer = search.answer(&without);
+    (!answer.front.is_empty()).then_some((without, answer))
+}
+
+/// The least price of one machine that leaves something. A spot machine whose price on demand is above it cannot fall
+/// back, so each price is tried.
+pub fn least_price<E: Estimator>(
+    search: &mut Search<E>,
+    constraints: &Constraints,
+    answer: &SearchResult,
+) -> Option<Rate> {
+    let market = search.market;
+    let rates: BTreeSet<Rate> = answer
+        .candidates
+        .iter()
+        .flat_map(|candidate| {
+            [candidate.terms, PurchaseOption::OnDemand].map(|terms| market.listings[candidate.listing].rate(terms))
+        })
+        .flatten()
+        .collect();
+    rates.into_iter().find(|rate| {
+        let mut priced = constraints.clone();
+        priced.admission.max_price = Some(*rate);
+        !search.answer(&priced).front.is_empty()
+    })
+}
