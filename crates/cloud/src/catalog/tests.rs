@@ -155,7 +155,6 @@ fn a_price_is_not_a_machine() {
     check("northamerica-northeast1", "a3-highgpu-8g", Spot, Denied);
     // Two sources contradict each other.
     check("europe-west8", "a3-highgpu-8g", OnDemand, Unknown);
-    check("us-central1", "a3-megagpu-8g", Spot, Unknown);
     check("us-central1", "g2-standard-4", OnDemand, Known);
     check("africa-south1", "g2-standard-4", Spot, Denied);
     check("us-east-1", "p4d.24xlarge", Spot, Known);

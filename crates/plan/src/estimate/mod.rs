@@ -25,4 +25,4 @@ pub use fitted::coefficients::FittedCoefficients;
 pub use limits::{DataLimit, data_limit};
 pub use ops::OpProfile;
 pub use setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Setup, Zero};
-pub use time::{StepTime, seconds, step, step_of};
+pub use time::{Exchange, StepTime, seconds, step, step_of};

@@ -42,6 +42,26 @@ pub struct StepTime {
     /// The measurements most like it.
     pub anchor: Option<Anchor>,
     pub terms: StepBreakdown,
+    pub exchange: Exchange,
+}
+
+/// What each GPU exchanges with those that train the same weights, in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Exchange {
+    /// Bytes that each sends: of gradients, and of weights that are gathered.
+    pub bytes: f64,
+    /// Seconds of computing that they can hide behind.
+    pub beside: f64,
+    /// Bytes a second that a ring of them gives each.
+    pub bandwidth: f64,
+}
+
+impl Exchange {
+    /// Bytes a second of all-reduce that each GPU needs, for the exchange to hide behind computing; none without one, or
+    /// with nothing to hide behind.
+    pub fn needed(&self) -> Option<f64> {
+        (self.bytes > 0.0 && self.beside > 0.0).then(|| self.bytes / self.beside)
+    }
 }
 
 /// What the step is made of, in seconds.
@@ -70,7 +90,7 @@ pub fn step(model: &ModelDescription, setup: &Setup, coefficients: &FittedCoeffi
 
 /// Estimates one step of a network that was digested before.
 pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> StepTime {
-    let (parts, terms) = parts(work, setup, coefficients);
+    let (parts, terms, exchange) = parts(work, setup, coefficients);
     let class = class(work, setup, coefficients);
     let middle = parts.iter().sum();
     let [compute, communication, overhead] = parts;
@@ -84,6 +104,7 @@ pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficient
         class,
         anchor: nearest(&coefficients.anchors, class, work.size(), setup, &setup.device.gpu).cloned(),
         terms,
+        exchange,
     }
 }
 
@@ -103,7 +124,7 @@ struct Micro {
     tensor: f64,
 }
 
-fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> ([f64; 3], StepBreakdown) {
+fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> ([f64; 3], StepBreakdown, Exchange) {
     let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
@@ -159,7 +180,12 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
         gathers: gathers.seconds(),
         optimizer,
     };
-    ([compute * slowest, tensor + pipes + waited, overhead], terms)
+    let exchange = Exchange {
+        bytes: (gradients.moving + gathers.moving) * ring.bandwidth,
+        beside: if gradients.moving > 0.0 { hidden } else { 0.0 } + if gathers.moving > 0.0 { gathered } else { 0.0 },
+        bandwidth: ring.bandwidth,
+    };
+    ([compute * slowest, tensor + pipes + waited, overhead], terms, exchange)
 }
 
 /// The machine as the program of `work` uses it.

@@ -134,6 +134,15 @@ pub fn admit(market: &MarketIndex, admission: &Admission) -> Admitted {
 }
 
 impl Admission {
+    /// Why a machine under given terms is not admitted; none where it is. The same as [`admit`] says.
+    pub fn refusal(&self, priced: &PricedListing, terms: PurchaseOption) -> Option<Reason> {
+        if terms.price(priced.listing).is_none() {
+            return Some(Reason::NoPrice);
+        }
+        let Some(rate) = priced.rate(terms) else { return Some(Reason::NotStocked) };
+        self.refuses(priced).or_else(|| self.refuses_terms(priced, terms, rate))
+    }
+
     /// Why a machine is not wanted at any price.
     fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
         let listing = priced.listing;

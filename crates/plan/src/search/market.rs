@@ -1,7 +1,7 @@
 //! The market: listings grouped by what estimates depend on, so that each kind of hardware is estimated once.
 
 use domain::gpu::Gpu;
-use domain::listing::Listing;
+use domain::listing::{Cloud, Listing};
 use domain::region::Region;
 use domain::tariff::{Service, Tariff};
 use domain::{Money, Rate};
@@ -55,7 +55,8 @@ impl Arrival {
     }
 }
 
-/// What bytes cost beside a machine; none where it is not known.
+/// What bytes cost beside a machine. Where a cloud's tariff is not known, the dearest of the others stands for it; none
+/// where nobody's is, or nothing is paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tariffs {
     pub ssd: Option<Money>,
@@ -63,6 +64,8 @@ pub struct Tariffs {
     pub objects: Option<Money>,
     pub egress: Option<Money>,
     pub cross_region: Option<Money>,
+    /// Which of [`Service::ALL`] are not known, and bounded by the dearest of other clouds.
+    pub bounded: [bool; Service::ALL.len()],
 }
 
 /// Everything that is offered.
@@ -86,7 +89,7 @@ impl<'a> MarketIndex<'a> {
     ) -> MarketIndex<'a> {
         let mut market = MarketIndex::default();
         // Listings of one type stand together, so the last hardware is usually the one.
-        let mut clouds: Vec<(&domain::listing::Cloud, Tariffs)> = Vec::new();
+        let mut clouds: Vec<(&Cloud, Tariffs)> = Vec::new();
         for listing in listings {
             let known = listing.gpus.name.as_deref().and_then(&gpu);
             let (Some(gpu), true) = (known, listing.gpus.count > 0 && listing.gpus.slice == 1) else {
@@ -111,7 +114,7 @@ impl<'a> MarketIndex<'a> {
             });
             let known = clouds.iter().find(|(cloud, _)| **cloud == listing.cloud).map(|(_, tariffs)| *tariffs);
             let tariffs = known.unwrap_or_else(|| {
-                let found = Tariffs::of(tariffs, listing);
+                let found = Tariffs::of(tariffs, &listing.cloud);
                 clouds.push((&listing.cloud, found));
                 found
             });
@@ -151,16 +154,40 @@ impl HardwareConfig {
 }
 
 impl Tariffs {
-    fn of(tariffs: &[Tariff], listing: &Listing) -> Tariffs {
-        let price = |service: Service| {
-            tariffs.iter().find(|one| one.cloud == listing.cloud && one.service == service).map(|one| one.price)
+    /// The tariffs of a cloud. What one owns has none.
+    pub fn of(tariffs: &[Tariff], cloud: &Cloud) -> Tariffs {
+        if *cloud == Cloud::Own {
+            return Tariffs::default();
+        }
+        let known = |service: Service| {
+            tariffs.iter().find(|one| one.cloud == *cloud && one.service == service).map(|one| one.price)
         };
+        let dearest = |service: Service| tariffs.iter().filter(|one| one.service == service).map(|one| one.price).max();
+        let price = |service: Service| known(service).or_else(|| dearest(service));
         Tariffs {
             ssd: price(Service::SsdDisk),
             plain: price(Service::PlainDisk),
             objects: price(Service::Objects),
             egress: price(Service::Egress),
             cross_region: price(Service::CrossRegion),
+            bounded: Service::ALL.map(|service| known(service).is_none()),
+        }
+    }
+
+    /// Whether the cloud's own tariff of a service is not known.
+    pub fn is_bounded(&self, service: Service) -> bool {
+        Service::ALL.iter().position(|one| *one == service).is_some_and(|place| self.bounded[place])
+    }
+
+    /// What a service costs, as it is counted.
+    pub fn price(&self, service: Service) -> Option<Money> {
+        match service {
+            Service::SsdDisk => self.ssd,
+            Service::PlainDisk => self.plain,
+            Service::Objects => self.objects,
+            Service::Egress => self.egress,
+            Service::CrossRegion => self.cross_region,
+            Service::Snapshot => None,
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod remedy;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+pub mod why;
 pub mod workload;
 
 use std::collections::BTreeMap;
@@ -36,7 +37,8 @@ pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use remedy::{Change, least_price, remedy};
-pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline};
+pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
+pub use why::{Outcome, outcomes};
 pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
 
 use crate::money::Cost;

@@ -186,13 +186,7 @@ pub fn cost(
     let leave = |left: Bytes, price: Option<Money>| {
         price.map_or(Money::default(), |price| moved(Transferred { bytes: left, price }))
     };
-    // A machine's own disk costs nothing more.
-    let has_room = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
-    let disk = match (has_room, spec.data.disk) {
-        (true, _) => None,
-        (false, Service::PlainDisk) => priced.tariffs.plain,
-        (false, _) => priced.tariffs.ssd,
-    };
+    let disk = disk_service(spec, priced).and_then(|service| priced.tariffs.price(service));
     let data = match leaving.distance {
         DataLocality::None => Money::default(),
         DataLocality::Region => leave(spec.data.bytes, leaving.tariffs.cross_region),
@@ -204,6 +198,38 @@ pub fn cost(
         checkpoints: keep(bytes(spec.checkpoints.state, u64::from(spec.checkpoints.keep)), priced.tariffs.objects),
         egress: data + leave(spec.checkpoints.weights, priced.tariffs.egress),
     }
+}
+
+/// The disk that is paid for; none where the machine's own has room, which costs nothing more.
+fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> {
+    let has_room = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
+    match (has_room, spec.data.disk) {
+        (true, _) => None,
+        (false, Service::PlainDisk) => Some(Service::PlainDisk),
+        (false, _) => Some(Service::SsdDisk),
+    }
+}
+
+/// A tariff that a run pays and that is not known: whether of the cloud that the data lies in, the service, and the price
+/// of another cloud that bounds it, where there is one.
+pub type UnknownTariff = (bool, Service, Option<Money>);
+
+/// Every tariff that a run on a listing pays and that is not known.
+pub fn unknown_tariffs(spec: &TrainingSpec, priced: &PricedListing, leaving: &Egress) -> Vec<UnknownTariff> {
+    let there = [
+        (spec.data.bytes.0 > 0).then(|| disk_service(spec, priced)).flatten(),
+        (spec.checkpoints.state.0 > 0).then_some(Service::Objects),
+        (spec.checkpoints.weights.0 > 0).then_some(Service::Egress),
+    ];
+    let there = there.into_iter().flatten().map(|service| (false, service, priced.tariffs));
+    let data = match leaving.distance {
+        DataLocality::None => None,
+        DataLocality::Region => Some((true, Service::CrossRegion, leaving.tariffs)),
+        DataLocality::Cloud => Some((true, Service::Egress, leaving.tariffs)),
+    };
+    let paid = there.chain(data);
+    let unknown = paid.filter(|(_, service, tariffs)| tariffs.is_bounded(*service));
+    unknown.map(|(of_data, service, tariffs)| (of_data, service, tariffs.price(service))).collect()
 }
 
 /// What a timeline emits; none where the region's grid is not known.

@@ -233,6 +233,57 @@ fn no_candidate_breaks_a_limit_and_none_is_missing() {
     assert_eq!(wrong, None);
 }
 
+/// Each offer that is asked about comes to what the search made of it.
+#[test]
+fn why_says_what_the_search_did() {
+    let wrong = first_wrong(|case| {
+        with_market(case, there, |search| {
+            let answer = search.answer(&case.3);
+            let mut compared = Vec::new();
+            for listing in 0..search.market.listings.len() {
+                for terms in PurchaseOption::ALL {
+                    let outcomes = outcomes(search, &case.3, listing, terms);
+                    compared.extend(outcomes.iter().filter_map(|outcome| match outcome {
+                        Outcome::Compared { candidate } => Some(*candidate),
+                        Outcome::Refused { .. } | Outcome::NoWay { .. } | Outcome::Missed { .. } => None,
+                    }));
+                }
+            }
+            match compared == answer.candidates {
+                true => Ok(()),
+                false => Err(format!("{compared:?}\n{:?}", answer.candidates)),
+            }
+        })
+    });
+    assert_eq!(wrong, None);
+}
+
+/// A cloud whose tariffs nobody knows is counted as dear as the dearest, and it is said.
+#[test]
+fn unknown_tariffs_are_bounded_and_told() {
+    use domain::tariff::Service;
+    let spec = spec(256, 1_000, None, 0, false);
+    let gpu = gpu(3);
+    let figures = |cloud: Cloud| {
+        let listings = [Listing { cloud, ..spot_listing() }];
+        let tariffs = tariffs();
+        let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &tariffs);
+        let told = unknown_tariffs(&spec, &market.listings[0], &Egress::default());
+        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+        let answer = search.answer(&Constraints { nodes: vec![1], ..Constraints::default() });
+        (told, answer.candidates[0].cost)
+    };
+    let dollars = |micros| Some(Money::from_micros(micros));
+    let (told, cost) = figures(Cloud::Lambda);
+    let expected = [(Service::SsdDisk, 170_000), (Service::Objects, 20_000), (Service::Egress, 90_000)];
+    assert_eq!(told, expected.map(|(service, micros)| (false, service, dollars(micros))));
+    assert!(cost.storage.micros() > 0 && cost.checkpoints.micros() > 0 && cost.egress.micros() > 0, "{cost:?}");
+    let (told, _) = figures(Cloud::Aws);
+    assert_eq!(told, [(false, Service::Objects, dollars(20_000))]);
+    let (told, cost) = figures(Cloud::Own);
+    assert_eq!((told, cost.storage, cost.egress), (Vec::new(), Money::default(), Money::default()));
+}
+
 #[test]
 fn no_pick_breaks_a_limit() {
     let wrong = first_wrong(|case| {

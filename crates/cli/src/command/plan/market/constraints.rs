@@ -40,15 +40,7 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
         let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
         place.check(catalog).map_err(usage)?;
     }
-    let tariff = |service| {
-        let (cloud, _) = data_at.as_ref()?;
-        catalog.tariff(cloud, service).map(|tariff| tariff.price)
-    };
-    let data_tariffs = Tariffs {
-        egress: tariff(domain::tariff::Service::Egress),
-        cross_region: tariff(domain::tariff::Service::CrossRegion),
-        ..Tariffs::default()
-    };
+    let data_tariffs = data_at.as_ref().map(|(cloud, _)| Tariffs::of(&catalog.tariffs, cloud)).unwrap_or_default();
     Ok(Constraints {
         admission: Admission {
             gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),

@@ -1,0 +1,57 @@
+//! Why an offer is chosen or is not: what becomes of it on each number of machines, by the same steps as the search takes.
+
+use serde::Serialize;
+
+use super::market::PurchaseOption;
+use super::parallel::{Estimator, Infeasible};
+use super::{Candidate, Constraints, Reason, Search};
+
+/// What becomes of an offer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The job does not admit it, on any number of machines.
+    Refused { reason: Reason },
+    /// There is no way to train on it.
+    NoWay { nodes: u32, infeasible: Infeasible },
+    /// It exceeds a limit.
+    Missed { reason: Reason, candidate: Candidate },
+    /// It is compared.
+    Compared { candidate: Candidate },
+}
+
+impl Outcome {
+    /// The candidate, where it came as far as being one.
+    pub fn candidate(&self) -> Option<&Candidate> {
+        match self {
+            Outcome::Refused { .. } | Outcome::NoWay { .. } => None,
+            Outcome::Missed { candidate, .. } | Outcome::Compared { candidate } => Some(candidate),
+        }
+    }
+}
+
+/// What becomes of a listing of the market under given terms: once where the job does not admit it, else on each number of
+/// machines.
+pub fn outcomes<E: Estimator>(
+    search: &mut Search<E>,
+    constraints: &Constraints,
+    listing: usize,
+    terms: PurchaseOption,
+) -> Vec<Outcome> {
+    let priced = &search.market.listings[listing];
+    if let Some(reason) = constraints.admission.refusal(priced, terms) {
+        return vec![Outcome::Refused { reason }];
+    }
+    let steps = search.steps(priced.hardware, &constraints.nodes);
+    let outcome = |(nodes, step): (&u32, super::StepOrReason)| match step {
+        Err(infeasible) => Outcome::NoWay { nodes: *nodes, infeasible },
+        Ok(step) => {
+            let candidate = search.candidate(constraints, (listing, terms), *nodes, step);
+            match constraints.misses(&candidate) {
+                Some(reason) => Outcome::Missed { reason, candidate },
+                None => Outcome::Compared { candidate },
+            }
+        }
+    };
+    constraints.nodes.iter().zip(steps).map(outcome).collect()
+}
