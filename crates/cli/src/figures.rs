@@ -63,6 +63,27 @@ pub fn short(duration: Duration) -> String {
     if seconds < 10.0 { format!("{seconds:.1}s") } else { Duration::from_secs(seconds.round() as u64).to_string() }
 }
 
+/// Days since 1970.
+pub fn day_of(stamp: jiff::Timestamp) -> i64 {
+    stamp.as_second().div_euclid(86_400)
+}
+
+/// Days from a date, `2026-07-20`, `2026-07` or `2026`, to a day; its first day where it names several.
+pub fn age(dated: &str, today: i64) -> Option<i64> {
+    let mut parts = dated.split('-');
+    let mut next = |otherwise: i16| match parts.next() {
+        Some(part) => part.parse::<i16>().ok(),
+        None => Some(otherwise),
+    };
+    let (year, month, day) = (next(0)?, next(1)?, next(1)?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let date = jiff::civil::Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(today.saturating_sub(day_of(zoned.timestamp())).max(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

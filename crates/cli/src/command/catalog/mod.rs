@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::error::exit;
-use crate::figures::{counted, grouped};
+use crate::figures::{age, counted, day_of, grouped};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -348,25 +348,4 @@ fn written(file: &Path) -> std::io::Result<String> {
     let time = std::fs::metadata(file)?.modified()?;
     let stamp = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Ok(stamp.strftime("%Y-%m-%d").to_string())
-}
-
-/// Days since 1970.
-fn day_of(stamp: jiff::Timestamp) -> i64 {
-    stamp.as_second().div_euclid(86_400)
-}
-
-/// Days from a date, `2026-07-20`, `2026-07` or `2026`, to a day; its first day where it names several.
-fn age(dated: &str, today: i64) -> Option<i64> {
-    let mut parts = dated.split('-');
-    let mut next = |otherwise: i16| match parts.next() {
-        Some(part) => part.parse::<i16>().ok(),
-        None => Some(otherwise),
-    };
-    let (year, month, day) = (next(0)?, next(1)?, next(1)?);
-    if parts.next().is_some() {
-        return None;
-    }
-    let date = jiff::civil::Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
-    let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-    Some(today.saturating_sub(day_of(zoned.timestamp())).max(0))
 }

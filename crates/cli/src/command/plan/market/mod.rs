@@ -2,11 +2,13 @@
 
 mod calibration;
 mod constraints;
+mod explain;
 mod figures;
 mod present;
 mod preset;
 mod refusal;
 mod remedies;
+mod why;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +18,7 @@ use domain::{Duration, Job, Problem};
 use plan::estimate::{Calibration, FittedCoefficients, StepTime, step_of};
 use plan::search::{
     CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelConfig, Pick,
-    PurchaseOption, ResolvedWorkload, Search, SearchResult, choose, forecast, resolve,
+    PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast, resolve, unknown_tariffs,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
@@ -31,6 +33,7 @@ use super::model::file as network;
 use super::spot_check;
 use crate::error::Error;
 use crate::error::exit;
+use crate::figures::day_of;
 use crate::local::job_file::JobSource;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -64,6 +67,16 @@ pub struct Args {
     /// Write a chart of cost against time as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Explain the choice in about ten lines instead of the whole plan
+    #[arg(long)]
+    explain: bool,
+    /// Show why an offer is chosen: its memory, time and cost part by part, and the limits that it keeps. OFFER is a machine
+    /// type, or parts such as `aws/us-east-1/p4d.24xlarge/spot`, `gcp`, `H100:8` (repeatable)
+    #[arg(long, value_name = "OFFER")]
+    why: Vec<String>,
+    /// Show why an offer is not chosen: which limit rules it out, or what is better, with the same parts (repeatable)
+    #[arg(long, value_name = "OFFER")]
+    why_not: Vec<String>,
     /// Show the CPU time of the search, and of the same search repeated
     #[arg(long)]
     timings: bool,
@@ -79,6 +92,9 @@ impl Args {
             || self.horizon.is_some()
             || self.html.is_some()
             || self.svg.is_some()
+            || self.explain
+            || !self.why.is_empty()
+            || !self.why_not.is_empty()
             || self.timings
     }
 
@@ -114,6 +130,8 @@ pub struct MarketPlan<'a> {
     pub horizon: Option<(u64, u32)>,
     /// Machines on demand that can be reserved too: the least of cost times time.
     pub reservable: Option<PlanRow<'a>>,
+    /// Days since 1970.
+    pub today: i64,
     /// Where they were asked for.
     pub timings: Option<Timings>,
 }
@@ -156,6 +174,9 @@ pub struct PlanRow<'a> {
     pub listing: &'a Listing,
     pub hardware: &'a HardwareConfig,
     pub price: &'a Price,
+    /// Bytes of a sample, where they are known.
+    pub sample: Option<f64>,
+    pub unknown_tariffs: Vec<UnknownTariff>,
 }
 
 /// Seed of the courses that spot bands are read from.
@@ -176,14 +197,36 @@ pub fn run(
     let inputs = PlanInputs::gather(job, source, args, settings, printer)?;
     let begun = processor_seconds();
     let market = market(&inputs.catalog);
-    let plan = inputs.plan(&market, args, begun)?;
+    let asked = why::asked(&args.why, &args.why_not, &inputs.catalog)?;
+    let plan = match inputs.plan(&market, args, begun) {
+        Ok(plan) => plan,
+        // What is asked about is answered where nothing can be chosen too.
+        Err(error) => {
+            let reports = why::reports(&inputs.context(&market), &inputs.catalog, None, &asked);
+            match printer.is_json() {
+                true if !reports.is_empty() => printer.json(&serde_json::json!({ "why": why::json(&reports) })),
+                true => {}
+                false => why::lines(&reports).into_iter().for_each(|line| printer.data(line)),
+            }
+            return Err(error);
+        }
+    };
+    let reports = why::reports(&inputs.context(&market), &inputs.catalog, Some(&plan), &asked);
     for (path, text) in [(&args.html, page::html as fn(&MarketPlan) -> String), (&args.svg, chart::svg)] {
         if let Some(path) = path {
             std::fs::write(path, text(&plan)).map_err(Error::file("write", path))?;
         }
     }
     if printer.is_json() {
-        printer.json(&present::json(&plan));
+        let mut value = present::json(&plan);
+        value["explain"] = serde_json::json!(explain::lines(&plan));
+        if !reports.is_empty() {
+            value["why"] = why::json(&reports);
+        }
+        printer.json(&value);
+    } else if args.explain || !reports.is_empty() {
+        let explained = if args.explain { explain::lines(&plan) } else { Vec::new() };
+        explained.into_iter().chain(why::lines(&reports)).for_each(|line| printer.data(line));
     } else {
         let width = printer.data_width();
         present::lines(&plan, width).into_iter().for_each(|line| printer.data(line));
@@ -242,6 +285,11 @@ impl PlanInputs {
         Ok(PlanInputs { job, subject, catalog, question, coefficients, lessons })
     }
 
+    fn context<'a>(&'a self, market: &'a MarketIndex<'a>) -> PlanContext<'a> {
+        let PlanInputs { subject, question, coefficients, lessons, .. } = self;
+        PlanContext { subject, market, question, coefficients, lessons }
+    }
+
     /// Searches the market. `begun` is the processor time at which the search is counted from.
     ///
     /// # Errors
@@ -263,8 +311,7 @@ impl PlanInputs {
             }
         });
         if answer.front.is_empty() {
-            let context = PlanContext { subject, market, question, coefficients, lessons };
-            return Err(Error::Infeasible { reasons: refusal::reasons(&context, &answer) });
+            return Err(Error::Infeasible { reasons: refusal::reasons(&self.context(market), &answer) });
         }
         let mut show = |candidate: &Candidate| show(&mut search, question, subject, coefficients, lessons, candidate);
         let picks = choose(&answer, question, |candidate| {
@@ -296,6 +343,7 @@ impl PlanInputs {
             estimated,
             horizon,
             reservable,
+            today: day_of(jiff::Timestamp::now()),
             timings,
         })
     }
@@ -367,5 +415,8 @@ pub(super) fn show<'a>(
     let band = (step.seconds.low / middle, step.seconds.high / middle);
     let forecast = forecast(search, question, candidate, band, SEED);
     let price = candidate.terms.price(priced.listing)?;
-    Some(PlanRow { candidate: *candidate, way, step, calibration, forecast, listing: priced.listing, hardware, price })
+    let sample = subject.samples.map(|samples| subject.spec.data.bytes.0 as f64 / samples.max(1) as f64);
+    let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
+    let (candidate, listing) = (*candidate, priced.listing);
+    Some(PlanRow { candidate, way, step, calibration, forecast, listing, hardware, price, sample, unknown_tariffs })
 }

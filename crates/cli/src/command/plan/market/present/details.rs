@@ -2,9 +2,10 @@
 //! rests on.
 
 use domain::listing::Price;
+use domain::tariff::Service;
 use domain::{Money, Rate};
 use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
-use plan::search::{MemoryFit, ParallelConfig, PurchaseOption};
+use plan::search::{Availability, MemoryFit, ParallelConfig, PurchaseOption, UnknownTariff};
 
 use super::super::PlanRow;
 use super::super::figures::{cents, time};
@@ -14,6 +15,7 @@ use crate::figures::counted;
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     let mut lines = vec![format!("way      {}", way(&row.way)), memory(row), waits(row)];
+    lines.extend(needs(row));
     lines.extend(interruptions(row));
     lines.extend(costs(row, max_price));
     lines.extend(evidence(row));
@@ -60,6 +62,30 @@ fn waits(row: &PlanRow) -> String {
     waits
 }
 
+/// What the job needs of network and storage to run at this speed.
+pub fn needs(row: &PlanRow) -> Vec<String> {
+    let exchange = &row.step.exchange;
+    let rate = |bytes: f64| match bytes {
+        large if large >= 1e9 => format!("{:.1} GB/s", large / 1e9),
+        middle if middle >= 1e6 => format!("{:.1} MB/s", middle / 1e6),
+        small => format!("{:.1} kB/s", small / 1e3),
+    };
+    let mut lines = Vec::new();
+    if let Some(needed) = exchange.needed() {
+        lines.push(format!(
+            "exchange each GPU sends {:.2} GB a step: {} of all-reduce hide it behind computing; its way gives {}",
+            exchange.bytes / 1e9,
+            rate(needed),
+            rate(exchange.bandwidth)
+        ));
+    }
+    let samples = row.step.samples_per_second * (1.0 - row.candidate.timeline.starved);
+    let bytes = row.sample.map(|sample| format!(", {}", rate(sample * samples))).unwrap_or_default();
+    let digits = if samples < 10.0 { 1 } else { 0 };
+    lines.push(format!("data     {samples:.digits$} samples a second{bytes}"));
+    lines
+}
+
 fn interruptions(row: &PlanRow) -> Option<String> {
     let timeline = &row.candidate.timeline;
     if row.candidate.terms != PurchaseOption::Spot {
@@ -91,7 +117,13 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
         .filter(|(_, part)| part.micros() > 0)
         .map(|(name, part)| format!("{name} {}", cents(*part)))
         .collect();
-    let mut lines = vec![format!("cost     {}", parts.join(", ")), format!("price    {}", price(row.price))];
+    let mut lines = vec![format!("cost     {}", parts.join(", "))];
+    lines.extend(row.unknown_tariffs.iter().map(|tariff| unknown_tariff(row, tariff)));
+    lines.push(format!("price    {}", price(row.price)));
+    if candidate.terms == PurchaseOption::Spot && domain::terms::is_distrusted(row.listing, Availability::Unknown) {
+        let below = 100.0 * domain::terms::DISTRUSTED_SHARE;
+        lines.push(format!("         below {below:.0} % of the price on demand, half of what is usual: ask the cloud before relying on it"));
+    }
     if candidate.terms == PurchaseOption::Spot
         && let Some(on_demand) = &row.listing.on_demand
     {
@@ -129,6 +161,28 @@ fn evidence(row: &PlanRow) -> Vec<String> {
         )
     });
     anchor.into_iter().chain(calibration).collect()
+}
+
+/// A tariff that nobody here knows, and what stands for it.
+fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> String {
+    let what = match service {
+        Service::SsdDisk | Service::PlainDisk => "disks",
+        Service::Objects => "objects, which hold checkpoints",
+        Service::Snapshot => "snapshots",
+        Service::Egress => "traffic to the internet",
+        Service::CrossRegion => "traffic to another region",
+    };
+    let whose = if *of_data { "the cloud that the data lies in".to_owned() } else { row.listing.cloud.to_string() };
+    match bound {
+        Some(bound) => {
+            let unit =
+                if matches!(service, Service::Egress | Service::CrossRegion) { "a GiB" } else { "a GiB and month" };
+            format!(
+                "         the tariff of {whose} for {what} is not known: counted as the dearest known, {bound} {unit}"
+            )
+        }
+        None => format!("         the tariff of {whose} for {what} is not known, and not counted"),
+    }
 }
 
 fn way(way: &ParallelConfig) -> String {

@@ -19,7 +19,7 @@ pub fn json(plan: &MarketPlan) -> Value {
         .picks
         .iter()
         .map(|(pick, one)| {
-            let mut value = row(one);
+            let mut value = row(one, plan.today);
             value["role"] = json!(pick.role);
             value["why"] = json!(pick.why);
             value
@@ -36,8 +36,8 @@ pub fn json(plan: &MarketPlan) -> Value {
         "samples": plan.subject.samples,
         "prices": { "from": from, "to": to },
         "picks": picks,
-        "front": plan.front.iter().map(row).collect::<Vec<_>>(),
-        "unconfirmed": plan.unconfirmed.iter().map(row).collect::<Vec<_>>(),
+        "front": plan.front.iter().map(|one| row(one, plan.today)).collect::<Vec<_>>(),
+        "unconfirmed": plan.unconfirmed.iter().map(|one| row(one, plan.today)).collect::<Vec<_>>(),
         "ruled_out": ruled_out,
         "counts": {
             "offers": plan.answer.offers,
@@ -54,7 +54,8 @@ pub fn json(plan: &MarketPlan) -> Value {
     })
 }
 
-fn row(row: &PlanRow) -> Value {
+/// One candidate; `today` in days since 1970.
+pub fn row(row: &PlanRow, today: i64) -> Value {
     let candidate = &row.candidate;
     let listing = row.listing;
     json!({
@@ -90,7 +91,20 @@ fn row(row: &PlanRow) -> Value {
             "dated": row.price.dated,
             "source": row.price.source,
             "derived": row.price.derived,
+            "age_days": age(&row.price.dated, today),
+            "is_old": is_old(row.price, today),
         },
+        "exchange": {
+            "bytes_per_step": row.step.exchange.bytes,
+            "needed_bytes_per_second": row.step.exchange.needed(),
+            "bandwidth_bytes_per_second": row.step.exchange.bandwidth,
+        },
+        "data_bytes_per_second": row.sample.map(|sample| sample * row.step.samples_per_second),
+        "unknown_tariffs": row.unknown_tariffs.iter().map(|(of_data, service, bound)| json!({
+            "service": service,
+            "of": if *of_data { "data" } else { "machine" },
+            "counted_micro_usd_per_gib": bound.map(|bound| bound.micros()),
+        })).collect::<Vec<_>>(),
         "kilograms_co2": candidate.kilograms,
     })
 }

@@ -13,13 +13,17 @@ use plan::money::reserved::{ReservationComparison, Term, compare};
 use plan::search::{Availability, PurchaseOption, Recommendation};
 
 use super::{MarketPlan, PlanRow, refusal};
-use crate::figures::grouped;
+use crate::figures::{age, grouped};
 use crate::table;
 
-pub use json::json;
+pub use details::needs;
+pub use json::{json, row};
 
 use super::figures::{cents, short, step, time};
 use details::details;
+
+/// Days after which a price is marked as old.
+pub const OLD_DAYS: i64 = 60;
 
 /// Lines for people; `width` is that of the terminal, where there is one.
 pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
@@ -34,6 +38,7 @@ pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     for (pick, _) in plan.picks.iter().filter(|(pick, _)| pick.role != Recommendation::Recommended) {
         lines.push(format!("{}: {}", pick.role.word(), pick.why));
     }
+    lines.extend(old(plan));
     lines.extend(unconfirmed(plan));
     if let Some(plot) = width.and_then(|width| plot::lines(plan, width)) {
         lines.push(String::new());
@@ -122,6 +127,26 @@ fn choices(plan: &MarketPlan) -> Vec<String> {
         })
         .collect();
     table::lines(&["", "machines", "where", "terms", "step", "time", "P10–P90", "cost", "P10–P90"], &rows)
+}
+
+/// Whether a price is older than [`OLD_DAYS`], or nobody knows how old it is.
+pub fn is_old(price: &domain::listing::Price, today: i64) -> bool {
+    age(&price.dated, today).is_none_or(|days| days > OLD_DAYS)
+}
+
+/// The prices that the choice rests on, where they are old.
+fn old(plan: &MarketPlan) -> Option<String> {
+    let rows = plan.picks.iter().map(|(_, row)| row).chain(&plan.front);
+    let prices: Vec<(&str, String)> = rows
+        .filter(|row| is_old(row.price, plan.today))
+        .map(|row| (row.price.dated.as_str(), format!("{} {}", row.listing.cloud, row.candidate.terms.word())))
+        .collect();
+    let oldest = prices.iter().map(|(dated, _)| *dated).min()?;
+    let whose: BTreeSet<&str> = prices.iter().map(|(_, whose)| whose.as_str()).collect();
+    let whose = whose.into_iter().collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "old: prices here are more than {OLD_DAYS} days old, the oldest of {oldest} ({whose}); import newer ones with `gradus catalog import`"
+    ))
 }
 
 /// What is chosen although no source says that it is there, and what would be chosen if one did.
