@@ -4,6 +4,8 @@ mod answers;
 mod jobs;
 mod measured;
 mod networks;
+mod phantoms;
 mod refusals;
 mod said;
+mod whys;
 mod workdir;

@@ -105,7 +105,12 @@ fn a_job_that_is_planned_elsewhere_is_not_run_here() {
 #[test]
 fn what_a_hint_says_to_write_works() {
     let workdir = Workdir::new();
-    for limit in ["budget: {max: $1}", "deadline: 5m", "budget: {max: $2}\ndeadline: 10m"] {
+    for limit in [
+        "budget: {max: $1}",
+        "deadline: 5m",
+        "budget: {max: $2}\ndeadline: 10m",
+        "budget: {max: $2}\ndeadline: 10m\nresources: {max_carbon: 4}",
+    ] {
         workdir.file("job.yaml", resnet(&format!("{limit}\n")));
         let said = workdir.gradus(&["plan", "job.yaml"]);
         assert_eq!(said.code, Some(2), "{limit}: {}{}", said.out, said.err);

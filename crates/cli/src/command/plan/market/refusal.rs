@@ -90,7 +90,8 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         let smaller = "take a smaller network or a shorter `sequence`: no more memory and no more machines help";
         tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
     }
-    if answer.ruled_out.contains_key(&Reason::Batch) {
+    // A change of the batch or of the format is told where no limit is exceeded: it alone may not be enough then.
+    if !is_limited && answer.ruled_out.contains_key(&Reason::Batch) {
         let message = format!(
             "a batch of {} does not divide into whole samples for the GPUs that remain",
             subject.spec.length.batch
@@ -98,7 +99,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         let hint = "write a `batch` that is a multiple of their number: of the machines times the GPUs of each";
         tell(message, hint.to_owned());
     }
-    if answer.ruled_out.contains_key(&Reason::Format) {
+    if !is_limited && answer.ruled_out.contains_key(&Reason::Format) {
         let word = subject.spec.program.precision.word();
         let message = format!("the GPUs that remain have no `{word}`");
         tell(message, "write `precision: auto`, or ask for other GPUs".to_owned());

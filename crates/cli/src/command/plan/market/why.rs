@@ -172,10 +172,13 @@ fn report<'a>(
     let terms = |terms: &PurchaseOption| asked.terms.is_none_or(|wanted| wanted == *terms);
     for listing in market.unknown.iter().filter(|listing| asked.means(listing)) {
         let priced = PurchaseOption::ALL.into_iter().filter(terms).filter(|terms| terms.price(listing).is_some());
-        let offers = priced.count().max(1);
-        report.offers += offers;
-        *report.out.entry("the catalog cannot rate its GPUs, or they are parts of one".to_owned()).or_default() +=
-            offers;
+        let offers = priced.count();
+        let why = match offers {
+            0 => refusal::sentence(Reason::NoPrice, context.question, &SearchResult::default()),
+            _ => "the catalog cannot rate its GPUs, or they are parts of one".to_owned(),
+        };
+        report.offers += offers.max(1);
+        *report.out.entry(why).or_default() += offers.max(1);
     }
     for (index, priced) in market.listings.iter().enumerate().filter(|(_, priced)| asked.means(priced.listing)) {
         let wanted = PurchaseOption::ALL.into_iter().filter(terms);
