@@ -7,5 +7,6 @@ mod networks;
 mod phantoms;
 mod refusals;
 mod said;
+mod tables;
 mod whys;
 mod workdir;

@@ -4,6 +4,7 @@
 //! eight, PCI Express is shared, and between nodes each GPU has its part of the network card.
 
 use domain::gpu::{Gpu, Link};
+use serde::Serialize;
 
 use super::fitted::rates::Shared;
 use super::machine::is_consumer_gpu;
@@ -118,6 +119,25 @@ impl CollectiveTime {
         let softness = 0.1 * (all - last);
         let exposed = last + 0.5 * (left + (left * left + softness * softness).sqrt());
         exposed + slowed.min(all) * (1.0 - exposed / all).max(0.0)
+    }
+}
+
+/// What each GPU exchanges with those that train the same weights, in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Exchange {
+    /// Bytes that each sends: of gradients, and of weights that are gathered.
+    pub bytes: f64,
+    /// Seconds of computing that they can hide behind.
+    pub beside: f64,
+    /// Bytes a second that a ring of them gives each.
+    pub bandwidth: f64,
+}
+
+impl Exchange {
+    /// Bytes a second of all-reduce that each GPU needs, for the exchange to hide behind computing; none without one, or
+    /// with nothing to hide behind.
+    pub fn needed(&self) -> Option<f64> {
+        (self.bytes > 0.0 && self.beside > 0.0).then(|| self.bytes / self.beside)
     }
 }
 

@@ -18,6 +18,7 @@ mod tests;
 pub mod time;
 pub mod totals;
 
+pub use collective::Exchange;
 pub use fitted::anchor::Anchor;
 pub use fitted::band::{Class, ErrorBands, Origin, Percentiles};
 pub use fitted::calibration::{Calibration, MeasuredStep};
@@ -25,4 +26,4 @@ pub use fitted::coefficients::FittedCoefficients;
 pub use limits::{DataLimit, data_limit};
 pub use ops::OpProfile;
 pub use setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Setup, Zero};
-pub use time::{Exchange, StepTime, seconds, step, step_of};
+pub use time::{StepTime, seconds, step, step_of};

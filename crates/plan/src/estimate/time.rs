@@ -8,7 +8,7 @@ mod division;
 use domain::gpu::Link;
 use serde::Serialize;
 
-use super::collective::{BUCKET, CollectiveTime, Ring};
+use super::collective::{BUCKET, CollectiveTime, Exchange, Ring};
 use super::fitted::anchor::{Anchor, nearest};
 use super::fitted::band::{Class, Percentiles};
 use super::fitted::coefficients::FittedCoefficients;
@@ -43,25 +43,6 @@ pub struct StepTime {
     pub anchor: Option<Anchor>,
     pub terms: StepBreakdown,
     pub exchange: Exchange,
-}
-
-/// What each GPU exchanges with those that train the same weights, in one step.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Exchange {
-    /// Bytes that each sends: of gradients, and of weights that are gathered.
-    pub bytes: f64,
-    /// Seconds of computing that they can hide behind.
-    pub beside: f64,
-    /// Bytes a second that a ring of them gives each.
-    pub bandwidth: f64,
-}
-
-impl Exchange {
-    /// Bytes a second of all-reduce that each GPU needs, for the exchange to hide behind computing; none without one, or
-    /// with nothing to hide behind.
-    pub fn needed(&self) -> Option<f64> {
-        (self.bytes > 0.0 && self.beside > 0.0).then(|| self.bytes / self.beside)
-    }
 }
 
 /// What the step is made of, in seconds.

@@ -7,19 +7,17 @@
 //! same training (another budget, other regions, new prices) costs next to nothing.
 
 pub mod admit;
+pub mod advice;
 pub mod assumed;
 pub mod calibration;
-pub mod choose;
 pub mod estimates;
 pub mod forecast;
 pub mod front;
 pub mod market;
 pub mod parallel;
-pub mod remedy;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
-pub mod why;
 pub mod workload;
 
 use std::collections::BTreeMap;
@@ -29,16 +27,16 @@ use serde::Serialize;
 
 pub use crate::estimate::memory::MemoryFit;
 pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
+pub use advice::choose::{Pick, Recommendation, choose};
+pub use advice::remedy::{Change, least_price, remedy};
+pub use advice::why::{Outcome, outcomes};
 pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};
-pub use choose::{Pick, Recommendation, choose};
 pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
-pub use remedy::{Change, least_price, remedy};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
-pub use why::{Outcome, outcomes};
 pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
 
 use crate::money::Cost;

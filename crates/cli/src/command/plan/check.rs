@@ -51,7 +51,10 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         let memory = memory.map(|gigabytes| Bytes((gigabytes * f64::from(1 << 30)) as u64));
         catalog.gpu(spelling, memory).cloned()
     };
-    let networks = args.models.as_deref().map_or_else(|| Ok(Networks::published()), networks)?;
+    let (networks, named) = args.models.as_deref().map_or_else(|| Ok((Networks::published(), Vec::new())), networks)?;
+    for name in networks.unused(&named, rows.iter().map(|row| row.model.as_str())) {
+        printer.say(format!("warning: no row measures the network `{name}` of `--models`"));
+    }
     let report = measured::check(&rows, &networks, &gpus, &coefficients);
     if printer.is_json() {
         printer.json(&report);
@@ -91,9 +94,10 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     Ok(crate::error::exit::DONE)
 }
 
-/// The published networks, and those that a `models.csv` or a folder of files names.
-fn networks(path: &Path) -> Result<Networks, Error> {
+/// The published networks, and those that a `models.csv` or a folder of files names, with their names.
+fn networks(path: &Path) -> Result<(Networks, Vec<String>), Error> {
     let mut networks = Networks::published();
+    let mut named = Vec::new();
     let unusable = |why: String| Error::Usage {
         message: format!("cannot use the networks in `{}`: {why}", path.display()),
         hint: "use a CSV file with the columns `model` and `shape` or `file`, or a folder of files such as \
@@ -107,21 +111,38 @@ fn networks(path: &Path) -> Result<Networks, Error> {
             .filter(|file| file.is_file())
             .collect();
         files.sort();
+        if files.is_empty() {
+            return Err(unusable("the folder has no files".to_owned()));
+        }
         for file in files {
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             networks.add(&name, NetworkSource::File(file::bytes(&file)?));
+            named.push(name);
         }
-        return Ok(networks);
+        return Ok((networks, named));
     }
     let text = std::fs::read_to_string(path).map_err(Error::file("read the networks", path))?;
     for line in measured::network_lines(&text).map_err(|error| unusable(error.0))? {
         let source = match line.file.is_empty() {
             true => NetworkSource::Words(line.shape),
-            false => NetworkSource::File(file::bytes(&path.with_file_name(&line.file))?),
+            false => {
+                // Files are named from where the table lies.
+                let file = path.with_file_name(&line.file);
+                let bytes = file::bytes(&file);
+                NetworkSource::File(bytes.map_err(|error| {
+                    unusable(format!("the file `{}` of `{}`: {}", file.display(), line.name, reason(&error)))
+                })?)
+            }
         };
         networks.add(&line.name, source);
+        named.push(line.name);
     }
-    Ok(networks)
+    Ok((networks, named))
+}
+
+/// The last cause of an error, or the error itself.
+fn reason(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn cells(source: &str, score: &Score) -> Vec<String> {

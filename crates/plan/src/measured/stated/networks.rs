@@ -1,7 +1,7 @@
 //! Networks by the names that tables give them: from `models.csv`, from files beside it, and from the list that is part of
 //! the program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::shape;
 use crate::measured::row::Unreadable;
@@ -83,22 +83,29 @@ impl Networks {
     /// Finds a network by a table's name for it: the name itself, a shape in it, or what is left of it without words that
     /// say how it was tuned or stored.
     fn find(&self, name: &str) -> Option<NetworkSource> {
-        if let Some(source) = self.named.get(&plain(name)) {
-            return Some(source.clone());
-        }
-        if shape::is_shape(name) {
+        if !self.named.contains_key(&plain(name)) && shape::is_shape(name) {
             return Some(NetworkSource::Words(name.to_owned()));
         }
+        self.named.get(&self.key(name)?).cloned()
+    }
+
+    /// The key under which a table's name is found.
+    fn key(&self, name: &str) -> Option<String> {
+        let known = |key: String| self.named.contains_key(&key).then_some(key);
         // `Mistral-7B (mistralai/Mistral-7B-v0.1)`: what stands before the bracket.
         let outer = name.split('(').next().unwrap_or_default();
-        let outer = outer.rsplit('/').next().unwrap_or_default();
-        if let Some(source) = self.named.get(&plain(outer)) {
-            return Some(source.clone());
-        }
-        let words: Vec<String> = plain(outer).split(' ').map(str::to_owned).collect();
-        let kept: Vec<&str> =
-            words.iter().map(String::as_str).filter(|word| !DECORATION.contains(word) || word.is_empty()).collect();
-        self.named.get(&kept.join(" ")).cloned()
+        let outer = plain(outer.rsplit('/').next().unwrap_or_default());
+        let kept = || {
+            let words = outer.split(' ').filter(|word| !DECORATION.contains(word) || word.is_empty());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        known(plain(name)).or_else(|| known(outer.clone())).or_else(|| known(kept()))
+    }
+
+    /// Those of some names that none of a table's names is found under.
+    pub fn unused<'a>(&self, names: &'a [String], models: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let used: BTreeSet<String> = models.filter_map(|model| self.key(model)).collect();
+        names.iter().map(String::as_str).filter(|name| !used.contains(&plain(name))).collect()
     }
 
     /// The graph of a named network for samples of a shape.
@@ -186,6 +193,16 @@ mod tests {
             let graph = networks.graph(name, &shape).unwrap_or_else(|why| panic!("{name}: {why}"));
             assert!(graph.parameters() > 100_000_000, "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_no_row_has_are_told() {
+        let mut networks = Networks::published();
+        let names = ["Mine-1B".to_owned(), "Yours-2B".to_owned()];
+        for name in &names {
+            networks.add(name, NetworkSource::Words("layers 2 hidden 64 heads 2 ffn 128 vocab 100".to_owned()));
+        }
+        assert_eq!(networks.unused(&names, ["mine_1b-chat", "Llama-3.1-8B"].into_iter()), ["Yours-2B"]);
     }
 
     #[test]

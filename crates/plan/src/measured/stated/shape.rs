@@ -63,7 +63,7 @@ pub fn config(text: &str) -> Result<Vec<u8>, Problem> {
             (Some(key), Some(number)) => {
                 keys.insert(key.to_owned(), json!(number));
             }
-            (Some(_), None) => return Err(unknown(&format!("{word}` without a number `"))),
+            (Some(_), None) => return Err(Problem::at("shape", format!("`{word}` has no number behind it"))),
             (None, _) => match word.as_str() {
                 "mha" => multi_head = true,
                 "mqa" => {

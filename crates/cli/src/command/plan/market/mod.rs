@@ -1,5 +1,6 @@
 //! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is printed.
 
+mod args;
 mod calibration;
 mod constraints;
 mod explain;
@@ -10,11 +11,11 @@ mod refusal;
 mod remedies;
 mod why;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cloud::Catalog;
 use domain::listing::{Listing, Price};
-use domain::{Duration, Job, Problem};
+use domain::{Job, Problem};
 use plan::estimate::{Calibration, FittedCoefficients, StepTime, step_of};
 use plan::search::{
     CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelConfig, Pick,
@@ -23,10 +24,10 @@ use plan::search::{
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
 
+pub use args::Args;
 use calibration::{lessons, measured, table};
 use constraints::{market, question};
 use present::{chart, page};
-use preset::Preset;
 use remedies::PlanContext;
 
 use super::model::file as network;
@@ -37,77 +38,6 @@ use crate::figures::day_of;
 use crate::local::job_file::JobSource;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-
-/// Arguments for plans over everything that is offered.
-#[derive(Debug, Default, clap::Args)]
-pub struct Args {
-    /// Plan over every offer in the catalog, even if the job could run on this machine
-    #[arg(long)]
-    catalog: bool,
-    /// Plan for a common machine tier, where the job does not name machines
-    #[arg(long, value_name = "TIER")]
-    preset: Option<Preset>,
-    /// Take spot uptimes from this trace instead of the clouds' published interruption rates
-    #[arg(long, value_name = "TRACE")]
-    spot_trace: Option<PathBuf>,
-    /// Correct estimated step times with measured ones. Without FILE.csv, measure the job's steps on this machine now;
-    /// other kinds of machines are not corrected. With it, use its rows of this model: the columns `gpu`, `n_gpus`,
-    /// `batch_per_gpu`, `throughput` and `unit`, as in tables for `gradus plan check`
-    #[arg(long, value_name = "FILE.csv")]
-    calibrate: Option<Option<PathBuf>>,
-    /// Compare reservations over this time, such as `365 days`
-    #[arg(long, value_name = "TIME")]
-    horizon: Option<Duration>,
-    /// Number of times the job runs within the horizon
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "horizon")]
-    runs: u32,
-    /// Write the plan as an HTML page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write a chart of cost against time as SVG
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Explain the choice in about ten lines instead of the whole plan
-    #[arg(long)]
-    explain: bool,
-    /// Show why an offer is chosen: its memory, time and cost part by part, and the limits that it keeps. OFFER is a machine
-    /// type, or parts such as `aws/us-east-1/p4d.24xlarge/spot`, `gcp`, `H100:8` (repeatable)
-    #[arg(long, value_name = "OFFER")]
-    why: Vec<String>,
-    /// Show why an offer is not chosen: which limit rules it out, or what is better, with the same parts (repeatable)
-    #[arg(long, value_name = "OFFER")]
-    why_not: Vec<String>,
-    /// Show the CPU time of the search, and of the same search repeated
-    #[arg(long)]
-    timings: bool,
-}
-
-impl Args {
-    /// Whether they ask for a plan over everything that is offered.
-    pub fn asks(&self) -> bool {
-        self.catalog
-            || self.preset.is_some()
-            || self.spot_trace.is_some()
-            || matches!(self.calibrate, Some(Some(_)))
-            || self.horizon.is_some()
-            || self.html.is_some()
-            || self.svg.is_some()
-            || self.explain
-            || !self.why.is_empty()
-            || !self.why_not.is_empty()
-            || self.timings
-    }
-
-    /// The table of measured steps, where one is named.
-    pub fn table(&self) -> Option<&Path> {
-        self.calibrate.as_ref()?.as_deref()
-    }
-
-    /// Whether steps are to be made on this machine.
-    pub fn calibrates(&self) -> bool {
-        matches!(self.calibrate, Some(None))
-    }
-}
 
 /// Everything that is printed about a plan.
 pub struct MarketPlan<'a> {

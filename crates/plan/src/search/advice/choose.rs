@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Candidate, Constraints, PurchaseOption, SearchResult};
+use crate::search::{Candidate, Constraints, PurchaseOption, SearchResult};
 
 /// What a candidate is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

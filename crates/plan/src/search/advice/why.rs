@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::market::PurchaseOption;
-use super::parallel::{Estimator, Infeasible};
-use super::{Candidate, Constraints, Reason, Search};
+use crate::search::market::PurchaseOption;
+use crate::search::parallel::{Estimator, Infeasible};
+use crate::search::{Candidate, Constraints, Reason, Search};
 
 /// What becomes of an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ pub fn outcomes<E: Estimator>(
         return vec![Outcome::Refused { reason }];
     }
     let steps = search.steps(priced.hardware, &constraints.nodes);
-    let outcome = |(nodes, step): (&u32, super::StepOrReason)| match step {
+    let outcome = |(nodes, step): (&u32, crate::search::StepOrReason)| match step {
         Err(infeasible) => Outcome::NoWay { nodes: *nodes, infeasible },
         Ok(step) => {
             let candidate = search.candidate(constraints, (listing, terms), *nodes, step);

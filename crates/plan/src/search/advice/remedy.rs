@@ -7,8 +7,8 @@ use domain::Rate;
 use domain::job::Needs;
 use domain::wants::Spot;
 
-use super::parallel::Estimator;
-use super::{Constraints, PurchaseOption, Search, SearchResult};
+use crate::search::parallel::Estimator;
+use crate::search::{Constraints, PurchaseOption, Search, SearchResult};
 
 /// What is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

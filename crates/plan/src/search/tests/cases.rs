@@ -1,0 +1,96 @@
+//! Single offers: what a run falls back to, what a price is trusted for, and what bytes cost where nobody knows.
+
+use super::*;
+
+fn spot_listing() -> Listing {
+    let priced = |micros: i64| Price {
+        rate: Rate::from_micros_per_hour(micros),
+        dated: "2026-01-01".into(),
+        source: "drawn".into(),
+        derived: None,
+    };
+    Listing {
+        cloud: Cloud::Aws,
+        region: "region-0".into(),
+        instance_type: "p4d.24xlarge".into(),
+        gpus: ListedGpus { name: Some("G3".into()), spelled: String::new(), count: 8, slice: 1, memory: None },
+        cores: None,
+        memory: None,
+        disk: None,
+        network: None,
+        fabric: Fabric::Ethernet,
+        link: None,
+        on_demand: Some(priced(29_980_000)),
+        spot: Some(priced(3_500_000)),
+        reserved_1y: None,
+        reserved_3y: None,
+        dedicated: None,
+        interrupted: Some((5, 10)),
+    }
+}
+
+/// The spot candidate of [`spot_listing`], where it is one.
+fn spot_candidate(
+    max_price: Option<i64>,
+    there: impl Fn(&Listing, PurchaseOption) -> Availability,
+) -> Option<Candidate> {
+    let (listings, gpu) = ([spot_listing()], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, there, &[]);
+    let spec = spec(256, 1_000_000, None, 0, false);
+    let max_price = max_price.map(Rate::from_micros_per_hour);
+    let admission = Admission { max_price, ..Admission::default() };
+    let constraints = Constraints { admission, nodes: vec![1], ..Constraints::default() };
+    let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+    let answer = search.answer(&constraints);
+    answer.candidates.into_iter().find(|candidate| candidate.terms == PurchaseOption::Spot)
+}
+
+#[test]
+fn a_run_does_not_fall_back_to_machines_above_its_price() {
+    let fallen_back = |max_price| spot_candidate(max_price, |_, _| Availability::Known).unwrap().timeline.fallen_back;
+    assert!(fallen_back(None) > 0.0);
+    assert!(fallen_back(Some(30_000_000)) > 0.0);
+    assert_eq!(fallen_back(Some(4_000_000)), 0.0);
+}
+
+#[test]
+fn a_run_does_not_fall_back_to_machines_that_are_not_there() {
+    let only_spot = |_: &Listing, terms: PurchaseOption| match terms {
+        PurchaseOption::Spot => Availability::Known,
+        PurchaseOption::OnDemand | PurchaseOption::Dedicated => Availability::Denied,
+    };
+    assert_eq!(spot_candidate(None, only_spot).unwrap().timeline.fallen_back, 0.0);
+}
+
+/// $3.50 against $29.98 on demand is a ninth: where nobody says that there are such machines, it is no offer.
+#[test]
+fn a_spot_price_too_good_to_be_true_is_not_trusted() {
+    assert!(spot_candidate(None, |_, _| Availability::Known).is_some());
+    assert_eq!(spot_candidate(None, |_, _| Availability::Unknown), None);
+}
+
+/// A cloud whose tariffs nobody knows is counted as dear as the dearest, and it is said.
+#[test]
+fn unknown_tariffs_are_bounded_and_told() {
+    use domain::tariff::Service;
+    let spec = spec(256, 1_000, None, 0, false);
+    let gpu = gpu(3);
+    let figures = |cloud: Cloud| {
+        let listings = [Listing { cloud, ..spot_listing() }];
+        let tariffs = tariffs();
+        let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &tariffs);
+        let told = unknown_tariffs(&spec, &market.listings[0], &Egress::default());
+        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+        let answer = search.answer(&Constraints { nodes: vec![1], ..Constraints::default() });
+        (told, answer.candidates[0].cost)
+    };
+    let dollars = |micros| Some(Money::from_micros(micros));
+    let (told, cost) = figures(Cloud::Lambda);
+    let expected = [(Service::SsdDisk, 170_000), (Service::Objects, 20_000), (Service::Egress, 90_000)];
+    assert_eq!(told, expected.map(|(service, micros)| (false, service, dollars(micros))));
+    assert!(cost.storage.micros() > 0 && cost.checkpoints.micros() > 0 && cost.egress.micros() > 0, "{cost:?}");
+    let (told, _) = figures(Cloud::Aws);
+    assert_eq!(told, [(false, Service::Objects, dollars(20_000))]);
+    let (told, cost) = figures(Cloud::Own);
+    assert_eq!((told, cost.storage, cost.egress), (Vec::new(), Money::default(), Money::default()));
+}
