@@ -6,7 +6,7 @@ use plan::search::{Availability, PurchaseOption, Recommendation};
 use super::figures::{cents, short, time};
 use super::present::{is_old, machines, needs};
 use super::{MarketPlan, PlanRow, refusal};
-use crate::figures::grouped;
+use crate::figures::{counted, grouped};
 
 /// The lines; none where nothing is recommended.
 pub fn lines(plan: &MarketPlan) -> Vec<String> {
@@ -154,7 +154,9 @@ fn doubts(plan: &MarketPlan, row: &PlanRow) -> String {
     };
     let more = match plan.answer.unconfirmed.len() {
         0 => String::new(),
-        more => format!("; {more} that look better are left out because no source says that they are there"),
+        1 => "; 1 offer that looks better is left out because no source says that it is there".to_owned(),
+        more => format!("; {more} offers that look better are left out because no source says that they are there"),
     };
-    format!("Doubts: {there}{more}; {} assumptions (`gradus plan JOB` lists them).", plan.subject.assumptions.len() + 1)
+    let assumed = counted(plan.subject.assumptions.len() as u64 + 1, "assumption");
+    format!("Doubts: {there}{more}; {assumed} (`gradus plan JOB` lists them).")
 }
