@@ -10,13 +10,13 @@ fn offers_are_listed_with_price_date_and_source() {
     assert_eq!(
         said.out,
         "\
-cloud  region     machine        GPUs                memory  cores  price    per GPU  spot    date
-aws    us-east-1  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447   7.2460  2026-07-20
-aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309   9.6065  2026-07-20
+cloud  region        machine        GPUs                memory  cores  price    per GPU  spot    there  date
+aws    us-east-1 +9  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447   7.2460  known  2026-07-20
+aws    us-east-1 +4  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309   9.6065  known  2026-07-20
 "
     );
     assert!(said.err.contains("aws 2026-07-20: aws/karpenter-provider-aws@1d92708"), "{}", said.err);
-    assert!(said.err.contains("14 more without a price; show them with `--all`"), "{}", said.err);
+    assert!(said.err.contains("1 more without a price; show them with `--all`"), "{}", said.err);
     let said = home.gradus(&["offers", "--gpu", "A100-80GB:8", "--sort", "gpu-price", "--limit", "1", "--json"]);
     let offer = said.last();
     assert_eq!(offer["gpu"], "A100-SXM4-80GB");
@@ -120,8 +120,8 @@ fn own_machines_are_imported_and_forgotten() {
     assert_eq!(
         offers.out,
         "\
-cloud  region  machine  GPUs         memory  cores  price   per GPU  spot  date
-own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750   -     2026-11-01
+cloud  region  machine  GPUs         memory  cores  price   per GPU  spot  there  date
+own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750   -     known  2026-11-01
 "
     );
     let info = home.gradus(&["catalog", "info"]);

@@ -61,12 +61,12 @@ fn limits_narrow_what_is_chosen() {
     let cheapest = chosen(&free, "cheapest")["cost_usd"].as_f64().unwrap();
     let within = workdir.plan(&resnet(&format!("budget: {{max: ${}}}\n", (cheapest * 2.0).ceil())), &[]);
     assert!(chosen(&within, "fastest")["cost_usd"].as_f64().unwrap() <= (cheapest * 2.0).ceil());
-    let soon = workdir.plan(&resnet("deadline: 3h\n"), &[]);
+    let soon = workdir.plan(&resnet("deadline: 1h\n"), &[]);
     let hours = |plan: &Value, role: &str| chosen(plan, role)["hours"].as_f64().unwrap();
-    assert!(hours(&soon, "cheapest") <= 3.0 && hours(&free, "cheapest") > 3.0);
+    assert!(hours(&soon, "cheapest") <= 1.0 && hours(&free, "cheapest") > 1.0);
     // What is recommended keeps to a deadline in nine runs of ten.
     let high: Duration = chosen(&soon, "recommended")["time"]["high"].as_str().unwrap().parse().unwrap();
-    assert!(high.as_secs_f64() <= 3.0 * 3600.0, "{high}");
+    assert!(high.as_secs_f64() <= 3600.0, "{high}");
     let never = workdir.plan(&resnet("resources: {spot: never}\n"), &[]);
     assert!(never["front"].as_array().unwrap().iter().all(|one| one["terms"] == "on_demand"));
     let clean = workdir.plan(&resnet("resources: {compliance: [gdpr], max_carbon: 20}\n"), &[]);
@@ -80,7 +80,7 @@ fn limits_narrow_what_is_chosen() {
 #[test]
 fn data_that_leaves_a_cloud_is_paid_for() {
     let workdir = Workdir::new();
-    let only = "resources: {instance_type: p4d.24xlarge, cloud: aws, spot: never, nodes: 1}\n";
+    let only = "resources: {instance_type: p4d.24xlarge, infra: aws/us-east-1, spot: never, nodes: 1}\n";
     let egress = |at: &str| {
         let yaml = resnet(only).replace("147 GB}", &format!("147 GB{at}}}"));
         workdir.plan(&yaml, &[])["front"][0]["cost_micro_usd"]["egress"].as_i64().unwrap()

@@ -37,7 +37,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check(
         &resnet("resources: {cloud: aws, region: mars-1}\n"),
         "error: no region `mars-1` is known
-         hint: known are `us-east-1` and more: `gradus catalog regions` lists all",
+         hint: known are `us-east-1`, `us-west-2`, `ap-northeast-1`, `eu-central-1`, `ap-northeast-2`, `us-east-2` and more: `gradus catalog regions` lists all",
     );
     check_around(
         &resnet("resources: {cloud: aws, region: europe-west4}\n"),

@@ -31,12 +31,17 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
         "reserved_3y",
         "dedicated",
         "interrupted",
+        "quotes",
     ];
     rows("catalog/offers.csv", texts.offers, columns, |cells| {
-        let [cloud, region, instance_type, prices @ .., interrupted] = cells;
+        let [cloud, region, instance_type, prices @ .., interrupted, quoted] = cells;
         let machine = machines.get(cloud).and_then(|types| types.get(instance_type));
         let machine = machine.ok_or_else(|| format!("no instance type `{instance_type}` of `{cloud}`"))?;
-        let quotes = quotes.get(cloud);
+        // Prices of one cloud that were found in another way than most have a name of their own.
+        let quotes = match quoted {
+            "" => quotes.get(cloud),
+            quoted => quotes.get(format!("{cloud} {quoted}").as_str()),
+        };
         let price = |kind: usize| match quotes.and_then(|quotes| quotes.get(KINDS[kind])) {
             _ if prices[kind].is_empty() => Ok(None),
             Some(quote) => quote.price(prices[kind]).map(Some),

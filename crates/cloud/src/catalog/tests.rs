@@ -124,6 +124,12 @@ fn prices_are_what_the_tables_say() {
     assert!(p4d.spot.as_ref().unwrap().derived.is_some());
     assert_eq!(p4d.interrupted, Some((10, 15)));
     assert_eq!((p4d.gpus.count, p4d.gpus.slice, p4d.network), (8, 1, Some(400e9)));
+    // Elsewhere prices are older, and those of P4 and P5 are derived.
+    let g5 = find(Cloud::Aws, "eu-central-1", "g5.xlarge").on_demand.clone().unwrap();
+    assert_eq!((g5.rate.to_string().as_str(), g5.dated.as_str(), g5.derived), ("$1.258/h", "2025-04-04", None));
+    let p5 = find(Cloud::Aws, "us-west-2", "p5.48xlarge").on_demand.clone().unwrap();
+    assert_eq!(p5.rate.to_string(), "$55.04/h");
+    assert!(p5.derived.unwrap().contains("the cut of June 2025"));
     // The GPUs are part of a GCP price: cores and memory alone would be less than a dollar.
     assert!(
         find(Cloud::Gcp, "us-central1", "a2-highgpu-1g").on_demand.as_ref().unwrap().rate.micros_per_hour() > 3_000_000

@@ -64,7 +64,7 @@ pub enum Reason {
     MaxPrice,
     /// A spot price above 80 % of the price on demand, or of which that is not known.
     SpotSavesLittle,
-    /// A spot price far below the usual share of the price on demand, where nobody says that there are machines.
+    /// A spot price far below the usual share of the price on demand, derived or where nobody says that there are machines.
     SpotDistrusted,
     Cores,
     Memory,

@@ -33,7 +33,7 @@ fn wishes_are_held_against_listings() {
     check("A100:8", |wanted| wanted.compliance = vec![Compliance::Gdpr], 10, 80);
     check("A100:8", |wanted| wanted.market = Market::Spot, 10, all);
     check("A100:8", |wanted| wanted.max_price = "0.01/h".parse().ok(), 0, 0);
-    check("H100:8", |wanted| wanted.clouds = vec!["AWS".into()], 1, 5);
+    check("H100:8", |wanted| wanted.clouds = vec!["AWS".into()], 5, 15);
 }
 
 #[test]

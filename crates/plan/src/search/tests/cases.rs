@@ -67,6 +67,11 @@ fn a_run_does_not_fall_back_to_machines_that_are_not_there() {
 fn a_spot_price_too_good_to_be_true_is_not_trusted() {
     assert!(spot_candidate(None, |_, _| Availability::Known).is_some());
     assert_eq!(spot_candidate(None, |_, _| Availability::Unknown), None);
+    // Derived from other figures it is not trusted anywhere.
+    let mut derived = spot_listing();
+    assert!(!domain::terms::is_distrusted(&derived, Availability::Known));
+    derived.spot.as_mut().unwrap().derived = Some("from an advisor's savings".into());
+    assert!(domain::terms::is_distrusted(&derived, Availability::Known));
 }
 
 /// A cloud whose tariffs nobody knows is counted as dear as the dearest, and it is said.

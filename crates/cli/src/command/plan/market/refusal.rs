@@ -35,7 +35,7 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
             None => "too dear a machine".to_owned(),
         },
         Reason::SpotDistrusted => format!(
-            "spot prices below {:.0} % of the price on demand, where no source says that there are machines: not trusted",
+            "spot prices below {:.0} % of the price on demand, derived or where no source says that there are machines: not trusted",
             100.0 * domain::terms::DISTRUSTED_SHARE
         ),
         Reason::SpotSavesLittle => "spot machines that save less than a fifth of the price on demand".to_owned(),

@@ -5,12 +5,12 @@ use domain::listing::Price;
 use domain::tariff::Service;
 use domain::{Money, Rate};
 use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
-use plan::search::{Availability, MemoryFit, ParallelConfig, PurchaseOption, UnknownTariff};
+use plan::search::{MemoryFit, ParallelConfig, PurchaseOption, UnknownTariff};
 
 use super::super::PlanRow;
 use super::super::figures::{cents, time};
 use super::seconds;
-use crate::figures::counted;
+use crate::figures::{counted, grouped};
 
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
@@ -81,8 +81,8 @@ pub fn needs(row: &PlanRow) -> Vec<String> {
     }
     let samples = row.step.samples_per_second * (1.0 - row.candidate.timeline.starved);
     let bytes = row.sample.map(|sample| format!(", {}", rate(sample * samples))).unwrap_or_default();
-    let digits = if samples < 10.0 { 1 } else { 0 };
-    lines.push(format!("data     {samples:.digits$} samples a second{bytes}"));
+    let shown = if samples < 10.0 { format!("{samples:.1}") } else { grouped(samples.round() as u64) };
+    lines.push(format!("data     {shown} samples a second{bytes}"));
     lines
 }
 
@@ -120,7 +120,7 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     let mut lines = vec![format!("cost     {}", parts.join(", "))];
     lines.extend(row.unknown_tariffs.iter().map(|tariff| unknown_tariff(row, tariff)));
     lines.push(format!("price    {}", price(row.price)));
-    if candidate.terms == PurchaseOption::Spot && domain::terms::is_distrusted(row.listing, Availability::Unknown) {
+    if candidate.terms == PurchaseOption::Spot && domain::terms::is_far_below(row.listing) {
         let below = 100.0 * domain::terms::DISTRUSTED_SHARE;
         lines.push(format!("         below {below:.0} % of the price on demand, half of what is usual: ask the cloud before relying on it"));
     }

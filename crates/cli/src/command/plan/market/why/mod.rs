@@ -24,9 +24,16 @@ pub struct Report<'a> {
     /// How many offers it means.
     offers: usize,
     /// Of them that are not compared, by the sentence that says why.
-    out: BTreeMap<String, usize>,
+    out: BTreeMap<String, Out>,
     /// The best of what is compared, or else of what came nearest.
     best: Option<Best<'a>>,
+}
+
+/// How many offers are out for one reason, and the figures of the first.
+#[derive(Default)]
+struct Out {
+    offers: usize,
+    figures: String,
 }
 
 struct Best<'a> {
@@ -76,7 +83,7 @@ fn report<'a>(
             _ => "the catalog cannot rate its GPUs, or they are parts of one".to_owned(),
         };
         report.offers += offers.max(1);
-        *report.out.entry(why).or_default() += offers.max(1);
+        report.out.entry(why).or_default().offers += offers.max(1);
     }
     let mut found = Found::default();
     for (index, priced) in market.listings.iter().enumerate().filter(|(_, priced)| asked.means(priced.listing)) {
@@ -86,8 +93,8 @@ fn report<'a>(
         for terms in each {
             report.offers += 1;
             let why = found.add(search, context, catalog, (index, terms));
-            if let Some(why) = why {
-                *report.out.entry(why).or_default() += 1;
+            if let Some((why, figures)) = why {
+                report.out.entry(why).or_insert(Out { offers: 0, figures }).offers += 1;
             }
         }
     }
@@ -103,7 +110,7 @@ impl Found {
         context: &PlanContext,
         catalog: &Catalog,
         (index, terms): (usize, PurchaseOption),
-    ) -> Option<String> {
+    ) -> Option<(String, String)> {
         let priced = &context.market.listings[index];
         let (before, mut why) = (self.compared.len(), None);
         for outcome in outcomes(search, context.question, index, terms) {
@@ -111,10 +118,12 @@ impl Found {
                 Outcome::Compared { candidate } => self.compared.push(candidate),
                 Outcome::Missed { reason, candidate } => {
                     self.missed.push((reason, candidate));
-                    why = Some(limit(context.question, reason));
+                    why = Some((limit(context.question, reason), String::new()));
                 }
                 Outcome::Refused { reason } => why = Some(refused(reason, priced, terms, context, catalog)),
-                Outcome::NoWay { infeasible, .. } => why = why.or(Some(no_way(&infeasible, priced, context))),
+                Outcome::NoWay { infeasible, .. } => {
+                    why = why.or(Some((no_way(&infeasible, priced, context), String::new())));
+                }
             }
         }
         why.filter(|_| self.compared.len() == before)

@@ -10,14 +10,14 @@ use super::super::present::machines;
 use super::super::remedies::PlanContext;
 use super::super::{MarketPlan, PlanRow, refusal};
 
-/// Why a job does not admit an offer, with its figures.
+/// Why a job does not admit an offer, and its figures.
 pub fn refused(
     reason: Reason,
     priced: &PricedListing,
     terms: PurchaseOption,
     context: &PlanContext,
     catalog: &Catalog,
-) -> String {
+) -> (String, String) {
     let listing = priced.listing;
     let rate = terms.price(listing).map(|price| price.rate.to_string()).unwrap_or_default();
     let gib = |bytes: Option<domain::Bytes>| {
@@ -25,23 +25,21 @@ pub fn refused(
     };
     let needs = &context.question.admission.needs;
     let general = refusal::sentence(reason, context.question, &SearchResult::default());
-    match reason {
-        Reason::NotStocked => {
-            let source = catalog.says(listing, terms).map_or("", |row| row.source.as_str());
-            format!("{general} ({source})")
-        }
-        Reason::MaxPrice => format!("{general}: it costs {rate}"),
+    let figures = match reason {
+        Reason::NotStocked => catalog.says(listing, terms).map_or(String::new(), |row| row.source.clone()),
+        Reason::MaxPrice => format!("it costs {rate}"),
         Reason::SpotSavesLittle | Reason::SpotDistrusted => {
             let on_demand = listing.on_demand.as_ref().map_or("unknown".to_owned(), |price| price.rate.to_string());
-            format!("{general}: {rate} against {on_demand}")
+            format!("{rate} against {on_demand}")
         }
         Reason::Cores => {
             let has = listing.cores.map_or("unknown".to_owned(), |cores| cores.to_string());
-            format!("{general}: {has} of {}", needs.cores.unwrap_or_default())
+            format!("{has} of {}", needs.cores.unwrap_or_default())
         }
-        Reason::Memory => format!("{general}: {} of {}", gib(listing.memory), gib(needs.memory)),
-        _ => general,
-    }
+        Reason::Memory => format!("{} of {}", gib(listing.memory), gib(needs.memory)),
+        _ => String::new(),
+    };
+    (general, figures)
 }
 
 pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanContext) -> String {

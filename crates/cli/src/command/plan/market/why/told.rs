@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::PlanRow;
 use super::super::figures::{cents, step, time};
 use super::super::present::{machines, needs, row as row_json};
-use super::{Best, Report};
+use super::{Best, Out, Report};
 use crate::figures::{day_of, grouped};
 
 /// Lines for people.
@@ -16,9 +16,14 @@ pub fn lines(reports: &[Report]) -> Vec<String> {
         let word = if report.asked.not { "why not" } else { "why" };
         lines.push(format!("{word} {}: {} offers", report.asked.text, grouped(report.offers as u64)));
         let mut out: Vec<_> = report.out.iter().collect();
-        out.sort_by_key(|(_, offers)| std::cmp::Reverse(**offers));
-        for (why, offers) in out {
-            lines.push(format!("  ruled out {:>5}  {why}", grouped(*offers as u64)));
+        out.sort_by_key(|(_, out)| std::cmp::Reverse(out.offers));
+        for (why, Out { offers, figures }) in out {
+            let such = match (figures.is_empty(), offers) {
+                (true, _) => String::new(),
+                (false, 1) => format!(": {figures}"),
+                (false, _) => format!("; for example {figures}"),
+            };
+            lines.push(format!("  ruled out {:>5}  {why}{such}", grouped(*offers as u64)));
         }
         if let Some(best) = &report.best {
             lines.extend(arithmetic(best).into_iter().map(|line| format!("  {line}")));
@@ -115,7 +120,7 @@ pub fn json(reports: &[Report]) -> Value {
             "offer": report.asked.text,
             "question": if report.asked.not { "why_not" } else { "why" },
             "offers": report.offers,
-            "ruled_out": report.out.iter().map(|(why, offers)| json!({ "why": why, "offers": offers })).collect::<Vec<_>>(),
+            "ruled_out": report.out.iter().map(|(why, out)| json!({ "why": why, "offers": out.offers, "figures": out.figures })).collect::<Vec<_>>(),
             "best": report.best.as_ref().map(|best| {
                 let mut value = row_json(&best.row, today);
                 value["missed"] = json!(best.missed);
