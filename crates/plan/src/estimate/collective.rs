@@ -124,7 +124,7 @@ impl CollectiveTime {
 
 /// What each GPU exchanges with those that train the same weights, in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Exchange {
+pub struct ExchangeNeeds {
     /// Bytes that each sends: of gradients, and of weights that are gathered.
     pub bytes: f64,
     /// Seconds of computing that they can hide behind.
@@ -133,7 +133,15 @@ pub struct Exchange {
     pub bandwidth: f64,
 }
 
-impl Exchange {
+impl ExchangeNeeds {
+    /// Of collectives on a ring, each with the seconds of computing that can hide it.
+    pub fn of(collectives: [(&CollectiveTime, f64); 2], ring: &Ring) -> ExchangeNeeds {
+        let moving = collectives.iter().filter(|(collective, _)| collective.moving > 0.0);
+        let (seconds, beside) =
+            moving.fold((0.0, 0.0), |(moved, beside), (one, hidden)| (moved + one.moving, beside + hidden));
+        ExchangeNeeds { bytes: seconds * ring.bandwidth, beside, bandwidth: ring.bandwidth }
+    }
+
     /// Bytes a second of all-reduce that each GPU needs, for the exchange to hide behind computing; none without one, or
     /// with nothing to hide behind.
     pub fn needed(&self) -> Option<f64> {

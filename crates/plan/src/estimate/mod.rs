@@ -18,7 +18,7 @@ mod tests;
 pub mod time;
 pub mod totals;
 
-pub use collective::Exchange;
+pub use collective::ExchangeNeeds;
 pub use fitted::anchor::Anchor;
 pub use fitted::band::{Class, ErrorBands, Origin, Percentiles};
 pub use fitted::calibration::{Calibration, MeasuredStep};

@@ -8,7 +8,7 @@ mod division;
 use domain::gpu::Link;
 use serde::Serialize;
 
-use super::collective::{BUCKET, CollectiveTime, Exchange, Ring};
+use super::collective::{BUCKET, CollectiveTime, ExchangeNeeds, Ring};
 use super::fitted::anchor::{Anchor, nearest};
 use super::fitted::band::{Class, Percentiles};
 use super::fitted::coefficients::FittedCoefficients;
@@ -42,7 +42,7 @@ pub struct StepTime {
     /// The measurements most like it.
     pub anchor: Option<Anchor>,
     pub terms: StepBreakdown,
-    pub exchange: Exchange,
+    pub exchange: ExchangeNeeds,
 }
 
 /// What the step is made of, in seconds.
@@ -105,21 +105,17 @@ struct Micro {
     tensor: f64,
 }
 
-fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> ([f64; 3], StepBreakdown, Exchange) {
+fn parts(
+    work: &OpProfile,
+    setup: &Setup,
+    coefficients: &FittedCoefficients,
+) -> ([f64; 3], StepBreakdown, ExchangeNeeds) {
     let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
     let (data, pipeline) = (parallel.replicas(), f64::from(parallel.pipeline.max(1)));
     let micros = setup.accumulate.max(1) as f64;
-    let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, shared);
-    let (stage, whole) = match &work.form {
-        OpBreakdown::Groups(groups) => stages(groups, work, setup, &machine, &exchange, pipeline),
-        OpBreakdown::Totals(summary) => {
-            let seconds = coefficients.totals.seconds(summary, setup, &machine);
-            let micro = Micro { forward: seconds / 3.0, backward: seconds * 2.0 / 3.0, ..Micro::default() };
-            (micro, micro)
-        }
-    };
+    let (stage, whole) = micro_batch(work, setup, coefficients, &machine);
     let (stage, whole) = (division::divided(stage, work, setup, shared), division::divided(whole, work, setup, shared));
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
     let passing = passing(work, setup, shared);
@@ -161,12 +157,29 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
         gathers: gathers.seconds(),
         optimizer,
     };
-    let exchange = Exchange {
-        bytes: (gradients.moving + gathers.moving) * ring.bandwidth,
-        beside: if gradients.moving > 0.0 { hidden } else { 0.0 } + if gathers.moving > 0.0 { gathered } else { 0.0 },
-        bandwidth: ring.bandwidth,
-    };
+    let exchange = ExchangeNeeds::of([(&gradients, hidden), (&gathers, gathered)], &ring);
     ([compute * slowest, tensor + pipes + waited, overhead], terms, exchange)
+}
+
+/// A micro-batch on the heaviest stage, and on all of them together.
+fn micro_batch(
+    work: &OpProfile,
+    setup: &Setup,
+    coefficients: &FittedCoefficients,
+    machine: &Machine,
+) -> (Micro, Micro) {
+    let parallel = &setup.parallel;
+    let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, &coefficients.shared);
+    match &work.form {
+        OpBreakdown::Groups(groups) => {
+            stages(groups, work, setup, machine, &exchange, f64::from(parallel.pipeline.max(1)))
+        }
+        OpBreakdown::Totals(summary) => {
+            let seconds = coefficients.totals.seconds(summary, setup, machine);
+            let micro = Micro { forward: seconds / 3.0, backward: seconds * 2.0 / 3.0, ..Micro::default() };
+            (micro, micro)
+        }
+    }
 }
 
 /// The machine as the program of `work` uses it.

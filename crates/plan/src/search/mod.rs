@@ -29,7 +29,7 @@ pub use crate::estimate::memory::MemoryFit;
 pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
 pub use advice::choose::{Pick, Recommendation, choose};
 pub use advice::remedy::{Change, least_price, remedy};
-pub use advice::why::{Outcome, outcomes};
+pub use advice::why::{OfferOutcome, outcomes};
 pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};
 pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};

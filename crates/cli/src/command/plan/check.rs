@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cloud::catalog::Catalog;
 use domain::Bytes;
 use plan::estimate::FittedCoefficients;
-use plan::measured::{self, MeasuredRow, NetworkSource, Networks, Score};
+use plan::measured::{self, AccuracyReport, MeasuredRow, NetworkSource, Networks, Score};
 
 use super::model::file;
 
@@ -60,6 +60,13 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         printer.json(&report);
         return Ok(crate::error::exit::DONE);
     }
+    tell(&report, printer);
+    printer.say(format!("errors in % of the measured throughput; coefficients fitted {}", coefficients.dated));
+    Ok(crate::error::exit::DONE)
+}
+
+/// Prints each source's figures, and what of it is not eligible.
+fn tell(report: &AccuracyReport, printer: &mut Printer) {
     let scored: Vec<Vec<String>> = report.sources.iter().map(|(source, score)| cells(source, score)).collect();
     let head = [
         "source",
@@ -90,8 +97,6 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let eligible: usize = report.sources.values().map(|score| score.eligible).sum();
     printer
         .say(format!("{eligible} of {all} rows are eligible ({:.0} %)", 100.0 * eligible as f64 / all.max(1) as f64));
-    printer.say(format!("errors in % of the measured throughput; coefficients fitted {}", coefficients.dated));
-    Ok(crate::error::exit::DONE)
 }
 
 /// The published networks, and those that a `models.csv` or a folder of files names, with their names.

@@ -48,10 +48,6 @@ pub fn choose(
         return Vec::new();
     };
     let at = |index: usize| &answer.candidates[index];
-    let product = |candidate: &Candidate| {
-        let (time, cost) = candidate.point();
-        time as f64 * cost as f64
-    };
     let doubt = |index: usize, why: &str| match at(index).is_sure() {
         true => why.to_owned(),
         false => format!("{why}, but it may not fit the GPUs' memory"),
@@ -99,6 +95,12 @@ pub fn choose(
         picks.push(Pick { role: Recommendation::Robust, candidate, why });
     }
     picks
+}
+
+/// Cost times time.
+fn product(candidate: &Candidate) -> f64 {
+    let (time, cost) = candidate.point();
+    time as f64 * cost as f64
 }
 
 /// The front of what surely fits; the whole front where nothing does.

@@ -9,23 +9,23 @@ use crate::search::{Candidate, Constraints, Reason, Search};
 /// What becomes of an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum OfferOutcome {
     /// The job does not admit it, on any number of machines.
     Refused { reason: Reason },
     /// There is no way to train on it.
-    NoWay { nodes: u32, infeasible: Infeasible },
+    Infeasible { nodes: u32, why: Infeasible },
     /// It exceeds a limit.
     Missed { reason: Reason, candidate: Candidate },
     /// It is compared.
     Compared { candidate: Candidate },
 }
 
-impl Outcome {
+impl OfferOutcome {
     /// The candidate, where it came as far as being one.
     pub fn candidate(&self) -> Option<&Candidate> {
         match self {
-            Outcome::Refused { .. } | Outcome::NoWay { .. } => None,
-            Outcome::Missed { candidate, .. } | Outcome::Compared { candidate } => Some(candidate),
+            OfferOutcome::Refused { .. } | OfferOutcome::Infeasible { .. } => None,
+            OfferOutcome::Missed { candidate, .. } | OfferOutcome::Compared { candidate } => Some(candidate),
         }
     }
 }
@@ -37,19 +37,19 @@ pub fn outcomes<E: Estimator>(
     constraints: &Constraints,
     listing: usize,
     terms: PurchaseOption,
-) -> Vec<Outcome> {
+) -> Vec<OfferOutcome> {
     let priced = &search.market.listings[listing];
     if let Some(reason) = constraints.admission.refusal(priced, terms) {
-        return vec![Outcome::Refused { reason }];
+        return vec![OfferOutcome::Refused { reason }];
     }
     let steps = search.steps(priced.hardware, &constraints.nodes);
     let outcome = |(nodes, step): (&u32, crate::search::StepOrReason)| match step {
-        Err(infeasible) => Outcome::NoWay { nodes: *nodes, infeasible },
+        Err(infeasible) => OfferOutcome::Infeasible { nodes: *nodes, why: infeasible },
         Ok(step) => {
             let candidate = search.candidate(constraints, (listing, terms), *nodes, step);
             match constraints.misses(&candidate) {
-                Some(reason) => Outcome::Missed { reason, candidate },
-                None => Outcome::Compared { candidate },
+                Some(reason) => OfferOutcome::Missed { reason, candidate },
+                None => OfferOutcome::Compared { candidate },
             }
         }
     };

@@ -244,8 +244,10 @@ fn why_says_what_the_search_did() {
                 for terms in PurchaseOption::ALL {
                     let outcomes = outcomes(search, &case.3, listing, terms);
                     compared.extend(outcomes.iter().filter_map(|outcome| match outcome {
-                        Outcome::Compared { candidate } => Some(*candidate),
-                        Outcome::Refused { .. } | Outcome::NoWay { .. } | Outcome::Missed { .. } => None,
+                        OfferOutcome::Compared { candidate } => Some(*candidate),
+                        OfferOutcome::Refused { .. }
+                        | OfferOutcome::Infeasible { .. }
+                        | OfferOutcome::Missed { .. } => None,
                     }));
                 }
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cloud::Catalog;
 use plan::estimate::Device;
 use plan::estimate::memory::{MemoryEstimate, memory};
-use plan::search::{Candidate, Estimates, Outcome, PurchaseOption, Reason, Search, SearchResult, outcomes};
+use plan::search::{Candidate, Estimates, OfferOutcome, PurchaseOption, Reason, Search, SearchResult, outcomes};
 
 use super::remedies::PlanContext;
 use super::{MarketPlan, PlanRow, refusal, show};
@@ -19,7 +19,7 @@ pub use asked::{Asked, asked};
 pub use told::{json, lines};
 
 /// What is known of the offers that are asked about.
-pub struct Report<'a> {
+pub struct OfferReport<'a> {
     asked: &'a Asked,
     /// How many offers it means.
     offers: usize,
@@ -52,7 +52,7 @@ pub fn reports<'a>(
     catalog: &'a Catalog,
     plan: Option<&MarketPlan>,
     asked: &'a [Asked],
-) -> Vec<Report<'a>> {
+) -> Vec<OfferReport<'a>> {
     let estimates = Estimates::calibrated(&context.subject.network, context.coefficients, context.lessons.clone());
     let mut search = Search::new(&context.subject.spec, context.market, estimates);
     asked.iter().map(|asked| report(&mut search, context, catalog, plan, asked)).collect()
@@ -71,9 +71,9 @@ fn report<'a>(
     catalog: &Catalog,
     plan: Option<&MarketPlan>,
     asked: &'a Asked,
-) -> Report<'a> {
+) -> OfferReport<'a> {
     let market = context.market;
-    let mut report = Report { asked, offers: 0, out: BTreeMap::new(), best: None };
+    let mut report = OfferReport { asked, offers: 0, out: BTreeMap::new(), best: None };
     let wanted: Vec<PurchaseOption> =
         PurchaseOption::ALL.into_iter().filter(|terms| asked.terms.is_none_or(|wanted| wanted == *terms)).collect();
     for listing in market.unknown.iter().filter(|listing| asked.means(listing)) {
@@ -115,13 +115,13 @@ impl Found {
         let (before, mut why) = (self.compared.len(), None);
         for outcome in outcomes(search, context.question, index, terms) {
             match outcome {
-                Outcome::Compared { candidate } => self.compared.push(candidate),
-                Outcome::Missed { reason, candidate } => {
+                OfferOutcome::Compared { candidate } => self.compared.push(candidate),
+                OfferOutcome::Missed { reason, candidate } => {
                     self.missed.push((reason, candidate));
                     why = Some((limit(context.question, reason), String::new()));
                 }
-                Outcome::Refused { reason } => why = Some(refused(reason, priced, terms, context, catalog)),
-                Outcome::NoWay { infeasible, .. } => {
+                OfferOutcome::Refused { reason } => why = Some(refused(reason, priced, terms, context, catalog)),
+                OfferOutcome::Infeasible { why: infeasible, .. } => {
                     why = why.or(Some((no_way(&infeasible, priced, context), String::new())));
                 }
             }

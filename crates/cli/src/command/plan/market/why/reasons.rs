@@ -42,6 +42,7 @@ pub fn refused(
     (general, figures)
 }
 
+/// Why there is no way to train on an offer.
 pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanContext) -> String {
     let gpu = &context.market.hardware[priced.hardware].device.gpu;
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
@@ -59,6 +60,7 @@ pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanCon
     }
 }
 
+/// The limit that a candidate exceeds.
 pub fn limit(question: &Constraints, reason: Reason) -> String {
     match reason {
         Reason::Budget => format!("above the budget of {}", question.budget.map(cents).unwrap_or_default()),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::super::PlanRow;
 use super::super::figures::{cents, step, time};
 use super::super::present::{machines, needs, row as row_json};
-use super::{Best, Out, Report};
+use super::{Best, OfferReport, Out};
 use crate::figures::{day_of, grouped};
 
 /// Lines for people.
-pub fn lines(reports: &[Report]) -> Vec<String> {
+pub fn lines(reports: &[OfferReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for report in reports {
         let word = if report.asked.not { "why not" } else { "why" };
@@ -113,7 +113,7 @@ fn time_parts(row: &PlanRow) -> Vec<(&'static str, f64)> {
 }
 
 /// Everything for programs.
-pub fn json(reports: &[Report]) -> Value {
+pub fn json(reports: &[OfferReport]) -> Value {
     let today = day_of(jiff::Timestamp::now());
     let each = reports.iter().map(|report| {
         json!({
