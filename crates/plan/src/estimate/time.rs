@@ -3,10 +3,12 @@
 //! [`step_of`] adds it up: operators on one GPU, times micro-batches and the bubble of a pipeline (Huang et al. 2019;
 //! Narayanan et al. 2021), plus what exchanges are not hidden behind computing, plus the optimiser's pass.
 
+mod class;
 mod division;
 
-use domain::gpu::Link;
 use serde::Serialize;
+
+pub use class::class;
 
 use super::collective::{BUCKET, CollectiveTime, ExchangeNeeds, Ring};
 use super::fitted::anchor::{Anchor, nearest};
@@ -344,50 +346,6 @@ impl Micro {
 fn pass_bandwidth(setup: &Setup, shared: &Shared) -> f64 {
     let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);
     Ring::of(&setup.device, 2, stride, shared).bandwidth
-}
-
-/// What is estimated, as far as its error depends on it.
-pub fn class(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> Class {
-    let together = setup.gpus() > 1;
-    match &work.form {
-        OpBreakdown::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
-        OpBreakdown::Totals(_) => Class::UnknownFamily,
-        OpBreakdown::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unmeasured,
-        OpBreakdown::Groups(groups) if groups.iter().any(|group| matches!(group.kind, OpKind::Convolution { .. })) => {
-            if together {
-                Class::ImagesTogether
-            } else {
-                Class::Images
-            }
-        }
-        OpBreakdown::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
-        OpBreakdown::Groups(_) if together => match setup.device.gpu.link {
-            Link::Pcie | Link::Bridge(_) => Class::SequencesOverPcie,
-            Link::Mesh(_) | Link::Switch(_) => Class::SequencesTogether,
-        },
-        OpBreakdown::Groups(_) => Class::Sequences,
-    }
-}
-
-/// Whether no network that was measured as a graph has such operators: those are ResNets and transformers.
-fn is_unmeasured(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::Recurrent { .. } | OpKind::Resize { .. } => true,
-        OpKind::Convolution { columns, groups, .. } => *groups > 1 && *columns == 1,
-        OpKind::Linear { .. }
-        | OpKind::Attention { .. }
-        | OpKind::Product { .. }
-        | OpKind::Norm { .. }
-        | OpKind::Activation { .. }
-        | OpKind::Elementwise { .. }
-        | OpKind::Softmax { .. }
-        | OpKind::Dropout { .. }
-        | OpKind::Embedding { .. }
-        | OpKind::Pool { .. }
-        | OpKind::Copy { .. }
-        | OpKind::View
-        | OpKind::Loss { .. } => false,
-    }
 }
 
 impl Setup {
