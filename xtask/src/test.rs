@@ -17,7 +17,7 @@ use crate::{chaos, check};
 const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
 
 /// Schedules of the simulated control protocol in the whole.
-const SCHEDULES: u64 = 50_000;
+const SCHEDULES: u64 = 200_000;
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
 const LAB_HOSTS: u8 = 4;

@@ -23,6 +23,8 @@ pub struct Printer {
     shows_values: bool,
     /// Whether neither progress nor the output of programs is printed.
     quiet: bool,
+    /// Whether no message is printed either.
+    silent: bool,
     /// The first failure to write data.
     failure: Option<std::io::Error>,
 }
@@ -39,8 +41,14 @@ impl Printer {
             masked: Vec::new(),
             shows_values: false,
             quiet: false,
+            silent: false,
             failure: None,
         }
+    }
+
+    /// A printer that keeps messages to itself, for what another program asks for.
+    pub fn silent() -> Printer {
+        Printer { quiet: true, silent: true, ..Printer::new(true, false) }
     }
 
     /// Masks these values in everything that is printed from now on, also as JSON writes them.
@@ -133,6 +141,9 @@ impl Printer {
 
     /// Prints a message with the colours it holds.
     fn painted(&mut self, line: &str) {
+        if self.silent {
+            return;
+        }
         self.clear();
         emit(&mut std::io::stderr().lock(), &self.masking(&format!("{line}\n")));
     }

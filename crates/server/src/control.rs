@@ -17,13 +17,13 @@ use ::control::{
 use cloud::Provider;
 use domain::rental::ProviderAnswer;
 use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
-use domain::{Elapsed, Event, Record};
-use plan::{Policy, World};
+use domain::{Elapsed, Event, Record, RunId};
+use plan::{Illegal, Policy, World};
 
 use crate::clock;
 use crate::error::Error;
 use crate::files::Grant;
-use crate::home::Home;
+use crate::home::{Home, WatchLock};
 use crate::series::Series;
 use crate::state::{Commit, State};
 use calls::ProviderCalls;
@@ -35,8 +35,28 @@ pub enum Wake {
     Heartbeat(Box<Heartbeat>, tokio::sync::oneshot::Sender<HeartbeatReply>),
     /// A provider has answered a call.
     Answered(CallId, ProviderAnswer),
+    /// A user asks for an event, and waits until it is durable.
+    Request(Box<Event>, tokio::sync::oneshot::Sender<Result<u64, Illegal>>),
+    /// Somebody looks at what is known.
+    Question(Question),
     /// The user pressed Ctrl-C, or the process was asked to end.
     Interrupt,
+}
+
+/// Something to be done with what is known, between two decisions.
+pub struct Question(Box<dyn FnOnce(&World) + Send>);
+
+impl Question {
+    /// A question that brings its own way to answer.
+    pub fn new(ask: impl FnOnce(&World) + Send + 'static) -> Question {
+        Question(Box::new(ask))
+    }
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Question")
+    }
 }
 
 /// Why the loop ended.
@@ -67,6 +87,8 @@ pub struct Control<'a> {
     pub home: &'a Home,
     /// What it may do.
     pub policy: Policy,
+    /// Whether this process waits for every run, and not only those that some process waits for.
+    pub keeps_all: bool,
     providers: &'a [Arc<dyn Provider>],
 }
 
@@ -76,6 +98,8 @@ struct Running<'a, 'b> {
     controller: Controller,
     calls: ProviderCalls,
     waiting: BTreeMap<ReplyId, Waiting>,
+    users: BTreeMap<ReplyId, tokio::sync::oneshot::Sender<Result<u64, Illegal>>>,
+    kept: BTreeMap<RunId, WatchLock>,
     last_reply: u64,
     watched: WatchedWork,
     wake: Elapsed,
@@ -91,7 +115,7 @@ struct Waiting {
 impl<'a> Control<'a> {
     /// A loop over a home's state.
     pub fn new(state: State, series: Series, home: &'a Home, providers: &'a [Arc<dyn Provider>]) -> Control<'a> {
-        Control { state, series, home, policy: Policy::default(), providers }
+        Control { state, series, home, policy: Policy::default(), keeps_all: false, providers }
     }
 
     /// Runs until `done` says so, or until it is interrupted. `sender` is the other end of `inbox`.
@@ -114,6 +138,8 @@ impl<'a> Control<'a> {
             controller,
             calls,
             waiting: BTreeMap::new(),
+            users: BTreeMap::new(),
+            kept: BTreeMap::new(),
             last_reply: 0,
             watched: WatchedWork::default(),
             wake: Elapsed(0),
@@ -148,6 +174,13 @@ impl Running<'_, '_> {
                         self.calls.answered(call);
                         inputs.push(ControllerInput::Answered { call, answer });
                     }
+                    Wake::Request(event, reply) => {
+                        self.last_reply += 1;
+                        let from = ReplyId(self.last_reply);
+                        self.users.insert(from, reply);
+                        inputs.push(ControllerInput::Request { from, event });
+                    }
+                    Wake::Question(Question(ask)) => ask(self.controller.world()),
                     Wake::Interrupt => return Ok(Left::Interrupted),
                 }
                 wake = inbox.try_recv().ok();
@@ -166,6 +199,9 @@ impl Running<'_, '_> {
         if !appended.is_empty() {
             inputs.insert(0, ControllerInput::Appended(appended));
         }
+        if self.control.keeps_all {
+            self.keep_all()?;
+        }
         let watched = self.watched();
         if watched != self.watched {
             self.watched = watched.clone();
@@ -177,6 +213,19 @@ impl Running<'_, '_> {
             inputs.push(ControllerInput::Audit);
         }
         inputs.push(ControllerInput::Timer);
+        Ok(())
+    }
+
+    /// Waits for every run and sweep that has not ended, as `gradus run` does for one.
+    fn keep_all(&mut self) -> Result<(), Error> {
+        let (home, world) = (self.control.home, self.controller.world());
+        let is_open = |id: &RunId| world.runs.get(id).is_some_and(|run| !run.state.is_final());
+        self.kept.retain(|id, _| is_open(id));
+        for (id, _) in world.open_runs().filter(|(id, _)| is_open(id)) {
+            if !self.kept.contains_key(id) {
+                self.kept.insert(id.clone(), home.watch(&home.run(id))?);
+            }
+        }
         Ok(())
     }
 
@@ -237,6 +286,7 @@ impl Running<'_, '_> {
                 self.controller.restart(self.control.state.reload()?);
                 // Replies that rested on it are lost; their agents are told so at once, and call again.
                 self.waiting.clear();
+                self.users.clear();
                 Ok(Some(ControllerInput::Timer))
             }
         }
@@ -252,8 +302,12 @@ impl Running<'_, '_> {
             }
             ControllerOutput::Note(note) => self.note(&note),
             ControllerOutput::WakeAt(at) => self.wake = at,
-            // Users of this process append by themselves, and those events were appended above.
-            ControllerOutput::Taken { .. } | ControllerOutput::Append(_) => {}
+            ControllerOutput::Taken { to, result } => {
+                // A user who has gone wants no answer.
+                let _ = self.users.remove(&to).map(|user| user.send(result));
+            }
+            // Those events were appended above.
+            ControllerOutput::Append(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Home {
     owner: String,
 }
 
-/// Held by the one process that runs the control loop of a home.
+/// Held by the one process that runs the control loop of a home, or that is its server.
 #[derive(Debug)]
 pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
@@ -91,6 +91,15 @@ impl Home {
         Path::new("/tmp").join(format!("gradus-{}.sock", self.owner))
     }
 
+    /// The socket of `gradus serve`'s API; in the folder for temporary files when the home lies too deep.
+    pub fn api_socket(&self) -> PathBuf {
+        let path = self.root.join("api.sock");
+        if path.as_os_str().len() <= SOCKET_PATH_MAX {
+            return path;
+        }
+        Path::new("/tmp").join(format!("gradus-api-{}.sock", self.owner))
+    }
+
     /// Takes the loop's lock, or none when another process has it.
     ///
     /// # Errors
@@ -103,6 +112,26 @@ impl Home {
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(Error::file("lock", &path)(errno.into())),
         }
+    }
+
+    /// Says that this process is the home's server, which runs the loop whatever else waits for it; none when another is.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the lock file cannot be used.
+    pub fn try_server(&self) -> Result<Option<LoopLock>, Error> {
+        let path = self.root.join("server.lock");
+        let file = open_lock(&path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(LoopLock(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(Error::file("lock", &path)(errno.into())),
+        }
+    }
+
+    /// Whether a server runs the loop, or waits for it.
+    pub fn has_server(&self) -> bool {
+        let Ok(file) = File::open(self.root.join("server.lock")) else { return false };
+        matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
     }
 
     /// Says that this process waits for the run or sweep of this folder.

@@ -3,6 +3,7 @@
 //! [`State`] keeps the event log; [`control`] is the shell around the controller of the crate `control`: it wakes on an
 //! agent's call, a provider's answer, a timer or an interrupt, and does what the controller says. Read `control` first.
 
+pub mod api;
 pub mod clock;
 pub mod control;
 pub mod error;

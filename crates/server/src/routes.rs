@@ -27,7 +27,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// [`Error::File`] when the socket cannot be made.
-pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<(), Error> {
+pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<Door, Error> {
     let socket = &home.socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the server at", socket))?;
@@ -40,12 +40,25 @@ pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<(), Error> {
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
     let calls = Router::new().route("/v1/tick", post(heartbeat)).with_state(inbox);
     let router = calls.merge(files::router(home.runs())).layer(DefaultBodyLimit::max(BODY_MAX));
+    let (closed, close) = tokio::sync::oneshot::channel::<()>();
     let serve = move || {
-        // It ends with the process.
-        let _ = runtime.block_on(async { axum::serve(listener, router).await });
+        runtime.block_on(async {
+            tokio::select! {
+                _ = axum::serve(listener, router) => {}
+                _ = close => {}
+            }
+        });
+        // Whoever is connected finds the next loop at the same place.
+        runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("door".into()).spawn(serve);
-    thread.map(|_| ()).map_err(Error::file("start the server at", socket))
+    thread.map(|_| Door { _closed: closed }).map_err(Error::file("start the server at", socket))
+}
+
+/// Open until this is dropped.
+#[derive(Debug)]
+pub struct Door {
+    _closed: tokio::sync::oneshot::Sender<()>,
 }
 
 async fn heartbeat(

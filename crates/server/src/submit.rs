@@ -62,6 +62,14 @@ fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
     open == *job
 }
 
+/// The name of a run to be: the same for the same key, else one of its own.
+pub(crate) fn named(job: &str, key: Option<&str>) -> RunId {
+    match key {
+        Some(key) => RunId::new(format!("{job}-{}", &sha256(key.as_bytes())[..10])),
+        None => RunId::new(unique(job)),
+    }
+}
+
 /// The job's name and the last digits of a time-ordered unique number.
 fn unique(name: &str) -> String {
     let unique = uuid::Uuid::now_v7().simple().to_string();

@@ -18,7 +18,7 @@ mod runs;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-use runs::{attach, cost, events, logs, report, resume, rm, run, status, stop, wait};
+use runs::{attach, cost, events, logs, report, resume, rm, run, serve, status, stop, wait};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
@@ -61,6 +61,8 @@ pub enum Commands {
     Gc(gc::Args),
     /// Check the databases of the home folder, and replace damaged ones
     Home(home::Args),
+    /// Run a server that keeps all runs of this home going, with an HTTP API
+    Serve(serve::Args),
     /// Add, list and remove machines that jobs can run on over SSH
     Nodes(nodes::Args),
     /// Open a shell on a node, or run a command there
@@ -106,6 +108,7 @@ impl Commands {
             Commands::Rm(args) => rm::run(&args, settings, printer),
             Commands::Gc(args) => gc::run(&args, settings, printer),
             Commands::Home(args) => home::run(&args, settings, printer),
+            Commands::Serve(args) => serve::run(args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
             Commands::Node => nodes::answer::run(settings, printer),

@@ -74,29 +74,36 @@ pub fn serve(
     inbox: &std::sync::mpsc::Receiver<Wake>,
     interrupted: &AtomicBool,
 ) -> Result<Left, Error> {
-    let mut state = State::open(home)?;
-    let lock = loop {
-        state.refresh()?;
-        if done(state.world()) {
-            return Ok(Left::Done);
-        }
-        if interrupted.load(Ordering::SeqCst) {
-            return Ok(Left::Interrupted);
-        }
-        if let Some(lock) = home.try_loop()? {
-            break lock;
-        }
-        std::thread::sleep(TAKE_OVER);
-    };
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "loop");
     }
-    let providers = machine::providers(settings, home, rate)?;
-    routes::serve(home, sender.clone())?;
-    let mut control = Control::new(state, Series::open(home)?, home, &providers);
-    let left = control.run(&sender, inbox, done)?;
-    drop(lock);
-    Ok(left)
+    loop {
+        let mut state = State::open(home)?;
+        let lock = loop {
+            state.refresh()?;
+            if done(state.world()) {
+                return Ok(Left::Done);
+            }
+            if interrupted.load(Ordering::SeqCst) {
+                return Ok(Left::Interrupted);
+            }
+            if !home.has_server()
+                && let Some(lock) = home.try_loop()?
+            {
+                break lock;
+            }
+            std::thread::sleep(TAKE_OVER);
+        };
+        let providers = machine::providers(settings, home, rate)?;
+        let door = routes::serve(home, sender.clone())?;
+        let mut control = Control::new(state, Series::open(home)?, home, &providers);
+        let left = control.run(&sender, inbox, |world| done(world) || home.has_server())?;
+        drop((door, lock));
+        // Otherwise a server takes over, and this process only follows.
+        if left == Left::Interrupted || done(control.state.world()) {
+            return Ok(left);
+        }
+    }
 }
 
 /// Wakes the loop at Ctrl-C, SIGTERM and SIGHUP, and notes that it was interrupted.

@@ -19,7 +19,7 @@ pub struct JobArgs {
 }
 
 /// Overrides of a job file.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct JobOverrides {
     /// Price of this machine, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h")]
@@ -98,8 +98,22 @@ pub fn read(
     variable: &dyn Fn(&str) -> Option<String>,
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
-    let text = text(file)?;
-    let name = file.to_string_lossy().into_owned();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    load(text(file)?, (&file.to_string_lossy(), folder), typed, variable, printer)
+}
+
+/// Reads the text of a job file, called `name`, whose relative paths are taken from `folder`, and applies the overrides.
+///
+/// # Errors
+/// As [`read`].
+pub fn load(
+    text: String,
+    (name, folder): (&str, &Path),
+    typed: &JobOverrides,
+    variable: &dyn Fn(&str) -> Option<String>,
+    printer: &mut Printer,
+) -> Result<LoadedJob, Error> {
+    let name = name.to_owned();
     let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();
@@ -108,7 +122,6 @@ pub fn read(
     let mut job = parsed.job;
     let problems = parsed.unrentable;
     let unrentable = (!problems.is_empty()).then(|| Problems { file: name.clone(), problems });
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
     job.resolve(&folder);
     if let (Some(seed), domain::Work::Train(train)) = (typed.seed, &mut job.work) {

@@ -1,5 +1,7 @@
 //! Runs without a terminal: started in the background, waited for, followed.
 
+mod serve;
+
 use crate::home::{Home, gated, said, signal, text};
 
 #[test]

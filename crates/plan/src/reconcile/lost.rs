@@ -21,7 +21,7 @@ pub(super) fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, i
 /// What was used of a machine that nobody can reach and that must have ended by itself: until it was heard last, and
 /// for its lease. None while it may still be there.
 pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Usage> {
-    let within = facts.traits_of(instance)?.abandoned_within?;
+    let within = ended_within(facts, policy, instance)?;
     let (ending, silence) = (facts.ending.get(id)?, facts.silence.get(id)?);
     if ending.min(silence) < &within {
         return None;
@@ -31,10 +31,17 @@ pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId,
     Some(Usage { started: instance.started.unwrap_or(instance.intended), elapsed })
 }
 
+/// After how long without an answer a machine must have ended by itself: what its provider says, and never before its
+/// agent has had its lease and the time to save.
+fn ended_within(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Option<Elapsed> {
+    let within = facts.traits_of(instance)?.abandoned_within?;
+    Some(within.max(Elapsed(policy.lease.0.saturating_add(2 * policy.saving.0))))
+}
+
 /// When one of the two changes by time alone.
 pub(super) fn due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
     let (ending, silence) = (facts.ending.get(id)?, facts.silence.get(id)?);
-    let abandoned = facts.traits_of(instance).and_then(|traits| traits.abandoned_within);
+    let abandoned = ended_within(facts, policy, instance);
     let waits = [
         Some((policy.replace, ending)),
         Some((patience(facts, policy, instance), silence)),

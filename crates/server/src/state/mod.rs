@@ -197,6 +197,19 @@ impl State {
     }
 }
 
+/// Every event of one run after `seq`, oldest first, read beside the process that appends.
+///
+/// # Errors
+/// As [`State::open`].
+pub fn records(home: &Home, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
+    let path = home.state();
+    let db =
+        Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(Error::sqlite("open", &path))?;
+    db.busy_timeout(Duration::from_secs(20)).map_err(Error::sqlite("open", &path))?;
+    let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
+    select(&db, &path, sql, params![run.as_str(), i64::try_from(seq).unwrap_or(i64::MAX)])
+}
+
 /// How a commit went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {

@@ -8,6 +8,7 @@ pub mod report;
 pub mod resume;
 pub mod rm;
 pub mod run;
+pub mod serve;
 pub mod status;
 pub mod stop;
 pub mod wait;

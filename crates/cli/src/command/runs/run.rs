@@ -116,6 +116,9 @@ fn profile(job: &mut Job) -> Result<(), Error> {
 
 /// Leaves a run to `gradus attach` in a session of its own, and returns once that process runs it.
 fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    if home.has_server() {
+        return Ok(detached(run, None, printer));
+    }
     let folder = home.run(run);
     std::fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
     let path = folder.join("keeper.log");
@@ -140,8 +143,13 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
         }
         break;
     }
+    Ok(detached(run, Some(keeper.id()), printer))
+}
+
+/// Says that a run goes on by itself, and how to follow it; a process of its own keeps it, or else the server.
+fn detached(run: &RunId, keeper: Option<u32>, printer: &mut Printer) -> u8 {
     match printer.is_json() {
-        true => printer.json(&serde_json::json!({ "event": "detached", "run": run, "pid": keeper.id() })),
+        true => printer.json(&serde_json::json!({ "event": "detached", "run": run, "pid": keeper })),
         false => {
             printer.data(format!("run      {run}: continues in the background"));
             printer.data(format!("follow   gradus attach {run}"));
@@ -149,5 +157,5 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
             printer.data(format!("stop     gradus stop {run}"));
         }
     }
-    Ok(exit::DONE)
+    exit::DONE
 }

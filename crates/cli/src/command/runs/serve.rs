@@ -1,0 +1,131 @@
+//! `gradus serve`: the control loop of this home as a server, with an API.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use domain::{Elapsed, Job, Plan, Rate};
+use server::api::{self, ApiError, Listen, SubmitRequest};
+use server::control::{Control, Left};
+use server::{Home, Series, State, routes};
+
+use crate::error::{Error, exit};
+use crate::follow::attend::on_signals;
+use crate::local::job_file::{JobOverrides, load, require_secrets};
+use crate::local::{draft, machine};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Arguments of `gradus serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Also serve the API at this address of this machine, for programs with the token in `api.token` of the home folder
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Price of this machine for runs on it, such as `0.35/h`
+    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    price: Rate,
+}
+
+/// How long agents go on without the server: it may be replaced, or its machine restarted, meanwhile.
+const LEASE: Elapsed = Elapsed(1_800_000_000);
+
+/// Between two looks whether another command has handed the loop over.
+const HAND_OVER: Duration = Duration::from_millis(20);
+
+/// Runs the control loop for every run of this home, until it is asked to end.
+///
+/// # Errors
+/// [`Error::Usage`] for an address that others can reach, [`Error::Code`] when another server runs already.
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(address) = args.listen.filter(|address| !address.ip().is_loopback()) {
+        return Err(Error::Usage {
+            message: format!("`{address}` can be reached from other machines, and the API has no TLS yet"),
+            hint: "listen at 127.0.0.1, and reach it through `ssh -L`".to_owned(),
+        });
+    }
+    let home = Home::open(&settings.home)?;
+    let Some(server) = home.try_server()? else {
+        let message = format!("another `gradus serve` runs for `{}`", home.root().display());
+        let hint = "stop it first, or serve another folder with `--home`".to_owned();
+        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
+    };
+    // Commands that run the loop now hand it over.
+    let lock = loop {
+        match home.try_loop()? {
+            Some(lock) => break lock,
+            None => std::thread::sleep(HAND_OVER),
+        }
+    };
+    let (sender, inbox) = channel();
+    on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
+    let providers = machine::providers(settings, &home, args.price)?;
+    let door = routes::serve(&home, sender.clone())?;
+    let address = args.listen.map(|address| api::token(&home).map(|token| (address, token))).transpose()?;
+    let planner = planner(settings.clone(), home.clone(), args.price);
+    let places = api::serve(&home, Listen { address }, sender.clone(), planner)?;
+    for place in &places {
+        match printer.is_json() {
+            true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),
+            false => printer.say(format!("listening at {place}")),
+        }
+    }
+    let mut control = Control::new(State::open(&home)?, Series::open(&home)?, &home, &providers);
+    control.keeps_all = true;
+    control.policy.lease = LEASE;
+    let left = control.run(&sender, &inbox, |_| false)?;
+    drop((door, lock, server));
+    let open = control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count();
+    match left {
+        Left::Interrupted if open > 0 => printer.say(format!(
+            "stopped; {} without the server for up to 30 minutes: start it again, or attach with `gradus attach RUN`",
+            if open == 1 { "1 open run goes on".to_owned() } else { format!("{open} open runs go on") }
+        )),
+        Left::Done | Left::Interrupted => printer.say("stopped; no run was open"),
+    }
+    Ok(exit::DONE)
+}
+
+/// Plans jobs as `gradus run` does.
+fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
+    Arc::new(move |request| plan(request, &settings, &home, price))
+}
+
+fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<(Job, Plan), ApiError> {
+    let failure = |error: Error| {
+        let failure = ApiError::new(422, error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    };
+    if !Path::new(&request.folder).is_absolute() {
+        let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
+        return Err(ApiError::new(422, format!("`folder`: `{}` is not absolute", request.folder)).hint(hint));
+    }
+    let pair = |(name, value): (&String, &String)| format!("{name}={value}");
+    let typed = JobOverrides {
+        price,
+        envs: request.envs.iter().map(pair).collect(),
+        secrets: request.secrets.iter().map(pair).collect(),
+        ..JobOverrides::default()
+    };
+    let mut printer = Printer::silent();
+    let names = (request.file.as_str(), Path::new(&request.folder));
+    // Variables of the server are nobody else's business.
+    let read = load(request.job.clone(), names, &typed, &|_| None, &mut printer).map_err(failure)?;
+    if let Some(unrentable) = read.unrentable {
+        return Err(failure(Error::Job(unrentable)));
+    }
+    if read.job.sweep.is_some() {
+        let hint = "submit it with `gradus run` on the server's machine";
+        return Err(ApiError::new(422, "a sweep cannot be submitted over the API yet").hint(hint));
+    }
+    draft::require_files(&read.job, &read.source).map_err(failure)?;
+    require_secrets(&read.job).map_err(failure)?;
+    let plan = draft::draft_here(&read.job, price, settings, home, &mut printer).map_err(failure)?;
+    Ok((read.job, plan))
+}

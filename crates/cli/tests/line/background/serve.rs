@@ -1,0 +1,152 @@
+//! `gradus serve`: its API, and that runs go on while it is away.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::home::Home;
+
+/// A server of a home, killed when the test ends.
+struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(home: &Home) -> Server {
+        let mut command = home.command(&["serve"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = Server { child, socket: home.path().join("api.sock") };
+        let is_ready = || server.try_ask("GET", "/v1/ready", &[], "").is_some_and(|(status, _)| status == 200);
+        home.until("the server to be ready", is_ready);
+        server
+    }
+
+    fn try_ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Option<(u16, Value)> {
+        let mut stream = UnixStream::connect(&self.socket).ok()?;
+        let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: gradus\r\nConnection: close\r\nContent-Type: application/json\r\n{more}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(text.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        Some((status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned()))))
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.try_ask(method, path, &[], &text).unwrap()
+    }
+}
+
+fn program(home: &Home, run: &str) -> Value {
+    json!({ "job": format!("name: p\nrun: |\n  {run}\n"), "folder": home.path(), "secrets": {} })
+}
+
+#[test]
+fn a_job_is_submitted_followed_and_billed_over_the_api() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let body = program(&home, "echo hello from a program");
+    let key = ["Idempotency-Key: once"];
+    let (status, first) = server.try_ask("POST", "/v1/runs", &key, &body.to_string()).unwrap();
+    let (again, second) = server.try_ask("POST", "/v1/runs", &key, &body.to_string()).unwrap();
+    assert_eq!((status, again), (201, 200), "{first} {second}");
+    assert_eq!((&first["run"], &second["is_new"]), (&second["run"], &json!(false)));
+    let other = program(&home, "echo another");
+    let (status, refused) = server.try_ask("POST", "/v1/runs", &key, &other.to_string()).unwrap();
+    assert_eq!(status, 409, "{refused}");
+    let run = first["run"].as_str().unwrap().to_owned();
+    let show = || server.ask("GET", &format!("/v1/runs/{run}"), &Value::Null).1;
+    home.until("the run is billed", || !show()["bill"].is_null());
+    assert_eq!(show()["word"], "succeeded");
+    let (_, listed) = server.ask("GET", "/v1/runs?limit=5", &Value::Null);
+    assert_eq!((listed["runs"].as_array().unwrap().len(), &listed["has_more"]), (1, &json!(false)), "{listed}");
+    let (_, events) = server.ask("GET", &format!("/v1/runs/{run}/events"), &Value::Null);
+    let words: Vec<&str> =
+        events["events"].as_array().unwrap().iter().filter_map(|record| record["event"]["event"].as_str()).collect();
+    assert_eq!((words.first(), words.last()), (Some(&"submitted"), Some(&"billed")), "{events}");
+    let (_, logs) = server.ask("GET", &format!("/v1/runs/{run}/logs"), &Value::Null);
+    let file = logs["files"][0]["file"].as_str().unwrap();
+    let (_, log) = server.ask("GET", &format!("/v1/runs/{run}/logs?file={file}"), &Value::Null);
+    assert_eq!(log["text"], "hello from a program\n");
+    let (_, described) = server.ask("GET", "/v1/openapi.json", &Value::Null);
+    assert_eq!(described["openapi"], "3.1.0");
+    let (_, metrics) = server.ask("GET", "/v1/metrics", &Value::Null);
+    assert!(metrics.as_str().unwrap().contains("gradus_runs{state=\"succeeded\"} 1"), "{metrics}");
+}
+
+#[test]
+fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let check = |method: &str, path: &str, body: Value, status: u16, part: &str| {
+        let (said, answer) = server.ask(method, path, &body);
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(said == status && message.contains(part), "{method} {path}: {said} {answer}");
+    };
+    check("GET", "/v1/runs/nobody", Value::Null, 404, "no run is called `nobody`");
+    check("POST", "/v1/runs/nobody/stop", Value::Null, 404, "no run is called `nobody`");
+    check("GET", "/v2/runs", Value::Null, 404, "there is nothing at `/v2/runs`");
+    check("DELETE", "/v1/runs", Value::Null, 405, "`DELETE` is not possible");
+    check("GET", "/v1/runs?limit=many", Value::Null, 400, "limit");
+    check("GET", "/v1/runs?colour=red", Value::Null, 400, "colour");
+    check("POST", "/v1/runs", json!({}), 422, "job");
+    check("POST", "/v1/runs", json!({ "job": "run: echo", "folder": "here" }), 422, "is not absolute");
+    check("POST", "/v1/runs", json!({ "job": "rum: true", "folder": "/" }), 422, "unknown key");
+    check("POST", "/v1/plans", json!({ "job": "run: echo\nresources: {cpus: 4096}", "folder": "/" }), 422, "cores");
+    // A second server for the same home.
+    let said = home.gradus(&["serve"]);
+    assert!(said.code == Some(3) && said.err.contains("another `gradus serve` runs"), "{}", said.err);
+    let said = home.gradus(&["serve", "--listen", "0.0.0.0:1"]);
+    assert!(said.code == Some(2) && said.err.contains("no TLS yet"), "{}", said.err);
+}
+
+#[test]
+fn a_run_goes_on_while_the_server_is_away_and_a_run_of_the_command_line_is_taken_over() {
+    let home = Home::new();
+    let mut server = Server::start(&home);
+    let body = program(&home, "for step in 1 2 3 4 5 6; do echo step $step; sleep 0.5; done");
+    let (status, submitted) = server.ask("POST", "/v1/runs", &body);
+    assert_eq!(status, 201, "{submitted}");
+    let run = submitted["run"].as_str().unwrap().to_owned();
+    let log = home.path().join(format!("runs/{run}/logs/{run}-a1-rank-0.log"));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    home.until("it runs", || said().contains("step 2"));
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    home.until("it goes on alone", || said().contains("step 6"));
+    drop(server);
+    let server = Server::start(&home);
+    let show = |run: &str| server.ask("GET", &format!("/v1/runs/{run}"), &Value::Null).1;
+    home.until("the run is billed", || !show(&run)["bill"].is_null());
+    assert_eq!((&show(&run)["word"], show(&run)["attempts"].as_array().unwrap().len()), (&json!("succeeded"), 1));
+    drop(server);
+    // A command runs the loop, and hands it over to the server without the run noticing.
+    let job = home.job("job.yaml", "name: q\nrun: sleep 4\n");
+    let mut command = home.command(&["run", job.to_str().unwrap(), "--yes"]);
+    let mut follower = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    home.until("its program to run", || home.state() == "running");
+    let server = Server::start(&home);
+    assert!(follower.wait().unwrap().success());
+    let (_, listed) = server.ask("GET", "/v1/runs?limit=1", &Value::Null);
+    assert_eq!(
+        (&listed["runs"][0]["state"], &listed["runs"][0]["attempts"]),
+        (&json!("succeeded"), &json!(1)),
+        "{listed}"
+    );
+}

@@ -1,0 +1,55 @@
+//! The way from a handler to the control loop, which is another thread.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use domain::Event;
+use plan::World;
+use tokio::sync::oneshot;
+
+use super::failure::ApiError;
+use crate::control::{Question, Wake};
+
+/// The loop answers within this time, or the caller is told to try again.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Asks the control loop.
+#[derive(Debug, Clone)]
+pub struct LoopDoor {
+    inbox: Sender<Wake>,
+}
+
+impl LoopDoor {
+    /// The loop that reads from the other end.
+    pub fn new(inbox: Sender<Wake>) -> LoopDoor {
+        LoopDoor { inbox }
+    }
+
+    /// Has an event appended; its number, once it is durable.
+    pub(super) async fn request(&self, event: Event) -> Result<u64, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Wake::Request(Box::new(event), reply)).map_err(|_| ApiError::away())?;
+        match tokio::time::timeout(ANSWER, answer).await {
+            Ok(Ok(Ok(seq))) => Ok(seq),
+            Ok(Ok(Err(illegal))) => Err(ApiError::new(409, illegal.why)),
+            Ok(Err(_)) | Err(_) => Err(ApiError::away()),
+        }
+    }
+
+    /// Looks at what is known, between two decisions of the loop.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&World) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let question = Question::new(move |world| {
+            // A caller that has gone wants no answer.
+            let _ = reply.send(look(world));
+        });
+        self.inbox.send(Wake::Question(question)).map_err(|_| ApiError::away())?;
+        match tokio::time::timeout(ANSWER, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) | Err(_) => Err(ApiError::away()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Errors of the API: a status, a sentence, and the next thing to do.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// Why a request was not carried out; the body is `{"error": {"message", "hint"}}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it, if anything is known.
+    pub hint: Option<String>,
+}
+
+impl ApiError {
+    /// A failure of this status.
+    pub fn new(status: u16, message: impl Into<String>) -> ApiError {
+        ApiError { status, message: message.into(), hint: None }
+    }
+
+    /// The same with the next thing to do.
+    pub fn hint(self, hint: impl Into<String>) -> ApiError {
+        ApiError { hint: Some(hint.into()), ..self }
+    }
+
+    pub(super) fn no_run(run: &str) -> ApiError {
+        ApiError::new(404, format!("no run is called `{run}`")).hint("list runs with `GET /v1/runs`")
+    }
+
+    pub(super) fn unauthorized() -> ApiError {
+        let hint = "send `Authorization: Bearer TOKEN` with the token in `api.token` of the home folder";
+        ApiError::new(401, "this address needs the token of the server").hint(hint)
+    }
+
+    /// The loop is starting, ending, or was overtaken by another process.
+    pub(super) fn away() -> ApiError {
+        ApiError::new(503, "the control loop does not answer now").hint("send the request again")
+    }
+
+    pub(super) fn inside(error: impl std::fmt::Display) -> ApiError {
+        ApiError::new(500, error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(json!({ "error": { "message": self.message, "hint": self.hint } }))).into_response()
+    }
+}
+
+/// No route has this path.
+pub(super) async fn unknown(uri: axum::http::Uri) -> ApiError {
+    ApiError::new(404, format!("there is nothing at `{}`", uri.path())).hint("see `/v1/openapi.json`")
+}
+
+/// The path is right and the method is not.
+pub(super) async fn not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> ApiError {
+    ApiError::new(405, format!("`{method}` is not possible at `{}`", uri.path())).hint("see `/v1/openapi.json`")
+}

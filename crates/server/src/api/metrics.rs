@@ -1,0 +1,47 @@
+//! Whether the server lives and answers, and its figures in the text format of Prometheus.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::failure::ApiError;
+
+/// The process answers.
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// The control loop answers.
+pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let events = api.door.look(|world| world.last_seq).await?;
+    Ok(Json(json!({ "status": "ready", "events": events })))
+}
+
+/// Runs by state, machines by provider, and events.
+pub(super) async fn metrics(State(api): State<Api>) -> Result<String, ApiError> {
+    let figures = api.door.look(|world| {
+        let (mut runs, mut machines) = (BTreeMap::<&str, u64>::new(), BTreeMap::<String, u64>::new());
+        for run in world.runs.values() {
+            *runs.entry(run.state.word()).or_default() += 1;
+        }
+        for (_, instance) in world.live_instances() {
+            *machines.entry(instance.offer.provider.clone()).or_default() += 1;
+        }
+        (runs, machines, world.last_seq)
+    });
+    let (runs, machines, events) = figures.await?;
+    let mut text = String::from("# HELP gradus_runs Runs by state.\n# TYPE gradus_runs gauge\n");
+    for (state, count) in runs {
+        text.push_str(&format!("gradus_runs{{state=\"{state}\"}} {count}\n"));
+    }
+    text.push_str("# HELP gradus_machines Machines that are rented, by provider.\n# TYPE gradus_machines gauge\n");
+    for (provider, count) in machines {
+        text.push_str(&format!("gradus_machines{{provider=\"{provider}\"}} {count}\n"));
+    }
+    text.push_str("# HELP gradus_events_total Events in the log.\n# TYPE gradus_events_total counter\n");
+    text.push_str(&format!("gradus_events_total {events}\n"));
+    Ok(text)
+}

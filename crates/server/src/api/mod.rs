@@ -1,0 +1,114 @@
+//! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on loopback for whoever
+//! has the token.
+//!
+//! A handler never touches the log. It asks the loop: [`LoopDoor::request`] for an event that is durable when the answer
+//! comes, [`LoopDoor::look`] for what is known. What is kept beside the log (events, measurements, logs of programs) is
+//! read by the handler itself ([`reading`]). [`openapi`] describes all of it.
+
+mod access;
+mod door;
+mod failure;
+mod metrics;
+mod openapi;
+mod reading;
+mod runs;
+mod views;
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+use domain::{Job, Plan};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::control::Wake;
+use crate::error::Error;
+use crate::home::Home;
+use crate::secrets::SecretKey;
+
+pub use access::{Token, token};
+pub use door::LoopDoor;
+pub use failure::ApiError;
+pub use views::{SubmitRequest, SubmittedRun};
+
+/// A job file with its overrides, and nothing larger.
+const BODY_MAX: usize = 1 << 20;
+
+/// Reads and plans a job: the command line's own way, so that both say the same.
+pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
+
+/// What handlers work with.
+#[derive(Clone)]
+pub(crate) struct Api {
+    door: LoopDoor,
+    home: Arc<Home>,
+    key: Arc<SecretKey>,
+    planner: Arc<Planner>,
+}
+
+/// Where the API is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// An address of this machine, for whoever has the token.
+    pub address: Option<(SocketAddr, Token)>,
+}
+
+/// Serves the API in a thread of its own; the addresses at which it listens. Only the process that runs the loop may call
+/// this, for it takes over the socket.
+///
+/// # Errors
+/// [`Error::File`] when a socket cannot be made.
+pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Planner>) -> Result<Vec<String>, Error> {
+    let socket = home.api_socket();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Error::file("start the API at", &socket))?;
+    let guard = runtime.enter();
+    let _ = std::fs::remove_file(&socket);
+    let unix = UnixListener::bind(&socket).map_err(Error::file("listen at", &socket))?;
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
+    let key = Arc::new(SecretKey::open(home.root())?);
+    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner };
+    let mut places = vec![format!("unix:{}", socket.display())];
+    if let Some((address, token)) = listen.address {
+        let failed = || Error::file("listen at", address.to_string());
+        let tcp = std::net::TcpListener::bind(address).map_err(failed())?;
+        tcp.set_nonblocking(true).map_err(failed())?;
+        let tcp = TcpListener::from_std(tcp).map_err(failed())?;
+        places.push(format!("http://{}", tcp.local_addr().map_err(failed())?));
+        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(token, access::require));
+        runtime.spawn(async move { axum::serve(tcp, guarded).await });
+    }
+    runtime.spawn(async move { axum::serve(unix, router(api)).await });
+    drop(guard);
+    // It ends with the process.
+    let thread = std::thread::Builder::new().name("api".into());
+    let kept = thread.spawn(move || runtime.block_on(std::future::pending::<()>()));
+    kept.map_err(Error::file("start the API at", &socket))?;
+    Ok(places)
+}
+
+fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/health", get(metrics::health))
+        .route("/v1/ready", get(metrics::ready))
+        .route("/v1/metrics", get(metrics::metrics))
+        .route("/v1/openapi.json", get(openapi::document))
+        .route("/v1/plans", post(runs::plan))
+        .route("/v1/runs", get(runs::list).post(runs::submit))
+        .route("/v1/runs/{run}", get(runs::show))
+        .route("/v1/runs/{run}/stop", post(runs::stop))
+        .route("/v1/runs/{run}/resume", post(runs::resume))
+        .route("/v1/runs/{run}/events", get(reading::events))
+        .route("/v1/runs/{run}/series", get(reading::series))
+        .route("/v1/runs/{run}/logs", get(reading::logs))
+        .fallback(failure::unknown)
+        .method_not_allowed_fallback(failure::not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(api)
+}

@@ -1,0 +1,153 @@
+//! The description of the API: OpenAPI 3.1, with the schemas of the types that handlers read and write.
+
+use axum::Json;
+use serde_json::{Map, Value, json};
+
+use super::views::{ResumeRequest, RunSummary, SubmitRequest};
+
+/// One operation: method, path, what it does, its query, the type of its body, and the statuses it answers with.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    query: &'static [(&'static str, &'static str)],
+    body: Option<&'static str>,
+    statuses: &'static [u16],
+}
+
+const fn get(path: &'static str, summary: &'static str, query: &'static [(&'static str, &'static str)]) -> Operation {
+    const FOUND: &[u16] = &[200, 404, 503];
+    const ASKED: &[u16] = &[200, 400, 404, 503];
+    let statuses = if query.is_empty() { FOUND } else { ASKED };
+    Operation { method: "get", path, summary, query, body: None, statuses }
+}
+
+const OPERATIONS: &[Operation] = &[
+    get("/v1/health", "Whether the process answers", &[]),
+    get("/v1/ready", "Whether the control loop answers", &[]),
+    get("/v1/metrics", "Figures in the text format of Prometheus", &[]),
+    get("/v1/openapi.json", "This document", &[]),
+    Operation {
+        method: "post",
+        path: "/v1/plans",
+        summary: "Plan a job without submitting it",
+        query: &[],
+        body: Some("SubmitRequest"),
+        statuses: &[200, 400, 413, 415, 422],
+    },
+    get("/v1/runs", "List runs, the newest first", &[("state", "string"), ("limit", "integer"), ("before", "string")]),
+    Operation {
+        method: "post",
+        path: "/v1/runs",
+        summary: "Submit a job; with the header `Idempotency-Key`, the same request sent again finds the same run",
+        query: &[],
+        body: Some("SubmitRequest"),
+        statuses: &[200, 201, 400, 409, 413, 415, 422, 503],
+    },
+    get("/v1/runs/{run}", "Show a run with its attempts and machines", &[]),
+    Operation {
+        method: "post",
+        path: "/v1/runs/{run}/stop",
+        summary: "Save a checkpoint of a run, then stop it",
+        query: &[],
+        body: None,
+        statuses: &[202, 404, 409, 503],
+    },
+    Operation {
+        method: "post",
+        path: "/v1/runs/{run}/resume",
+        summary: "Resume a run from its newest checkpoint",
+        query: &[],
+        body: Some("ResumeRequest"),
+        statuses: &[202, 400, 404, 409, 413, 415, 422, 503],
+    },
+    get("/v1/runs/{run}/events", "The events of a run after one of them", &[("after", "integer")]),
+    get("/v1/runs/{run}/series", "The measurements of a run after one of them", &[("after", "integer")]),
+    get("/v1/runs/{run}/logs", "The logs of a run, or a part of one", &[("file", "string"), ("offset", "integer")]),
+];
+
+/// Serves the description.
+pub(super) async fn document() -> Json<Value> {
+    Json(description())
+}
+
+fn description() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in OPERATIONS {
+        let entry = paths.entry(operation.path).or_insert_with(|| json!({}));
+        entry[operation.method] = described(operation);
+    }
+    let schema = |schema: schemars::Schema| Value::from(schema);
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "gradus", "version": env!("CARGO_PKG_VERSION") },
+        "paths": paths,
+        "components": {
+            "schemas": {
+                "SubmitRequest": schema(schemars::schema_for!(SubmitRequest)),
+                "ResumeRequest": schema(schemars::schema_for!(ResumeRequest)),
+                "RunSummary": schema(schemars::schema_for!(RunSummary)),
+                "ApiError": {
+                    "type": "object",
+                    "required": ["error"],
+                    "properties": { "error": {
+                        "type": "object",
+                        "required": ["message", "hint"],
+                        "properties": { "message": { "type": "string" }, "hint": { "type": ["string", "null"] } },
+                    } },
+                },
+            },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{ "token": [] }],
+    })
+}
+
+fn described(operation: &Operation) -> Value {
+    let mut parameters: Vec<Value> = operation
+        .query
+        .iter()
+        .map(|(name, kind)| {
+            let schema =
+                if *kind == "integer" { json!({ "type": kind, "minimum": 0 }) } else { json!({ "type": kind }) };
+            json!({ "name": name, "in": "query", "required": false, "schema": schema })
+        })
+        .collect();
+    if operation.path.contains("{run}") {
+        parameters.push(json!({ "name": "run", "in": "path", "required": true, "schema": { "type": "string" } }));
+    }
+    let kind = if operation.path == "/v1/metrics" { "text/plain" } else { "application/json" };
+    let response = |status: u16| match status {
+        200..300 => json!({ "description": "as asked", "content": { kind: { "schema": {} } } }),
+        _ => {
+            let schema = json!({ "$ref": "#/components/schemas/ApiError" });
+            json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })
+        }
+    };
+    let statuses = operation.statuses.iter().chain(&[401, 500]);
+    let responses: Map<String, Value> = statuses.map(|status| (status.to_string(), response(*status))).collect();
+    let mut described = json!({ "summary": operation.summary, "parameters": parameters, "responses": responses });
+    if let Some(body) = operation.body {
+        let schema = json!({ "$ref": format!("#/components/schemas/{body}") });
+        described["requestBody"] =
+            json!({ "required": body == "SubmitRequest", "content": { "application/json": { "schema": schema } } });
+    }
+    described
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_described_with_its_schemas() {
+        let described = description();
+        for operation in OPERATIONS {
+            let entry = &described["paths"][operation.path][operation.method];
+            assert_eq!(entry["summary"], operation.summary);
+            if let Some(body) = operation.body {
+                assert!(described["components"]["schemas"][body]["properties"].is_object(), "{body}");
+            }
+        }
+    }
+}
