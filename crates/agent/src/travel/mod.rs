@@ -7,6 +7,8 @@
 mod checkpoints;
 mod inputs;
 mod loop_files;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use std::collections::BTreeMap;
