@@ -5,7 +5,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
-use domain::{Event, RunId};
+use domain::{Duration, Event, Money, RunId};
 use plan::Resumption;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -155,12 +155,12 @@ pub(super) async fn resume(
     let Json(request) = request.unwrap_or_default();
     let id = RunId::new(run.clone());
     let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
-    let budget = request.budget.map(|text| text.parse()).transpose();
-    let deadline = request.deadline.map(|text| text.parse()).transpose();
+    let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
+    let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
     let event = Event::ResumeRequested {
         run: id.clone(),
-        budget: budget.map_err(|error| wrong("budget", format!("{error}")))?,
-        deadline: deadline.map_err(|error| wrong("deadline", format!("{error}")))?,
+        budget: budget.map_err(|error| wrong("budget", error.to_string()))?,
+        deadline: deadline.map_err(|error| wrong("deadline", error.to_string()))?,
         epochs: None,
         accept_data_change: request.accept_data_change,
     };
