@@ -110,7 +110,11 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.priority", "runs start in order of submission", LEAVE_OUT),
     no("resources.priority_class", "runs start in order of submission", LEAVE_OUT),
     yes("resources.job_recovery"),
-    no("resources.job_recovery.strategy", ONE_MACHINE, "leave it out; a lost attempt is retried on this machine"),
+    no(
+        "resources.job_recovery.strategy",
+        "there is one way to recover: from the newest checkpoint, on the same machine or another node",
+        "leave the key out",
+    ),
     yes("resources.job_recovery.max_restarts_on_errors"),
     yes("resources.job_recovery.recover_on_exit_codes"),
     no("resources.spot_recovery", "it is SkyPilot's old name for `job_recovery`", "write `job_recovery`"),

@@ -32,7 +32,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {job_recovery: {strategy: FAILOVER}}",
-        "2 resources.job_recovery.strategy: only this machine can be rented yet (leave it out; a lost attempt is retried on this machine)",
+        "2 resources.job_recovery.strategy: there is one way to recover: from the newest checkpoint, on the same machine or another node (leave the key out)",
     );
     check(
         "resources: {job_recovery: {recover_on_exit_codes: [256]}}",
