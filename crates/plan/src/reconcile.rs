@@ -49,7 +49,7 @@ pub struct Policy {
     pub heartbeat_idle: Elapsed,
     /// A machine with our tag that no run has is ended after so long.
     pub strangers: Elapsed,
-    /// A run whose machine was given up goes on elsewhere when its end was not proved after so long.
+    /// A run whose machine was given up continues elsewhere when its end was not proved after so long.
     pub replace: Elapsed,
 }
 

@@ -1,4 +1,4 @@
-//! A machine that nobody can reach: when the run goes on elsewhere, and what the machine is billed.
+//! A machine that nobody can reach: when the run continues elsewhere, and what the machine is billed.
 
 use std::collections::BTreeMap;
 

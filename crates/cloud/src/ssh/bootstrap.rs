@@ -1,7 +1,7 @@
 //! What a machine needs before an agent can run on it: the executables, found by the hash of their contents, and libtorch.
 //!
 //! Everything lies in `~/.gradus`. A copy gets its name only when it is whole, so that a connection that breaks leaves
-//! nothing that looks ready, and the next try goes on from there.
+//! nothing that looks ready, and the next try continues from there.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Machines that cannot be reached: when a run goes on without one, and when one is taken for gone.
 //!
 //! An agent that is silent is given up after [`Policy::silence`], and its machine is asked to end. If its provider cannot
-//! prove the end either, the run goes on elsewhere after [`Policy::replace`]: the number of the new attempt keeps the old
+//! prove the end either, the run continues elsewhere after [`Policy::replace`]: the number of the new attempt keeps the old
 //! one from writing. The old machine is asked to end until its end is proved. Where only the machine itself could prove
 //! it, its agent's own promise counts: it has ended everything when nobody has answered it for its lease.
 

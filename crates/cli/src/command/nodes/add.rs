@@ -116,7 +116,7 @@ fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Err
 
 /// What to try when copying fails.
 const COPIES: &str =
-    "look at free space in the home folder there, then type the same command again: it goes on from there";
+    "look at free space in the home folder there, then type the same command again: it continues from there";
 
 /// What is copied, for people who wait for it.
 fn copies(settings: &GlobalSettings) -> &'static str {

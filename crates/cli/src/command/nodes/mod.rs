@@ -25,7 +25,7 @@ enum Subcommand {
     Add(add::Args),
     /// List nodes, what they are made of, and what runs there
     List,
-    /// Start nothing new on a node; what runs there goes on
+    /// Start nothing new on a node; what runs there continues
     Drain(change::Args),
     /// Use a drained node again
     Resume(change::Args),

@@ -146,7 +146,7 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
     Ok(detached(run, Some(keeper.id()), printer))
 }
 
-/// Says that a run goes on by itself, and how to follow it; a process of its own keeps it, or else the server.
+/// Says that a run continues by itself, and how to follow it; a process of its own keeps it, or else the server.
 fn detached(run: &RunId, keeper: Option<u32>, printer: &mut Printer) -> u8 {
     match printer.is_json() {
         true => printer.json(&serde_json::json!({ "event": "detached", "run": run, "pid": keeper })),

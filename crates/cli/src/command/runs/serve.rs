@@ -82,7 +82,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match left {
         Left::Interrupted if open > 0 => printer.say(format!(
             "stopped; {} without the server for up to 30 minutes: start it again, or attach with `gradus attach RUN`",
-            if open == 1 { "1 open run goes on".to_owned() } else { format!("{open} open runs go on") }
+            if open == 1 { "1 open run continues".to_owned() } else { format!("{open} open runs continue") }
         )),
         Left::Done | Left::Interrupted => printer.say("stopped; no run was open"),
     }
