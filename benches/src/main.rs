@@ -14,6 +14,7 @@ mod models;
 mod parity;
 mod plan;
 mod run;
+mod server;
 mod step;
 mod table;
 mod train;
@@ -84,7 +85,8 @@ fn options(arguments: &[String]) -> Result<Options, String> {
 /// Sets up and builds the trainer and its examples, and returns the folder of the built executables.
 fn built(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     eprintln!("{}", build::setup(root)?);
-    let arguments = ["build", "--release", "--package", "gradus-train", "--bins", "--examples"];
+    let arguments =
+        ["build", "--release", "--package", "gradus-train", "--bins", "--examples", "--features", "formats/default"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     Ok(build::target(root).join("release"))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use xtask::doing::Outcome;
 
-use crate::{data, likeness, memory, models, options, parity, plan, step, train, transfer};
+use crate::{data, likeness, memory, models, options, parity, plan, server, step, train, transfer};
 
 /// One comparison.
 struct Comparison {
@@ -16,7 +16,7 @@ struct Comparison {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const COMPARISONS: [Comparison; 9] = [
+const COMPARISONS: [Comparison; 10] = [
     Comparison {
         name: "train",
         takes: "[CASE…] [--pairs N] [--steps N] [--compiled] [--beside-load]",
@@ -61,6 +61,12 @@ const COMPARISONS: [Comparison; 9] = [
         run: |root, arguments| alone(root, arguments, transfer::transfer),
     },
     Comparison { name: "plan", takes: "[--rounds N]", what: "the time of a plan over every offer", run: plan_rounds },
+    Comparison {
+        name: "server",
+        takes: "[--runs N] [--events N] [--agents N] [--seconds N]",
+        what: "a server with a history of N settled runs and N agents: start, memory, submit, list, heartbeats",
+        run: server::server,
+    },
     Comparison {
         name: "models",
         takes: "",

@@ -20,7 +20,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   setup            fetch libtorch and put it where cargo finds it
-  run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
+  run [ARGS…]      set up, build both executables, then `gradus run ARGS…`; a first build has only what the job needs
   install [--prefix FOLDER]
                    set up, build, and install both executables into FOLDER/bin, by default ~/.cargo/bin
   test             set up, check, build, and run every test: what CI runs

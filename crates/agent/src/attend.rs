@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
+use domain::Elapsed;
 use domain::run::AttemptEnd;
 use domain::wire::Start;
-use domain::{Cause, Elapsed, Finding};
 use node::{Folder, LaunchSpec, Lock, Spool};
 
 use crate::attempt::{Attempt, Tools};
@@ -166,16 +166,10 @@ impl Agent {
     fn begin(&mut self, mut start: Start) -> Option<SupervisorInput> {
         let id = start.attempt.clone();
         let root = self.folder.ancestors().nth(2).unwrap_or(&self.folder).to_owned();
-        let remote = match self.spec.is_remote.then(|| LoopFiles::new(&self.spec.socket)).transpose() {
-            Ok(files) => files.map(|files| RemoteLoop { files, folder: start.folder.clone() }),
-            Err(error) => {
-                let finding = Finding::new(Cause::Internal, error.to_string());
-                return Some(SupervisorInput::Ended {
-                    attempt: id,
-                    end: AttemptEnd::Failed { finding, exit_code: None },
-                });
-            }
-        };
+        let remote = self
+            .spec
+            .is_remote
+            .then(|| RemoteLoop { files: LoopFiles::new(&self.spec.socket), folder: start.folder.clone() });
         if remote.is_some() {
             start.folder = root.join("runs").join(start.run.as_str()).to_string_lossy().into_owned();
         }

@@ -12,6 +12,7 @@ mod attend;
 mod clock;
 mod event;
 mod loop_client;
+mod loop_request;
 mod meter;
 mod signals;
 mod travel;

@@ -1,12 +1,14 @@
 //! The thread that calls the loop: one call at a time, each with a deadline.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use domain::wire::{Heartbeat, HeartbeatReply};
+use hyper::Method;
 
 use crate::event::Wakeup;
+use crate::loop_request::LoopRequest;
 
 /// Sends calls to the loop; every one is followed by one [`Wakeup::Answered`].
 pub struct LoopClient {
@@ -18,15 +20,8 @@ impl LoopClient {
     pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
-            store::install_tls();
-            // Made here, for it takes a few milliseconds that the agent's own thread has better use for.
-            let client = reqwest::blocking::Client::builder().unix_socket(socket).no_proxy().timeout(deadline).build();
             for heartbeat in inbox {
-                let answer = match &client {
-                    Ok(client) => call(client, &heartbeat).map_err(|error| error.to_string()),
-                    Err(error) => Err(error.to_string()),
-                };
-                if events.send(Wakeup::Answered(answer)).is_err() {
+                if events.send(Wakeup::Answered(call(&socket, deadline, &heartbeat))).is_err() {
                     return;
                 }
             }
@@ -41,7 +36,11 @@ impl LoopClient {
     }
 }
 
-fn call(client: &reqwest::blocking::Client, heartbeat: &Heartbeat) -> reqwest::Result<HeartbeatReply> {
-    // The host's name is not looked up; the socket takes its place.
-    client.post("http://loop/v1/tick").json(heartbeat).send()?.error_for_status()?.json()
+fn call(socket: &Path, deadline: Duration, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
+    let request = LoopRequest::json(Method::POST, "tick", heartbeat).map_err(|error| error.to_string())?;
+    let answer = request.send(socket, deadline)?;
+    match answer.status.is_success() {
+        true => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
+        false => Err(answer.refusal()),
+    }
 }

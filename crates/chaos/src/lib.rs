@@ -13,7 +13,10 @@ use std::sync::OnceLock;
 pub const VARIABLE: &str = "GRADUS_CHAOS_SOCKET";
 
 /// Every point there is, in the order a run passes them.
-pub const POINTS: [&str; 11] = [
+pub const POINTS: [&str; 16] = [
+    "launch.before",
+    "launch.after",
+    "observe.after",
     "stage",
     "step",
     "snapshot",
@@ -24,6 +27,8 @@ pub const POINTS: [&str; 11] = [
     "event.before",
     "event.after",
     "export",
+    "end.before",
+    "end.after",
     "bill",
 ];
 

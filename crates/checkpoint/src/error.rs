@@ -77,6 +77,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// Another rank's part of a checkpoint was not written.
+    #[error("rank {rank} has not saved its part of the checkpoint: {why}")]
+    Part {
+        /// The rank.
+        rank: u32,
+        /// What became of it.
+        why: String,
+    },
     /// The thread that writes has ended by a panic.
     #[error("the checkpoint writer ended unexpectedly")]
     WriterGone,
@@ -138,6 +146,7 @@ impl Error {
                 "check the disk or mount (`dmesg` shows errors) and who may read it, then resume the run: nothing was removed",
             ),
             Error::Damaged { .. } => (Cause::Internal, "remove that file, then resume the run"),
+            Error::Part { .. } => (Cause::RankLost, "see that rank's log; the run resumes from its newest checkpoint"),
             Error::Tensor { .. } | Error::WriterGone => (Cause::Internal, "report this with the rank's log"),
         };
         let mut message = self.to_string();

@@ -18,6 +18,10 @@
 //! With `codec: delta` the two files of a step are `model.delta` and `training.delta`, and the manifest also names those
 //! of the steps that they build on, back to a full one. They stay for as long as a manifest names them.
 //!
+//! Where several ranks each have a part of every tensor, each writes it: `step-00000120-a3/model-00001-of-00004.safetensors`
+//! and the like, also for the best weights, in a folder then. The first rank's manifest names all of them, and any number of
+//! ranks reads them.
+//!
 //! Names of data carry the attempt's number (`a3`), so no attempt ever overwrites what a durable manifest names, not
 //! even one that was thought dead. Its manifest is refused: [`claim`] raises the fence before a new attempt's ranks
 //! start, and a commit checks it under the lock.
@@ -25,7 +29,7 @@
 //! Each module uses only those to its left:
 //!
 //! ```text
-//! files (disk → manifest → tensor, fence) → delta → chain → save (snapshot → commit → writer), restore
+//! files (disk → manifest → tensor, fence) → delta → chain → parts → save (snapshot → part → commit → writer), restore
 //! ```
 //!
 //! Read next: `save/commit.rs` (the order of a commit), `restore.rs` (what is trusted), `save/writer.rs` (the thread that
@@ -39,21 +43,29 @@ mod files;
 pub mod interval;
 #[cfg(feature = "mutants")]
 mod mutant;
+mod parts;
 mod restore;
 mod save;
 #[cfg(test)]
 mod tests;
+mod verify;
 
-use files::{disk, fence, manifest, tensor};
-use save::{commit, snapshot, sweep, writer};
+use files::{disk, fence, layout, manifest, ranges, tensor};
+use save::{commit, part, snapshot, sweep, writer};
 
 pub use disk::write_file;
 pub use error::Error;
 pub use fence::claim;
-pub use manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, FileEntry, SCHEMA};
+pub use files::stream::TensorFileWriter;
+pub use layout::Placement;
+pub use manifest::{
+    BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, FileEntry, PARTS_SCHEMA, SCHEMA, StateKind,
+};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
-pub use restore::{LoadedCheckpoint, newest_usable, newest_verified};
-pub use snapshot::{BestWeights, Snapshot, WriterIdentity};
+pub use parts::TensorSource;
+pub use restore::{LoadedCheckpoint, lost_best, newest_usable, newest_verified};
+pub use snapshot::{BestWeights, Snapshot, SnapshotPart, WriterIdentity};
 pub use tensor::{Dtype, Tensor, read_tensors, write_tensors};
-pub use writer::CheckpointWriter;
+pub use verify::{Rejected, check_file, read_manifest, steps};
+pub use writer::{CheckpointWriter, PartFolders};

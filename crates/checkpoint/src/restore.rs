@@ -2,26 +2,17 @@
 //!
 //! Nothing found in the folder is trusted. A manifest must match its own checksum, be of this job and name only files
 //! of a checkpoint; each file must have the size and the SHA-256 that it names, also those of checkpoints that it builds
-//! on. Any flaw is said in a sentence, and the one before is tried.
-//!
-//! Unreadable is not damaged: an I/O error, a missing permission or a stale mount says nothing about the checkpoint, so
-//! it ends the attempt, and the next one tries again. Otherwise work would be done again from an older state, or from
-//! the beginning.
+//! on. Any flaw is said in a sentence, and the one before is tried. Unreadable is not damaged: see `verify.rs`.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
-
 use crate::error::Defect;
-use crate::manifest::{CheckpointManifest, FileEntry, manifest_name, manifest_step};
+use crate::manifest::{CheckpointManifest, FileEntry, StateKind};
+use crate::parts::TensorSource;
 use crate::snapshot::BestWeights;
 use crate::tensor::{Tensor, read_from};
+use crate::verify::{Rejected, check_file, opened, read_manifest, rejected, steps};
 use crate::{Error, chain, manifest};
-
-/// Far above any manifest; a larger file is none.
-const LARGEST_MANIFEST: u64 = 64 << 20;
 
 /// A verified checkpoint, in memory.
 #[derive(Debug, Clone)]
@@ -37,14 +28,6 @@ pub struct LoadedCheckpoint {
     /// Why the best weights that it names cannot be used, in a sentence. They are no part of the state that is resumed, so
     /// the checkpoint is used without them.
     pub lost_best: Option<String>,
-}
-
-/// Why a checkpoint was not loaded.
-enum Rejected {
-    /// It verifiably is not what was written; half a sentence that names the file.
-    Damaged(String),
-    /// It cannot be read now.
-    Unreadable(Error),
 }
 
 /// Finds the newest checkpoint of the job that verifies, and reads it.
@@ -86,54 +69,22 @@ pub fn newest_usable(
     Ok((None, passed_over))
 }
 
-/// The steps that have a manifest, newest first.
-fn steps(folder: &Path) -> Result<Vec<u64>, Error> {
-    let unreadable = |source| Error::Unreadable { path: folder.to_owned(), source };
-    let mut steps = Vec::new();
-    match fs::read_dir(folder) {
-        Ok(entries) => {
-            for entry in entries {
-                steps.extend(entry.map_err(unreadable)?.file_name().to_str().and_then(manifest_step));
-            }
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(unreadable(error)),
-    }
-    steps.sort_unstable_by_key(|step| std::cmp::Reverse(*step));
-    Ok(steps)
-}
-
 /// One checkpoint, or the first flaw found.
 fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, Rejected> {
-    let name = manifest_name(step);
-    let named = |flaw: String| Rejected::Damaged(format!("`{name}`: {flaw}"));
-    let failed = |defect: Defect| rejected(folder, &name, defect);
-    let mut bytes = Vec::new();
-    let file = open_regular(&folder.join(&name)).map_err(failed)?;
-    file.take(LARGEST_MANIFEST).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
-    let mut manifest = CheckpointManifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
-    if manifest.step != step {
-        return Err(named(format!("it is the manifest of step {}", manifest.step)));
-    }
-    if manifest.job_hash != job_hash {
-        return Err(named("it belongs to another job".into()));
-    }
-
-    let missing = || named("it does not name the files of a checkpoint".into());
-    let (mut model, mut training) = (Vec::new(), Vec::new());
-    for files in manifest.layers() {
-        model = layer(folder, manifest::model(files).ok_or_else(missing)?, &model)?;
-        training = layer(folder, manifest::training(files).ok_or_else(missing)?, &training)?;
-    }
-    let (best, lost_best) = match (&manifest.best, manifest.best_file()) {
-        (Some(best), Some(file)) => match verified(folder, file) {
-            Ok(model) => (Some(BestWeights { step: best.step, model }), None),
-            Err(Rejected::Damaged(flaw)) => {
-                (None, Some(format!("the best weights, of step {}, are lost: {flaw}", best.step)))
-            }
-            Err(unreadable @ Rejected::Unreadable(_)) => return Err(unreadable),
-        },
-        (_, _) => (None, None),
+    let mut manifest = read_manifest(folder, step, job_hash)?;
+    let (model, training) = match manifest.is_divided() {
+        true => {
+            let of = |kind| joined(folder, &manifest.files_of(kind));
+            (of(StateKind::Model)?, of(StateKind::Training)?)
+        }
+        false => whole_state(folder, &manifest)?,
+    };
+    let best = manifest.best.clone();
+    let (best, lost_best) = match (best, best_weights(folder, &manifest)) {
+        (None, _) => (None, None),
+        (Some(best), Ok(model)) => (Some(BestWeights { step: best.step, model }), None),
+        (Some(best), Err(Rejected::Damaged(flaw))) => (None, Some(lost_best(best.step, &flaw))),
+        (Some(_), Err(unreadable @ Rejected::Unreadable(_))) => return Err(unreadable),
     };
     if lost_best.is_some() {
         manifest.forget_best();
@@ -141,11 +92,37 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, Re
     Ok(LoadedCheckpoint { manifest, model, training, best, lost_best })
 }
 
-fn rejected(folder: &Path, name: &str, defect: Defect) -> Rejected {
-    match defect {
-        Defect::Damaged(why) => Rejected::Damaged(format!("`{name}`: {why}")),
-        Defect::Unreadable(source) => Rejected::Unreadable(Error::Unreadable { path: folder.join(name), source }),
+/// What is said of best weights that are not what was written.
+pub fn lost_best(step: u64, flaw: &str) -> String {
+    format!("the best weights, of step {step}, are lost: {flaw}")
+}
+
+fn whole_state(folder: &Path, manifest: &CheckpointManifest) -> Result<(Vec<Tensor>, Vec<Tensor>), Rejected> {
+    let missing = || {
+        let name = manifest::manifest_name(manifest.step);
+        Rejected::Damaged(format!("`{name}`: it does not name the files of a checkpoint"))
+    };
+    let (mut model, mut training) = (Vec::new(), Vec::new());
+    for files in manifest.layers() {
+        model = layer(folder, manifest::model(files).ok_or_else(missing)?, &model)?;
+        training = layer(folder, manifest::training(files).ok_or_else(missing)?, &training)?;
     }
+    Ok((model, training))
+}
+
+fn best_weights(folder: &Path, manifest: &CheckpointManifest) -> Result<Vec<Tensor>, Rejected> {
+    match manifest.best_files() {
+        [] => Ok(Vec::new()),
+        [file] if !file.name.contains('/') => verified(folder, file),
+        parts => joined(folder, &parts.iter().collect::<Vec<_>>()),
+    }
+}
+
+/// The tensors of several parts that are exactly what the manifest says, put together and sorted by name.
+fn joined(folder: &Path, parts: &[&FileEntry]) -> Result<Vec<Tensor>, Rejected> {
+    parts.iter().try_for_each(|entry| check_file(folder, entry, false))?;
+    let source = TensorSource::open(folder, parts)?;
+    source.names().filter_map(|name| source.whole(name).transpose()).map(|tensor| Ok(tensor?)).collect()
 }
 
 /// The tensors of a file, on top of those of the checkpoint before where it holds differences.
@@ -159,35 +136,10 @@ fn layer(folder: &Path, entry: &FileEntry, before: &[Tensor]) -> Result<Vec<Tens
 
 /// The tensors of a file that is exactly what the manifest says.
 fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, Rejected> {
-    let named = |flaw: String| Rejected::Damaged(format!("`{}`: {flaw}", entry.name));
     let failed = |defect: Defect| rejected(folder, &entry.name, defect);
-    let file = open_regular(&folder.join(&entry.name)).map_err(failed)?;
-    let bytes = file.metadata().map_err(|error| failed(error.into()))?.len();
-    if bytes != entry.bytes {
-        return Err(named(format!("it has {bytes} bytes instead of {}", entry.bytes)));
-    }
-    let (tensors, sha256) = read_from(file).map_err(failed)?;
+    let (tensors, sha256) = read_from(opened(folder, entry)?).map_err(failed)?;
     if sha256 != entry.sha256 {
-        return Err(named("it does not match its checksum".into()));
+        return Err(Rejected::Damaged(format!("`{}`: it does not match its checksum", entry.name)));
     }
     Ok(tensors)
-}
-
-/// Opens a file that is neither a link nor something that reading could hang on.
-fn open_regular(path: &Path) -> Result<File, Defect> {
-    use rustix::io::Errno;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Err("it is missing".into()),
-        Err(Errno::LOOP) => return Err("it is a link, not a file".into()),
-        Err(error @ (Errno::NOTDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::INVAL)) => {
-            return Err(format!("it cannot be opened: {error}").into());
-        }
-        Err(error) => return Err(Defect::Unreadable(error.into())),
-    };
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err("it is no file".into()),
-    }
 }

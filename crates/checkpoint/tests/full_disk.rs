@@ -24,6 +24,7 @@ fn snapshot(step: u64, bytes: usize) -> Snapshot {
         training: vec![tensor],
         state: serde_json::json!(step),
         best: None,
+        part: None,
     }
 }
 

@@ -20,12 +20,14 @@ mod settings;
 mod sweep;
 mod table;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
 
 use crate::command::Commands;
+use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -71,13 +73,24 @@ struct Arguments {
 fn silence_expected_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !data::caught::expected() {
+        if !plugin::caught::expected() {
             print(panic);
         }
     }));
 }
 
+/// Becomes `cargo xtask run` with everything built, for the job that this process was started with by its first build.
+fn build_all(xtask: &Path, what: &str, printer: &mut Printer) -> ExitCode {
+    printer.say(format!("this job needs {what}, which the first build leaves out; building all of gradus"));
+    // The first two are the program and `run`.
+    let failed = Command::new(xtask).args(["run", "--whole"]).args(std::env::args_os().skip(2)).exec();
+    let error = Error::file("start", xtask)(failed);
+    printer.error(&error);
+    ExitCode::from(error.code())
+}
+
 fn main() -> ExitCode {
+    formats::install();
     silence_expected_panics();
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.json, true);
@@ -93,6 +106,12 @@ fn main() -> ExitCode {
         printer.show_values();
     }
     let result = arguments.command.run(&settings, &mut printer);
+    if let (Err(error), Some(xtask)) = (&result, &settings.xtask)
+        && std::env::args_os().nth(1).is_some_and(|word| word == "run")
+        && let Some(what) = error.left_out()
+    {
+        return build_all(xtask, what, &mut printer);
+    }
     match result.and_then(|code| printer.failure().map_or(Ok(code), Err)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

@@ -24,6 +24,8 @@ pub struct GlobalSettings {
     pub color: bool,
     /// The chaos harness' socket.
     pub chaos: Option<PathBuf>,
+    /// The `xtask` that built this executable for one run, and may have left something out.
+    pub xtask: Option<PathBuf>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
 }
@@ -46,8 +48,8 @@ impl GlobalSettings {
                 return Err(Error::Usage { message, hint: "set it with `--home FOLDER` or `GRADUS_HOME`".to_owned() });
             }
         };
-        let access = access();
-        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE), access })
+        let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
+        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access })
     }
 }
 

@@ -1,10 +1,8 @@
 //! What every provider must show, against the real thing or its twin.
 //!
-//! A test of each provider calls [`check`]. It rents one machine, and asks for everything twice. It waits for what the
-//! provider's traits allow to take time, and for no longer than they say.
-
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+//! A test of each provider calls [`check`]. It rents one machine, and asks for everything twice. Where the provider may
+//! take its time, the test says how it passes ([`ProviderWorld`]): a simulated clock is moved on, and for real machines the test
+//! blocks until something happens. Nothing here reads a clock.
 
 use domain::rental::{EndRequest, MachineState, SeenMachine};
 use domain::run::Usage;
@@ -13,26 +11,43 @@ use domain::{Elapsed, InstanceId};
 
 use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, offers};
 
-/// Between two looks while something is waited for, where the provider says nothing shorter.
-const LOOK: Duration = Duration::from_millis(20);
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// The machine is listed.
+    Listing,
+    /// Its rent is more than nothing.
+    Meter,
+    /// It is gone.
+    End,
+}
+
+/// The world beside a provider, in which time passes.
+pub trait ProviderWorld {
+    /// Returns true once there may be something new since the last look, and false when the provider has had all the time
+    /// that it may take.
+    fn pass(&self, awaited: Awaited) -> bool;
+
+    /// Whether the machine's rent is more than nothing yet.
+    fn is_metered(&self) -> bool;
+
+    /// How long the machine can have been rented at most.
+    fn longest_rent(&self) -> Elapsed;
+}
 
 /// Rents one machine under the name `instance`, ends it, and checks every promise of [`Provider`] on the way.
-/// `patience` is how long the provider may take to end it, and `is_metered` says whether its rent is more than nothing
-/// yet.
 ///
 /// # Panics
 /// When a promise is broken.
-pub fn check(provider: &dyn Provider, instance: &InstanceId, patience: Duration, is_metered: &dyn Fn() -> bool) {
+pub fn check(provider: &dyn Provider, instance: &InstanceId, world: &dyn ProviderWorld) {
     machines_are_offered(provider);
     let request = nothing_is_known_before_a_launch(provider, instance);
-    let before = Instant::now();
-    a_token_rents_once(provider, &request);
-    let boots = time(provider.traits().boots_within);
-    wait("it is metered", boots, || is_metered().then_some(()));
+    a_token_rents_once(provider, &request, world);
+    wait(world, Awaited::Meter, || world.is_metered().then_some(()));
     assert_eq!(seen(provider, instance).map(|machine| machine.state), Some(MachineState::Running), "it runs");
-    let usage = an_end_request_ends_it(provider, instance, patience);
-    let (rented, metered) = (before.elapsed().as_secs_f64(), usage.elapsed.as_secs_f64());
-    assert!(metered > 0.0 && metered <= rented, "{metered} s were metered of at most {rented} s");
+    let usage = an_end_request_ends_it(provider, instance, world);
+    let (metered, longest) = (usage.elapsed, world.longest_rent());
+    assert!(metered.0 > 0 && metered <= longest, "{metered:?} were metered of at most {longest:?}");
     what_is_gone_stays_gone(provider, &request, usage);
 }
 
@@ -53,7 +68,7 @@ fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &Instance
     LaunchRequest { members: vec![instance.clone()], token, offer, price_cap: None, expires: None }
 }
 
-fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest) {
+fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest, world: &dyn ProviderWorld) {
     let instance = &request.members[0];
     let mut handles = Vec::new();
     for time in ["first", "second"] {
@@ -63,8 +78,7 @@ fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest) {
         }
     }
     assert_eq!(handles[0], handles[1], "two launches rent one machine");
-    let visible = time(provider.traits().visible_within);
-    let machine = wait("it is listed", visible, || seen(provider, instance));
+    let machine = wait(world, Awaited::Listing, || seen(provider, instance));
     assert_eq!(machine.handle, handles[0].1, "it is listed by the name that the launch has told");
     let other = LaunchRequest { token: "another token".into(), ..request.clone() };
     assert!(
@@ -73,8 +87,8 @@ fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest) {
     );
 }
 
-fn an_end_request_ends_it(provider: &dyn Provider, instance: &InstanceId, patience: Duration) -> Usage {
-    wait("it is gone", patience, || {
+fn an_end_request_ends_it(provider: &dyn Provider, instance: &InstanceId, world: &dyn ProviderWorld) -> Usage {
+    wait(world, Awaited::End, || {
         end(provider, instance);
         match seen(provider, instance).expect("what was seen does not vanish").state {
             MachineState::Gone(usage) => Some(usage.expect("what ran was metered")),
@@ -128,19 +142,14 @@ fn last_events(provider: &dyn Provider, instance: &InstanceId) -> Vec<Entry> {
     }
 }
 
-/// Asks until there is an answer, at least once, and for no longer than was promised.
-fn wait<T>(what: &str, within: Duration, ask: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + within;
+/// Asks until there is an answer, at least once, and once more when all the time that was promised has passed.
+fn wait<T>(world: &dyn ProviderWorld, awaited: Awaited, ask: impl Fn() -> Option<T>) -> T {
+    let mut is_last = false;
     loop {
-        let is_last = Instant::now() >= deadline;
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(!is_last, "{what} within {within:?}");
-        sleep(LOOK);
+        assert!(!is_last, "{awaited:?} did not come in the time that the provider states");
+        is_last = !world.pass(awaited);
     }
-}
-
-fn time(elapsed: Elapsed) -> Duration {
-    Duration::from_micros(elapsed.0)
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use data::{Cursor, Error, Provenance, TextDataset, TextLoader, TextObjective};
 
 fn main() -> ExitCode {
+    formats::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [texts, folder @ ..] = &arguments[..] else {
         eprintln!("usage: text_memory TEXTS [FOLDER]");

@@ -103,6 +103,12 @@ pub enum Error {
         /// Values of a pixel.
         channels: usize,
     },
+    /// The executable was built without what it takes.
+    #[error("this executable was built without {what}")]
+    LeftOut {
+        /// What it lacks.
+        what: &'static str,
+    },
     /// A fault of this program.
     #[error("the loader failed: {0}")]
     Internal(String),
@@ -138,6 +144,7 @@ impl Error {
             }
             Error::Changed(_) => Some("put the data back, or start a new run".into()),
             Error::Grey { .. } => Some("leave `rand_augment` out of `augment`".into()),
+            Error::LeftOut { .. } => Some("build all of gradus with `cargo xtask install`".into()),
             Error::Internal(_) => None,
         }
     }
@@ -149,7 +156,7 @@ impl Error {
             Error::Image { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Grey { .. } => Cause::Job,
-            Error::Internal(_) => Cause::Internal,
+            Error::LeftOut { .. } | Error::Internal(_) => Cause::Internal,
         };
         Finding { cause, message: self.to_string(), hint: self.hint() }
     }

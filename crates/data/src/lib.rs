@@ -56,7 +56,7 @@ pub use detection::{
     OriginalImage, shapes,
 };
 pub use error::Error;
-pub use files::{cache, caught, remote, text};
+pub use files::{cache, remote, text};
 pub use formats::annotations::Annotation;
 pub use formats::{EXTENSIONS as IMAGE_EXTENSIONS, Skipped, preloading};
 pub use identity::preparation::Preparation;

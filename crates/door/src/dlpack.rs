@@ -1,14 +1,17 @@
 #![allow(unsafe_code)]
-//! A batch's memory, lent to whoever speaks DLPack, without a copy.
+//! A batch's memory, handed over to whoever speaks DLPack, without a copy.
 //!
-//! The structures are those of DLPack's `dlpack.h` before its version 1.0, which every consumer reads. A tensor that
-//! was made of a [`BatchTensor`] keeps the batch alive; when the last one is gone, the memory goes back to the loader.
+//! The structures are those of DLPack's `dlpack.h` before its version 1.0, which every consumer reads. They cannot say
+//! that memory is only to be read, so nobody else has what is handed over: it is handed over once, and the tensor that is
+//! made of it may be written to. That tensor keeps the batch alive; when the last one is gone, the memory goes back to
+//! the loader, which writes all of it before it hands it out again.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use data::{Batch, BatchDtype};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -25,6 +28,19 @@ pub struct BatchTensor {
     batch: Arc<Batch>,
     place: Place,
     shape: Vec<usize>,
+    /// Whether somebody has the memory, who may write to it.
+    is_taken: AtomicBool,
+}
+
+/// A piece of memory of its own, at an address that suits any numbers.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+/// What keeps lent memory where it is.
+enum Kept {
+    Batch(#[expect(dead_code, reason = "it is only kept")] Arc<Batch>),
+    Copy(#[expect(dead_code, reason = "it is only kept")] Vec<Line>),
 }
 
 /// `DLDevice`.
@@ -66,7 +82,7 @@ struct Managed {
 struct Lent {
     managed: Managed,
     shape: Vec<i64>,
-    _batch: Arc<Batch>,
+    _kept: Kept,
 }
 
 /// `kDLCPU`.
@@ -82,7 +98,26 @@ const FRESH: &CStr = c"dltensor";
 impl BatchTensor {
     /// The numbers at `place`, of this shape, row by row.
     pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> BatchTensor {
-        BatchTensor { batch, place, shape }
+        BatchTensor { batch, place, shape, is_taken: AtomicBool::new(false) }
+    }
+
+    /// The memory to hand over, which nobody else has, or a copy of what nobody else has.
+    fn take(&self, copies: bool) -> PyResult<(*mut u8, Kept)> {
+        let (address, bytes, _) = self.address();
+        if copies && !self.is_taken.load(Ordering::Acquire) {
+            let mut copy = vec![Line([0; 64]); bytes.div_ceil(64)];
+            let target: *mut u8 = copy.as_mut_ptr().cast();
+            // SAFETY: the batch has `bytes` bytes at `address`, which nobody writes to while Python's lock is held and the
+            // memory is not taken; `copy` has as many, and is new.
+            unsafe { std::ptr::copy_nonoverlapping(address, target, bytes) };
+            return Ok((target, Kept::Copy(copy)));
+        }
+        if self.is_taken.swap(true, Ordering::AcqRel) {
+            let message = "the memory of this batch was handed over already, to a tensor that may write to it\n\
+                hint: copy that tensor (`x.clone()` in PyTorch, `x.copy()` in NumPy)";
+            return Err(PyBufferError::new_err(message));
+        }
+        Ok((address.cast_mut(), Kept::Batch(Arc::clone(&self.batch))))
     }
 
     fn address(&self) -> (*const u8, usize, Type) {
@@ -107,27 +142,29 @@ impl BatchTensor {
 
 #[pymethods]
 impl BatchTensor {
-    /// A capsule of the memory. It is the processor's, and there is nothing to wait for.
-    #[pyo3(signature = (**_keywords))]
+    /// A capsule of the memory, or of a copy if that is asked for. It is the processor's, and there is nothing to wait for.
+    #[pyo3(signature = (*, copy=None, **_keywords))]
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
+        copy: Option<bool>,
         _keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (address, bytes, kind) = self.address();
+        let (_, bytes, kind) = self.address();
         let each = usize::from(kind.bits / 8);
         if self.shape.iter().product::<usize>() * each != bytes {
             return Err(PyValueError::new_err("a batch whose shape is not that of its memory"));
         }
+        let (address, kept) = self.take(copy == Some(true))?;
         let dimensions = self.shape.len() as i32;
         let device = Device { kind: CPU, id: 0 };
         let (shape, strides) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let data = address.cast_mut().cast();
+        let data = address.cast();
         let tensor = Tensor { data, device, dimensions, kind, shape, strides, offset: 0 };
         let mut lent = Box::new(Lent {
             managed: Managed { tensor, context: std::ptr::null_mut(), delete: Some(delete) },
             shape: self.shape.iter().map(|length| *length as i64).collect(),
-            _batch: Arc::clone(&self.batch),
+            _kept: kept,
         });
         lent.managed.tensor.shape = lent.shape.as_mut_ptr();
         let lent = Box::into_raw(lent);

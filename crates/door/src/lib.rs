@@ -19,4 +19,10 @@ mod module {
 
     #[allow(unused_imports)]
     use super::*;
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        formats::install();
+        Ok(())
+    }
 }

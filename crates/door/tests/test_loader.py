@@ -69,11 +69,35 @@ class Loading(unittest.TestCase):
         images, labels, _, _ = loader._inner.next()
         x, y = torch.from_dlpack(images), torch.from_dlpack(labels)
         self.assertEqual((x.data_ptr(), y.data_ptr()), (images.pointer, labels.pointer))
-        self.assertEqual(np.from_dlpack(images).ctypes.data, images.pointer)
         kept, wanted = x, x.clone()
         del loader, images, labels, x, y
         gc.collect()
         self.assertTrue(torch.equal(kept, wanted))
+
+    def test_memory_is_handed_over_once_and_may_be_written_to(self):
+        images, labels, _, _ = self.loader()._inner.next()
+        copy = torch.utils.dlpack.from_dlpack(images.__dlpack__(copy=True))
+        x, y = torch.from_dlpack(images), torch.from_dlpack(labels)
+        self.assertNotEqual(copy.data_ptr(), x.data_ptr())
+        self.assertTrue(torch.equal(copy, x))
+        for taken in (images, labels):
+            for take in (torch.from_dlpack, np.from_dlpack):
+                with self.assertRaisesRegex(BufferError, "handed over already"):
+                    take(taken)
+        wanted = copy + 1
+        x.add_(1)
+        y.add_(1)
+        self.assertTrue(torch.equal(x, wanted))
+        self.assertTrue(torch.equal(copy, wanted - 1))
+
+    def test_writing_to_batches_changes_no_other(self):
+        wanted = self.epoch(self.loader())
+        found = []
+        for x, y in self.loader():
+            found.append((x.clone(), y.clone()))
+            x.fill_(float("nan"))
+            y.fill_(-1)
+        self.same(found, wanted)
 
     def test_held_batches_are_not_written_to(self):
         held = [x for x, _ in self.loader()]

@@ -4,8 +4,9 @@
 //! for as long as the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is made from, and `spool.jsonl`
 //! ([`Spool`]) holds what the agent has to report, in case it is gone before anybody has read it. From these the
 //! provider proves that an instance is alive or gone. Its processes carry a tag ([`processes`]) and run in [`session`]s
-//! of their own. Nothing here decides anything.
+//! of their own. Files that travel to and from the machine are compared by their [`sha256`]. Nothing here decides anything.
 
+mod digest;
 pub mod folder;
 mod launch;
 mod lock;
@@ -14,6 +15,7 @@ pub mod processes;
 pub mod session;
 mod spool;
 
+pub use digest::sha256;
 pub use folder::Folder;
 pub use launch::{LaunchSpec, SCHEMA};
 pub use lock::Lock;

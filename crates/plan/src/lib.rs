@@ -19,8 +19,11 @@ pub mod utilisation;
 pub mod world;
 
 pub use orders::{hear, orders};
-pub use reconcile::{Action, LaunchDoubt, ObservedState, Policy, SubmitTrial, due, reached, reconcile, wind_down};
+pub use reconcile::{
+    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, is_lost, reached, reconcile, reconcile_scope,
+    run_due, sweep_due, wind_down,
+};
 pub use resume::Resumption;
 pub use world::{
-    AttemptState, Illegal, Instance, Measured, Run, RunAttempt, SweepRecord, SweepState, World, bill, spent,
+    AttemptState, Illegal, Instance, Measured, Run, RunAttempt, RunOrSweep, SweepRecord, SweepState, World, bill, spent,
 };

@@ -55,5 +55,6 @@ pub fn hear(world: &World, entry: &Entry) -> Option<Event> {
         (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Started | AgentEvent::Reported { .. }) => {
             None
         }
+        (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Unknown) => None,
     }
 }

@@ -8,6 +8,7 @@ mod limits;
 mod lost;
 mod observed;
 mod room;
+mod scope;
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
@@ -17,10 +18,12 @@ use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, 
 use crate::sweep;
 use crate::world::{Instance, Run, World, bill};
 
-pub use due::due;
+pub use due::{run_due, sweep_due};
 pub use limits::{reached, wind_down};
+pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedState};
 use room::Room;
+pub use scope::Scope;
 
 /// What the loop may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,9 +151,16 @@ pub struct SubmitTrial {
 
 /// What to do now, earlier runs first.
 pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
+    reconcile_scope(world, facts, policy, &Scope::all(world))
+}
+
+/// What to do now for some runs and sweeps. The facts must hold what is known of their machines, of those of the sweeps'
+/// trials, and of all that are being released.
+pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, scope: &Scope) -> Vec<Action> {
     let mut actions = Vec::new();
-    let mut room = Room::of(world, facts, policy);
-    let mut runs: Vec<(&RunId, &Run)> = world.open_runs().collect();
+    let mut room = Room::new(world, facts, policy);
+    let open = scope.runs.iter().filter(|id| world.is_open(id));
+    let mut runs: Vec<(&RunId, &Run)> = open.filter_map(|id| world.runs.get_key_value(id)).collect();
     runs.sort_by_key(|(_, run)| run.order);
     for (id, run) in runs {
         for instance_id in &run.instances {
@@ -170,7 +180,7 @@ pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<A
             actions.push(action);
         }
     }
-    for (id, sweep) in &world.sweeps {
+    for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
         actions.extend(sweep::actions(world, facts, policy, id, sweep));
     }
     actions
@@ -263,13 +273,13 @@ fn patience(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Elap
 }
 
 /// What a run needs that is not at its end.
-fn for_run(
-    world: &World,
-    facts: &ObservedState,
-    policy: &Policy,
+fn for_run<'a>(
+    world: &'a World,
+    facts: &'a ObservedState,
+    policy: &'a Policy,
     id: &RunId,
-    run: &Run,
-    room: &mut Room,
+    run: &'a Run,
+    room: &mut Room<'a>,
 ) -> Option<Action> {
     if let Some(end) = decided_end(world, run) {
         return Some(Action::End { run: id.clone(), end });
@@ -294,7 +304,7 @@ fn for_run(
             Some(Action::Start { run: id.clone(), attempt, fence, instance: instance.clone() })
         }
         Some(_) => None,
-        None if !room.has_some(world, run) => None,
+        None if !room.has_some(run) => None,
         None if !limits::affords_rent(world, facts, policy, run) => {
             Some(Action::Stop { run: id.clone(), by: StopBy::Budget })
         }

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::job::{Budget, Command, Needs, Recovery};
+use domain::job::Budget;
 use domain::run::StopBy;
-use domain::wants::Wants;
-use domain::workload::DataFacts;
-use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work};
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{ObservedState, Policy, World, reached};
 
 const SECOND: u64 = 1_000_000;
@@ -19,18 +17,9 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
     let offer =
         Offer { provider: "sim".into(), kind: "m1".into(), node: Node::default(), rate, price_source: "test".into() };
     let job = Job {
-        name: "job".into(),
-        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
-        envs: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        needs: Needs::default(),
         budget: budget.map(|max| Budget { max: max.parse().unwrap(), ..Budget::default() }),
         deadline: deadline.map(|deadline| deadline.parse().unwrap()),
-        recovery: Recovery::default(),
-        wants: Wants::default(),
-        workload: None,
-        data: DataFacts::default(),
-        sweep: None,
+        ..Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job
     };
     let reserved = Money::default();
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::job::{Command, Needs, Recovery};
 use domain::rental::ProviderTraits;
-use domain::wants::Wants;
-use domain::workload::DataFacts;
-use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work};
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile};
 
 fn offer(provider: &str, kind: &str) -> Offer {
@@ -16,20 +13,7 @@ fn offer(provider: &str, kind: &str) -> Offer {
 }
 
 fn submitted(run: &RunId, offer: Offer) -> Event {
-    let job = Job {
-        name: "job".into(),
-        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
-        envs: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        needs: Needs::default(),
-        budget: None,
-        deadline: None,
-        recovery: Recovery::default(),
-        wants: Wants::default(),
-        workload: None,
-        data: DataFacts::default(),
-        sweep: None,
-    };
+    let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
     let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions };
     let (job_hash, file) = (String::new(), "job.yaml".into());

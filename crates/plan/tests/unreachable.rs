@@ -3,15 +3,10 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::job::{Command, Needs, Recovery};
 use domain::rental::ProviderTraits;
 use domain::run::{Sight, Usage};
-use domain::wants::Wants;
-use domain::workload::DataFacts;
-use domain::{
-    Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work,
-};
-use plan::{Action, ObservedState, Policy, World, due, reconcile};
+use domain::{Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
+use plan::{Action, ObservedState, Policy, World, reconcile, run_due};
 
 const SECOND: u64 = 1_000_000;
 
@@ -20,20 +15,7 @@ fn world() -> (World, RunId, InstanceId) {
     let (run, instance) = (RunId::new("a"), InstanceId::new("a-i1"));
     let (kind, price_source) = ("m1".into(), "test".into());
     let offer = Offer { provider: "p".into(), kind, node: Node::default(), rate: Rate::default(), price_source };
-    let job = Job {
-        name: "job".into(),
-        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
-        envs: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        needs: Needs::default(),
-        budget: None,
-        deadline: None,
-        recovery: Recovery::default(),
-        wants: Wants::default(),
-        workload: None,
-        data: DataFacts::default(),
-        sweep: None,
-    };
+    let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
     let plan = Plan { offer: offer.clone(), share, memory, time, cost, reserve: Money::default(), assumptions };
     let submitted =
@@ -112,7 +94,8 @@ fn a_run_goes_on_elsewhere_once_the_end_of_its_silent_machine_was_not_proved_in_
     // Its agent was heard: what is asked for is on its way.
     check((silence - 1, 10 * replace), &["terminate"]);
     let facts = seen(&run, &id, (silence, replace - 1), None);
-    assert_eq!(due(&world, &facts, &policy), Some(Elapsed(SECOND)));
+    let (id, run) = world.open_runs().next().unwrap();
+    assert_eq!(run_due(&world, &facts, &policy, id, run), Some(Elapsed(SECOND)));
 }
 
 #[test]

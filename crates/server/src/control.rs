@@ -17,15 +17,15 @@ use ::control::{
 use cloud::Provider;
 use domain::rental::ProviderAnswer;
 use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
-use domain::{Elapsed, Event, Record, RunId};
+use domain::{Elapsed, Event, Record};
 use plan::{Illegal, Policy, World};
 
 use crate::clock;
 use crate::error::Error;
 use crate::files::Grant;
-use crate::home::{Home, WatchLock};
+use crate::home::Home;
 use crate::series::Series;
-use crate::state::{Commit, State};
+use crate::state::{Commit, Foreign, Recalled, State};
 use calls::ProviderCalls;
 
 /// Everything that can wake the loop.
@@ -99,7 +99,6 @@ struct Running<'a, 'b> {
     calls: ProviderCalls,
     waiting: BTreeMap<ReplyId, Waiting>,
     users: BTreeMap<ReplyId, tokio::sync::oneshot::Sender<Result<u64, Illegal>>>,
-    kept: BTreeMap<RunId, WatchLock>,
     last_reply: u64,
     watched: WatchedWork,
     wake: Elapsed,
@@ -129,6 +128,7 @@ impl<'a> Control<'a> {
         done: impl Fn(&World) -> bool,
     ) -> Result<Left, Error> {
         self.state.refresh()?;
+        self.state.forget_old_rows()?;
         let traits = self.providers.iter().map(|provider| (provider.name().to_owned(), provider.traits()));
         let controller =
             Controller::new(self.state.take_world(), self.home.owner(), traits, self.policy.clone(), now());
@@ -139,7 +139,6 @@ impl<'a> Control<'a> {
             calls,
             waiting: BTreeMap::new(),
             users: BTreeMap::new(),
-            kept: BTreeMap::new(),
             last_reply: 0,
             watched: WatchedWork::default(),
             wake: Elapsed(0),
@@ -195,12 +194,8 @@ impl Running<'_, '_> {
 
     /// What has happened that wakes nobody.
     fn gather(&mut self, inputs: &mut Vec<ControllerInput>) -> Result<(), Error> {
-        let appended = self.control.state.records_after_head(self.controller.world().last_seq)?;
-        if !appended.is_empty() {
-            inputs.insert(0, ControllerInput::Appended(appended));
-        }
-        if self.control.keeps_all {
-            self.keep_all()?;
+        if let Some(appended) = self.appended()? {
+            inputs.insert(0, appended);
         }
         let watched = self.watched();
         if watched != self.watched {
@@ -216,27 +211,18 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Waits for every run and sweep that has not ended, as `gradus run` does for one.
-    fn keep_all(&mut self) -> Result<(), Error> {
-        let (home, world) = (self.control.home, self.controller.world());
-        let is_open = |id: &RunId| world.runs.get(id).is_some_and(|run| !run.state.is_final());
-        self.kept.retain(|id, _| is_open(id));
-        for (id, _) in world.open_runs().filter(|(id, _)| is_open(id)) {
-            if !self.kept.contains_key(id) {
-                self.kept.insert(id.clone(), home.watch(&home.run(id))?);
-            }
-        }
-        Ok(())
-    }
-
-    /// What some process waits for, by the locks that they hold.
+    /// What some process waits for: a server for everything, others by the locks that they hold.
     fn watched(&self) -> WatchedWork {
+        if self.control.keeps_all {
+            return WatchedWork { all: true, ..WatchedWork::default() };
+        }
         let (home, world) = (self.control.home, self.controller.world());
         let open = world.open_runs().filter(|(_, run)| !run.state.is_final());
         let sweeps = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
         WatchedWork {
-            runs: open.map(|(id, _)| id).filter(|id| home.is_watched(&home.run(id))).cloned().collect(),
-            sweeps: sweeps.map(|(id, _)| id).filter(|id| home.is_watched(&home.sweep(id))).cloned().collect(),
+            runs: open.map(|(id, _)| id).filter(|id| home.is_followed(&home.run(id))).cloned().collect(),
+            sweeps: sweeps.map(|(id, _)| id).filter(|id| home.is_followed(&home.sweep(id))).cloned().collect(),
+            all: false,
         }
     }
 
@@ -255,8 +241,13 @@ impl Running<'_, '_> {
     fn take(&mut self, mut inputs: Vec<ControllerInput>) -> Result<(), Error> {
         while !inputs.is_empty() {
             let (mut records, mut others) = (Vec::new(), Vec::new());
+            let mut outputs = Vec::new();
             for input in inputs.drain(..) {
-                for output in self.controller.step(input, now())? {
+                if let Some(event) = self.asks_for(&input) {
+                    outputs.extend(self.recall(&event, records.is_empty())?);
+                }
+                outputs.extend(self.controller.step(input, now())?);
+                for output in outputs.drain(..) {
                     match output {
                         ControllerOutput::Append(more) => records.extend(more),
                         other => others.push(other),
@@ -267,6 +258,53 @@ impl Running<'_, '_> {
             others.into_iter().for_each(|output| self.perform(output));
         }
         Ok(())
+    }
+
+    /// What other processes have appended.
+    fn appended(&self) -> Result<Option<ControllerInput>, Error> {
+        let foreign = self.control.state.foreign(self.controller.world())?;
+        Ok(foreign
+            .map(|Foreign { records, recalled }| ControllerInput::Appended { records, recalled: Box::new(recalled) }))
+    }
+
+    /// Gives the controller what an event is about and has left its memory. It is as the disk has it, so the controller
+    /// must stand there too; where it is ahead with what is not committed, the commit will tell.
+    fn recall(&mut self, event: &Event, is_committed: bool) -> Result<Vec<ControllerOutput>, Error> {
+        let mut outputs = Vec::new();
+        loop {
+            let recalled = self.control.state.recall_for(self.controller.world(), event)?;
+            let input = match recalled {
+                Recalled::Part(part) => ControllerInput::Recalled(part),
+                Recalled::Behind if is_committed => match self.appended()? {
+                    Some(appended) => appended,
+                    None => continue,
+                },
+                Recalled::Unknown | Recalled::Behind => return Ok(outputs),
+            };
+            let is_part = matches!(input, ControllerInput::Recalled(_));
+            outputs.extend(self.controller.step(input, now())?);
+            if is_part {
+                return Ok(outputs);
+            }
+        }
+    }
+
+    /// An event about what an input may ask for and the controller does not have in memory.
+    fn asks_for(&self, input: &ControllerInput) -> Option<Event> {
+        let world = self.controller.world();
+        match input {
+            ControllerInput::Heartbeat { heartbeat, .. } => {
+                let instance = &heartbeat.instance;
+                let is_known = world.instances.contains_key(instance);
+                // Its release is about it, as any event would be.
+                (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone() })
+            }
+            ControllerInput::Request { event, .. } => {
+                let is_held = world.work_of(event).is_some_and(|work| world.holds(&work));
+                (!is_held).then(|| (**event).clone())
+            }
+            _ => None,
+        }
     }
 
     /// Appends events; what the controller is to be told of it.

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use domain::{RunId, SweepId};
 use rustix::fs::{FlockOperation, flock};
@@ -13,6 +14,10 @@ use crate::error::Error;
 
 /// Longest path of a Unix socket, less a margin for the terminating zero and platform differences.
 const SOCKET_PATH_MAX: usize = 100;
+
+/// Tries to take a lock that others may probe, and the time between two of them.
+const PROBES: u32 = 20;
+const PROBE: Duration = Duration::from_millis(5);
 
 /// The home folder and where things stand in it.
 #[derive(Debug, Clone)]
@@ -56,7 +61,7 @@ impl Home {
         &self.owner
     }
 
-    /// The event log and its views.
+    /// The event log and the rows that follow from it.
     pub fn state(&self) -> PathBuf {
         self.root.join("state.db")
     }
@@ -120,12 +125,16 @@ impl Home {
     /// [`Error::File`] when the lock file cannot be used.
     pub fn try_server(&self) -> Result<Option<LoopLock>, Error> {
         let path = self.root.join("server.lock");
-        let file = open_lock(&path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(LoopLock(file))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(Error::file("lock", &path)(errno.into())),
+        // Whoever asks whether there is a server holds the lock for an instant.
+        for _ in 0..PROBES {
+            let file = open_lock(&path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(LoopLock(file))),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(PROBE),
+                Err(errno) => return Err(Error::file("lock", &path)(errno.into())),
+            }
         }
+        Ok(None)
     }
 
     /// Whether a server runs the loop, or waits for it.
@@ -166,8 +175,13 @@ impl Home {
         folder.join("told").exists()
     }
 
-    /// Whether some process waits for the run or sweep of this folder.
+    /// Whether some process waits for the run or sweep of this folder. A server waits for all of them.
     pub fn is_watched(&self, folder: &Path) -> bool {
+        self.has_server() || self.is_followed(folder)
+    }
+
+    /// Whether a command waits for the run or sweep of this folder.
+    pub fn is_followed(&self, folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join("attend.lock")) else { return false };
         matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
     }

@@ -4,6 +4,7 @@ pub use control::identity::{job_hash, sha256};
 use domain::event::{Submitted, SweepSubmitted};
 use domain::sweep::Known;
 use domain::{Event, Job, Plan, RunId, SweepId};
+use plan::RunOrSweep;
 
 use crate::error::Error;
 use crate::home::Home;
@@ -14,7 +15,10 @@ use crate::state::State;
 /// # Errors
 /// As [`State::append`].
 pub fn submit(state: &mut State, job: Job, plan: Plan, file: &str) -> Result<RunId, Error> {
-    let run = RunId::new(unique(&job.name));
+    let mut run = RunId::new(unique(&job.name));
+    while state.recall(&RunOrSweep::Run(run.clone()))? {
+        run = RunId::new(unique(&job.name));
+    }
     let job_hash = job_hash(&job, &plan);
     let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned(), trial: None };
     state.append(vec![Event::Submitted(Box::new(submitted))])?;
@@ -34,25 +38,42 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
 }
 
 /// The newest sweep of the same job file and the same job that is not at its end, or whose end nobody was told.
-pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<SweepId> {
+///
+/// # Errors
+/// As [`State::recall`].
+pub fn unfinished_sweep(
+    home: &Home,
+    state: &mut State,
+    job: &Job,
+    plan: &Plan,
+    file: &str,
+) -> Result<Option<SweepId>, Error> {
     let hash = job_hash(job, plan);
+    // Sweeps are few.
+    state.recall_newest(100)?;
+    let state = &*state;
     let same =
         |sweep: &plan::SweepRecord| sweep.job_hash == hash && sweep.file == file && is_same(state, &sweep.job, job);
     let open = |id: &SweepId, sweep: &plan::SweepRecord| !sweep.state.is_final() || !home.is_reported(&home.sweep(id));
     let sweeps = state.world().sweeps.iter().filter(|(id, sweep)| same(sweep) && open(id, sweep));
-    sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone())
+    Ok(sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone()))
 }
 
 /// The newest run of the same job file and the same job that is not at its end, or whose end nobody was told: the
 /// process that attended to it may have been killed just before its last word.
-pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
+///
+/// # Errors
+/// As [`State::recall`].
+pub fn unfinished(home: &Home, state: &mut State, job: &Job, plan: &Plan, file: &str) -> Result<Option<RunId>, Error> {
     let hash = job_hash(job, plan);
+    state.recall_of_job(&hash)?;
+    let state = &*state;
     let same = |run: &plan::Run| {
         run.trial.is_none() && run.job_hash == hash && run.file == file && is_same(state, &run.job, job)
     };
     let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_reported(&home.run(id));
     let runs = state.world().runs.iter().filter(|(id, run)| same(run) && open(id, run));
-    runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
+    Ok(runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone()))
 }
 
 /// Whether a job of the log, whose values are sealed, is this one.

@@ -4,11 +4,12 @@ use std::sync::{Arc, mpsc};
 
 use cloud::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use control::EntryQueue;
+use domain::event::{RentIntended, RunEnd};
 use domain::rank::{Report, Step};
 use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
-use domain::run::{AttemptEnd, Outcome, RunState};
+use domain::run::{AttemptEnd, Bill, Outcome, RunState, Usage};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
-use domain::{AttemptId, Elapsed, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
+use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
@@ -130,6 +131,15 @@ impl Queue for First {
     }
 }
 
+/// One call of the agent of an instance; what it is told.
+fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -> HeartbeatReply {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let (instance, started, elapsed) = (instance.clone(), Timestamp(1), Elapsed(1));
+    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries };
+    wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
+    answer.blocking_recv().unwrap()
+}
+
 /// Speaks for the agent of a run's one instance, from its start to 5,000 steps and its end, and returns how the run
 /// stands after 20 more calls, with the steps that were kept.
 fn ended(queue: &mut (dyn Queue + Send), can_keep: bool) -> (RunState, usize) {
@@ -158,11 +168,7 @@ fn ended(queue: &mut (dyn Queue + Send), can_keep: bool) -> (RunState, usize) {
 fn speak(wake: &mpsc::Sender<Wake>, run: &RunId, queue: &mut dyn Queue) {
     let instance = run.instance(1);
     let call = |queue: &mut dyn Queue| {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let (started, elapsed, entries) = (Timestamp(1), Elapsed(1), queue.send());
-        let heartbeat = Heartbeat { schema: SCHEMA, instance: instance.clone(), started, elapsed, entries };
-        wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
-        let answer = answer.blocking_recv().unwrap();
+        let answer = call(wake, &instance, queue.send());
         queue.answered(&answer);
         answer.orders
     };
@@ -203,4 +209,48 @@ fn a_run_ends_though_no_measurement_can_be_kept() {
     let succeeded = RunState::Done { outcome: Outcome::Succeeded };
     assert_eq!(ended_now(false).0, succeeded);
     assert_eq!(ended(&mut First::default(), false).0, succeeded, "an agent of the first version");
+}
+
+#[test]
+fn an_agent_that_calls_after_its_run_was_settled_is_told_to_leave() {
+    let temporary = tempfile::tempdir().unwrap();
+    let home = Home::open(temporary.path()).unwrap();
+    let mut state = State::open_lean(&home).unwrap();
+    let run = server::submit::submit(&mut state, job(), plan(), "echo.yaml").unwrap();
+    let (instance, attempt) = (run.instance(1), run.attempt(Fence(1)));
+    let usage = Usage { started: Timestamp(1), elapsed: Elapsed(2) };
+    let (offer, reserved) = (plan().offer, domain::Money::default());
+    let intent = RentIntended { run: run.clone(), instance: instance.clone(), token: "t".into(), offer, reserved };
+    let life = [
+        Event::RentIntended(Box::new(intent)),
+        Event::AgentUp { instance: instance.clone(), started: usage.started },
+        Event::AttemptIntended {
+            run: run.clone(),
+            attempt: attempt.clone(),
+            fence: Fence(1),
+            instance: instance.clone(),
+        },
+        Event::AttemptEnded { attempt, end: AttemptEnd::Succeeded },
+        Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } },
+        Event::Released { instance: instance.clone(), usage },
+        Event::Billed { run: run.clone(), bill: Bill { lines: Vec::new(), total: reserved } },
+    ];
+    state.append(life.to_vec()).unwrap();
+    assert!(state.world().runs.is_empty(), "it has left memory");
+    let (wake, inbox) = mpsc::channel();
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Twin)];
+    let series = Series::open(&home).unwrap();
+    let told = std::thread::scope(|scope| {
+        let sender = wake.clone();
+        let agent = scope.spawn(move || {
+            let told = [call(&wake, &instance, Vec::new()), call(&wake, &instance, Vec::new())];
+            wake.send(Wake::Interrupt).unwrap();
+            told
+        });
+        Control::new(state, series, &home, &providers).run(&sender, &inbox, |_| false).unwrap();
+        agent.join().unwrap()
+    });
+    for reply in told {
+        assert_eq!(reply.orders, [AgentCommand::Leave]);
+    }
 }

@@ -5,12 +5,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use cloud::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
-use domain::job::{Command, Needs, Recovery};
 use domain::rental::{MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
 use domain::run::{InstanceState, StopBy, Usage};
-use domain::wants::Wants;
-use domain::workload::DataFacts;
-use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Timestamp, Work};
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Timestamp};
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
@@ -127,20 +124,7 @@ fn offer() -> Offer {
 }
 
 fn job() -> Job {
-    Job {
-        name: "job".into(),
-        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
-        envs: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        needs: Needs::default(),
-        budget: None,
-        deadline: None,
-        recovery: Recovery::default(),
-        wants: Wants::default(),
-        workload: None,
-        data: DataFacts::default(),
-        sweep: None,
-    }
+    Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job
 }
 
 /// Submits a run, and attends to it until `done` says so; `stopped` asks it to stop once its machine was asked for.
@@ -163,7 +147,8 @@ fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) ->
     let deadline = Instant::now() + Duration::from_secs(60);
     control.run(&sender, &inbox, |world| done(world) || Instant::now() > deadline).unwrap();
     assert!(done(control.state.world()), "not done within a minute: {:?}", control.state.world());
-    control.state.world().clone()
+    // What is settled has left the loop's memory.
+    State::open(&home).unwrap().world().clone()
 }
 
 fn shared(cloud: Cloud) -> Shared {

@@ -51,9 +51,13 @@ impl Cloud {
             ProviderCall::Observe(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Unavailable("throttled".into()))
             }
-            ProviderCall::Observe(_) => {
+            ProviderCall::Observe(asked) => {
                 let partial = has_faults && draws.below(100) < scenario.partial;
-                plain(ProviderAnswer::Observed(self.view(now, partial, draws, rule)))
+                let mut view = self.view(now, partial, draws, rule);
+                if rule == Some(Rule::MachinesAreTagged) {
+                    view.machines.retain(|machine| asked.contains(&machine.instance));
+                }
+                plain(ProviderAnswer::Observed(view))
             }
             ProviderCall::End(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Unavailable("throttled".into()))

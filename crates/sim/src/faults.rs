@@ -8,7 +8,6 @@ use domain::rental::MachineHandle;
 use domain::run::{RunState, StopBy};
 
 use domain::{Record, RunId, Timestamp};
-use plan::World;
 
 use crate::job::submitted;
 use crate::scenario::SECOND;
@@ -79,13 +78,20 @@ impl Simulation {
 
     /// A process beside the loop appends to the log. The loop sees it soon, or when it appends itself.
     pub(crate) fn other_process(&mut self, event: Event) {
-        let Ok(mut world) = World::replay(&self.process.disk) else { return };
-        let record = Record { seq: world.last_seq + 1, at: Timestamp(self.wall()), event };
-        if world.apply(&record).is_ok() {
-            self.process.disk.push(record.clone());
-            if self.process.unsynced.is_empty() {
-                self.deliver(ControllerInput::Appended(vec![record]));
-            }
+        if self.process.file().is_err() {
+            return;
+        }
+        let record = Record { seq: self.process.archive.last_seq + 1, at: Timestamp(self.wall()), event };
+        if self.process.archive.apply(&record).is_err() {
+            return;
+        }
+        self.process.disk.push(record.clone());
+        let Some(controller) = &self.process.controller else { return };
+        if self.process.unsynced.is_empty() {
+            let work = self.process.archive.work_of(&record.event);
+            let gone = work.filter(|work| !controller.world().holds(work));
+            let recalled = gone.map(|work| self.process.archive.clone().take(&work)).unwrap_or_default();
+            self.deliver(ControllerInput::Appended { records: vec![record], recalled: Box::new(recalled) });
         }
     }
 
@@ -109,7 +115,7 @@ impl Simulation {
     pub(crate) fn restore(&mut self) {
         self.is_restored = true;
         let lost = self.draws.below(self.process.disk.len() as u64 / 2 + 1) as usize;
-        self.process.disk.truncate(self.process.disk.len() - lost);
+        self.process.restore(self.process.disk.len() - lost);
         let known: BTreeSet<RunId> = self
             .runs
             .iter()
@@ -135,9 +141,11 @@ impl Simulation {
     /// In the quiet after the storm every run is wanted to its end.
     pub(crate) fn user_resumes(&mut self) {
         self.at(self.now + 30 * SECOND, SimEvent::UserResumes);
-        let Some(controller) = &self.process.controller else { return };
+        if self.process.controller.is_none() {
+            return;
+        }
         let stopped = |run: &&RunId| {
-            let state = controller.world().runs.get(*run).map(|run| &run.state);
+            let state = self.process.archive.runs.get(*run).map(|run| &run.state);
             matches!(state, Some(RunState::Stopped { .. })) && self.budget.is_none()
         };
         let stopped: Vec<RunId> = self.runs.iter().filter(stopped).cloned().collect();

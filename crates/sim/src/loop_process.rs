@@ -1,11 +1,11 @@
 //! The process of the control loop: the real controller, and a disk of which only what was synced survives a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use control::{Controller, Now};
+use control::{Controller, ControllerInput, Now};
 use domain::rental::ProviderTraits;
 use domain::{Elapsed, Record, Timestamp};
-use plan::{Policy, World};
+use plan::{Illegal, Policy, World};
 
 use crate::job::PROVIDER;
 use crate::rule::Rule;
@@ -19,6 +19,8 @@ pub(crate) struct LoopProcess {
     pub life: u64,
     /// What is on disk.
     pub disk: Vec<Record>,
+    /// The same as a world, with all that has left the controller's memory.
+    pub archive: World,
     /// What was written and not synced.
     pub unsynced: Vec<Record>,
     /// When it asked to be woken.
@@ -27,7 +29,14 @@ pub(crate) struct LoopProcess {
 
 impl LoopProcess {
     pub(crate) fn new() -> LoopProcess {
-        LoopProcess { controller: None, life: 0, disk: Vec::new(), unsynced: Vec::new(), wake: 0 }
+        LoopProcess {
+            controller: None,
+            life: 0,
+            disk: Vec::new(),
+            archive: World::default(),
+            unsynced: Vec::new(),
+            wake: 0,
+        }
     }
 
     /// Starts from what is on disk.
@@ -35,11 +44,46 @@ impl LoopProcess {
     /// # Errors
     /// When the log cannot be replayed.
     pub(crate) fn start(&mut self, scenario: &Scenario, rule: Option<Rule>, now: Now) -> Result<(), String> {
-        let world = World::replay(&self.disk).map_err(|illegal| illegal.to_string())?;
+        let world = self.open_world().map_err(|illegal| illegal.to_string())?;
         self.life += 1;
         let providers = BTreeMap::from([(PROVIDER.to_owned(), believed_traits(scenario, rule))]);
         self.controller = Some(Controller::new(world, "owner", providers, policy(rule), now));
         Ok(())
+    }
+
+    /// What is on disk and left to do.
+    ///
+    /// # Errors
+    /// When the log cannot be replayed.
+    pub(crate) fn open_world(&mut self) -> Result<World, Illegal> {
+        self.file()?;
+        let mut world = self.archive.clone();
+        world.find_open();
+        world.evict_settled(&BTreeSet::new());
+        Ok(world)
+    }
+
+    /// Brings the archive up to what is on disk.
+    ///
+    /// # Errors
+    /// When the log cannot be replayed.
+    pub(crate) fn file(&mut self) -> Result<(), Illegal> {
+        self.disk[self.archive.last_seq as usize..].iter().try_for_each(|record| self.archive.apply(record))
+    }
+
+    /// What has left the controller's memory and an input is about: a run, or the machine of an agent that calls.
+    pub(crate) fn recall(&mut self, input: &ControllerInput) -> Option<World> {
+        let controller = self.controller.as_ref()?;
+        let work = match input {
+            ControllerInput::Heartbeat { heartbeat, .. } => {
+                let run = &self.archive.instances.get(&heartbeat.instance)?.run;
+                self.archive.work_of_run(run)
+            }
+            ControllerInput::Request { event, .. } => self.archive.work_of(event),
+            _ => None,
+        };
+        let work = work.filter(|work| !controller.world().holds(work) && self.archive.holds(work))?;
+        Some(self.archive.clone().take(&work))
     }
 
     /// Dies. Of what was not synced, the first `kept` records may have reached the disk all the same.
@@ -55,6 +99,12 @@ impl LoopProcess {
     pub(crate) fn is_overtaken(&self) -> bool {
         let newest = self.disk.last().map_or(0, |record| record.seq);
         self.unsynced.first().is_some_and(|record| record.seq <= newest)
+    }
+
+    /// The log is put back from a copy that ends before `kept` more events.
+    pub(crate) fn restore(&mut self, kept: usize) {
+        self.disk.truncate(kept);
+        self.archive = World::default();
     }
 
     /// A sync has ended.

@@ -107,7 +107,7 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     }
 }
 
-/// Breaks each rule, and tells after how many schedules that is found.
+/// Breaks each rule, and prints after how many schedules that is noticed.
 fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     let mut unfound = Vec::new();
     for rule in Rule::ALL {

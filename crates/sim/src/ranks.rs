@@ -16,7 +16,7 @@ use crate::simulation::{ABANDONED, SimEvent, Simulation};
 /// An agent that has no reply after so long takes its call for lost.
 const CALL_DEADLINE: u64 = 15 * SECOND;
 
-/// A rank that was told nothing else saves its state within this time.
+/// How long a rank may take to save a checkpoint, where its order states no time.
 const SAVE_WITHIN: u64 = 60 * SECOND;
 
 impl Simulation {
@@ -167,10 +167,15 @@ impl Simulation {
     /// Saves a state; false where a newer attempt owns the run.
     fn commit(&mut self, run: &domain::RunId, fence: domain::Fence, step: u64) -> bool {
         let store = self.stores.entry(run.clone()).or_default();
-        if store.fence.is_some_and(|newest| fence < newest) {
+        if store.fence.is_some_and(|newest| fence < newest) && self.rule != Some(Rule::StaleWritesAreFenced) {
             return false;
         }
-        store.step = store.step.max(step);
+        let is_stale = store.written_by.is_some_and(|newest| fence < newest);
+        store.written_by = Some(fence);
+        store.step = step;
+        if is_stale {
+            self.violate(format!("a replaced attempt of {run} wrote over what a newer one had saved"));
+        }
         true
     }
 
@@ -242,7 +247,10 @@ impl Simulation {
         let now = self.now;
         self.at(now + 60 * SECOND, SimEvent::Watchdog);
         // It would hide that one of these is broken, as braces hide a missing belt.
-        let hides = matches!(self.rule, Some(Rule::StrangersAreEnded | Rule::EndIsRepeated | Rule::SilenceIsGivenUp));
+        let hides = matches!(
+            self.rule,
+            Some(Rule::StrangersAreEnded | Rule::EndIsRepeated | Rule::SilenceIsGivenUp | Rule::MachinesAreTagged)
+        );
         if self.rule == Some(Rule::DeadManSwitch) || (hides && !self.scenario.is_abandoned) {
             return;
         }

@@ -41,11 +41,15 @@ pub enum Rule {
     SavingIsReserved,
     /// A machine is asked to end again until it is gone.
     EndIsRepeated,
+    /// An attempt that was replaced cannot write over what a newer one has saved.
+    StaleWritesAreFenced,
+    /// All machines carry the owner's tag, so that those that the log does not know are listed too.
+    MachinesAreTagged,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 19] = [
+    pub const ALL: [Rule; 21] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -65,5 +69,7 @@ impl Rule {
         Rule::UsageIsMetered,
         Rule::SavingIsReserved,
         Rule::EndIsRepeated,
+        Rule::StaleWritesAreFenced,
+        Rule::MachinesAreTagged,
     ];
 }

@@ -9,7 +9,6 @@ use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
 use domain::run::{InstanceState, RunState};
 use domain::wire::{Heartbeat, HeartbeatReply};
 use domain::{AttemptId, Fence, InstanceId, Money, RunId};
-use plan::World;
 
 use crate::cloud::Cloud;
 use crate::job::rate;
@@ -65,6 +64,8 @@ pub(crate) enum SimEvent {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub fence: Option<Fence>,
+    /// The attempt that has saved last.
+    pub written_by: Option<Fence>,
     pub step: u64,
     pub completions: u32,
 }
@@ -162,10 +163,13 @@ impl Simulation {
     fn sync(&mut self, seq: u64) {
         if !self.process.is_overtaken() {
             self.process.synced(seq);
+            if let Err(illegal) = self.process.file() {
+                return self.violate(format!("the log cannot be replayed: {illegal}"));
+            }
             return self.deliver(ControllerInput::Durable { seq });
         }
         self.process.unsynced.clear();
-        match (World::replay(&self.process.disk), &mut self.process.controller) {
+        match (self.process.open_world(), &mut self.process.controller) {
             (Ok(world), Some(controller)) => {
                 // Replies that were held back are lost.
                 controller.restart(world);
@@ -251,16 +255,22 @@ impl Simulation {
             return self.violate(format!("the log cannot be replayed: {why}"));
         }
         let runs = self.runs.iter().cloned().collect();
-        self.deliver(ControllerInput::Watched(WatchedWork { runs, sweeps: BTreeSet::new() }));
+        self.deliver(ControllerInput::Watched(WatchedWork { runs, ..WatchedWork::default() }));
     }
 
     /// Gives the loop an input, and does what it says; it may crash between any two outputs.
     pub(crate) fn deliver(&mut self, input: ControllerInput) {
         let now = clocks(self.now, self.skew, self.rule);
+        let recalled = self.process.recall(&input).map(|part| ControllerInput::Recalled(Box::new(part)));
         let Some(controller) = &mut self.process.controller else { return };
-        let outputs = match controller.step(input, now) {
+        let mut outputs = Vec::new();
+        let steps: Result<(), _> = recalled.into_iter().chain([input]).try_for_each(|input| {
+            outputs.extend(controller.step(input, now)?);
+            Ok(())
+        });
+        let outputs = match steps.map(|()| outputs) {
             Ok(outputs) => outputs,
-            Err(mistake) => return self.violate(mistake.to_string()),
+            Err::<_, control::Mistake>(mistake) => return self.violate(mistake.to_string()),
         };
         let life = self.process.life;
         let mut durable_at_once = None;

@@ -1,5 +1,7 @@
 //! What must hold at the end of a schedule.
 
+use std::collections::BTreeSet;
+
 use domain::event::Event;
 use domain::run::{AttemptEnd, RunState};
 use domain::{Elapsed, Money, RunId};
@@ -13,7 +15,7 @@ use crate::simulation::{ScheduleStats, Simulation};
 /// After the storm, all that was begun ends within this time.
 const QUIET: u64 = 4 * 3_600 * SECOND;
 
-/// More than this happens in no schedule that comes to rest.
+/// Most events of a schedule; one that has more is taken to run for ever.
 const MOST: u32 = 200_000;
 
 /// A schedule that went wrong.
@@ -66,9 +68,11 @@ pub fn run(seed: u64, scenario: Scenario, rule: Option<Rule>, is_traced: bool) -
 
 fn is_done(simulation: &Simulation) -> bool {
     let all_ended = simulation.cloud.machines.values().all(|machine| !machine.is_alive());
-    let Some(controller) = &simulation.process.controller else { return simulation.scenario.is_abandoned && all_ended };
+    if simulation.process.controller.is_none() {
+        return simulation.scenario.is_abandoned && all_ended;
+    }
     let is_billed = |run: &RunId| {
-        let known = controller.world().runs.get(run);
+        let known = simulation.process.archive.runs.get(run);
         let wanted = |run: &plan::Run| {
             matches!(run.state, RunState::Done { .. }) || (simulation.budget.is_some() && run.state.is_final())
         };
@@ -82,8 +86,8 @@ fn standing(simulation: &Simulation) -> String {
     let alive: Vec<String> = alive.map(|(handle, machine)| format!("{} ({})", handle.0, machine.instance)).collect();
     let states = match &simulation.process.controller {
         None => "the loop is gone".to_owned(),
-        Some(controller) => {
-            let state = |run: &RunId| match controller.world().runs.get(run) {
+        Some(_) => {
+            let state = |run: &RunId| match simulation.process.archive.runs.get(run) {
                 None => format!("{run} is unknown"),
                 Some(run) => format!("{} {:?}", run.state.word(), run.instances),
             };
@@ -96,12 +100,13 @@ fn standing(simulation: &Simulation) -> String {
 /// What is wrong at the end, if anything.
 fn verdict(simulation: &Simulation) -> Option<String> {
     let controller = simulation.process.controller.as_ref()?;
-    let world = controller.world();
+    let world = &simulation.process.archive;
     let exact = !simulation.is_restored;
     let replayed = World::replay(&simulation.process.disk);
     if !replayed.is_ok_and(|mut replayed| {
         replayed.find_open();
-        replayed == *world
+        replayed.evict_settled(&BTreeSet::new());
+        replayed == *controller.world()
     }) {
         return Some("the log replays to another world".into());
     }

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Location, head};
+use crate::terms::HEAD;
+use crate::{Error, Location};
 
 /// Whether `source` may be pushed to `target`.
 ///
@@ -59,7 +60,7 @@ pub fn may_pull(source: &Location, target: &Path) -> Result<(), Error> {
 
 /// Whether a folder is what a push in chunks has made.
 fn is_pushed(folder: &Path) -> bool {
-    folder.join(head::NAME).is_file() && folder.join("manifests").is_dir()
+    folder.join(HEAD).is_file() && folder.join("manifests").is_dir()
 }
 
 /// Refuses a target that is the source or lies in it.

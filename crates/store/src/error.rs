@@ -137,6 +137,9 @@ pub enum Error {
         /// What to type instead.
         hint: String,
     },
+    /// The executable was built without the clients of object stores and web servers.
+    #[error("this executable was built without object stores and web servers")]
+    LeftOut,
     /// A fault of ours.
     #[error("moving data failed: {0}")]
     Internal(String),
@@ -179,6 +182,7 @@ impl Error {
             Error::File { .. } => Some("check that it is there, who may use it, and the space on its disk".into()),
             Error::Changed { .. } => Some("run the same command again when nothing writes to it".into()),
             Error::NoSpace { .. } => Some("make room, or name a folder on another disk".into()),
+            Error::LeftOut => Some("build all of gradus with `cargo xtask install`".into()),
             Error::Internal(_) => None,
         }
     }
@@ -192,7 +196,7 @@ impl Error {
             Error::Damaged { .. } | Error::Raced { .. } | Error::Replaced { .. } => Cause::Data,
             Error::File { .. } | Error::Changed { .. } => Cause::Data,
             Error::NoSpace { .. } => Cause::DiskFull,
-            Error::Internal(_) => Cause::Internal,
+            Error::LeftOut | Error::Internal(_) => Cause::Internal,
         };
         let mut message = self.to_string();
         if let Some(source) = std::error::Error::source(self) {

@@ -11,43 +11,68 @@
 //! Each module uses only those to its left:
 //!
 //! ```text
-//! remote (location, access → open → requests), local → dataset (head, inventory, lock, deletions) → push, pull, plain → serve, stage
+//! terms → remote (open → requests), local → dataset (head, inventory, lock, deletions) → push, pull, plain → serve, stage
 //! ```
+//!
+//! `terms` and `ends` are all that is left without the feature `buckets`; `left_out` then refuses every transfer.
 //!
 //! Async stands in `remote` and in the two loops that move bytes; everything above is plain functions. Nothing from
 //! elsewhere is trusted: names and numbers are checked in `data::chunk`, and `local::folder` refuses every path that would
 //! leave the target.
 
+#![cfg_attr(not(feature = "buckets"), allow(dead_code, reason = "used by what is left out"))]
+
+#[cfg(feature = "buckets")]
 mod dataset;
 mod ends;
 mod error;
+#[cfg(not(feature = "buckets"))]
+mod left_out;
+#[cfg(feature = "buckets")]
 mod local;
-mod meter;
+#[cfg(feature = "buckets")]
 mod plain;
+#[cfg(feature = "buckets")]
 mod pull;
+#[cfg(feature = "buckets")]
 mod push;
+#[cfg(feature = "buckets")]
 mod remote;
+#[cfg(feature = "buckets")]
 mod serve;
+#[cfg(feature = "buckets")]
 mod stage;
+#[cfg(feature = "buckets")]
 mod streams;
-#[cfg(test)]
+mod terms;
+#[cfg(all(test, feature = "buckets"))]
 mod tests;
 
-use dataset::{deletions, head, inventory, lock};
-use local::{folder, source};
-use remote::{access, endpoint, failure, location};
+use terms::{access, location};
+#[cfg(feature = "buckets")]
+use {
+    dataset::{deletions, head, inventory, lock},
+    local::{folder, source},
+    remote::{endpoint, failure},
+};
 
 pub use access::{Access, VARIABLES};
 pub use ends::{may_pull, may_push};
 pub use error::Error;
-pub use inventory::{Checked, check};
+#[cfg(feature = "buckets")]
+pub use inventory::check;
+#[cfg(not(feature = "buckets"))]
+pub use left_out::{NoRemote as Remote, NothingServed as Served, check, open, pull, push, serve, stage};
 pub use location::Location;
-pub use meter::{Meter, Reading};
-pub use pull::{Pulled, pull};
-pub use push::{GRACE, Options, Pushed, StoreFormat, push};
-pub use remote::Remote;
-pub use remote::limits::Limits;
-pub use remote::open::open;
-pub use remote::tls::install_tls;
-pub use serve::{Places, Served, listen, serve};
-pub use stage::{Staged, stage};
+pub use terms::limits::Limits;
+pub use terms::meter::{Meter, Reading};
+pub use terms::socket::listen;
+pub use terms::transfer::{Checked, GRACE, Options, Places, Pulled, Pushed, Staged, StoreFormat};
+#[cfg(feature = "buckets")]
+pub use {
+    pull::pull,
+    push::push,
+    remote::{Remote, open::open},
+    serve::{Served, serve},
+    stage::stage,
+};

@@ -1,19 +1,10 @@
 //! Data from elsewhere, brought to this machine before training begins.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use data::chunk::ContentHash;
 
-use crate::{Access, Error, Limits, Location, Meter, Options, Pulled, open, pull};
-
-/// Data that is here now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Staged {
-    /// The file or folder to read.
-    pub path: PathBuf,
-    /// What it took.
-    pub pulled: Pulled,
-}
+use crate::{Access, Error, Limits, Location, Meter, Options, Pulled, Staged, open, pull};
 
 /// Brings what lies at `uri` into a folder of its own below `cache`, and says where it is. What is there already is
 /// verified and not fetched again; a local path stays where it is.

@@ -16,6 +16,7 @@ use train::run::{Ending, RunOptions, run, standalone};
 use train::torch;
 
 fn main() -> ExitCode {
+    formats::install();
     // Before any tensor: the CUDA half registers its devices, and the allocator is configured.
     torch::open_cuda();
     torch::steady_allocator();

@@ -33,7 +33,7 @@ pub enum Target {
 }
 
 /// Points with how often an undisturbed run passes them, roughly, per hundred steps.
-const POINTS: [(&str, u64); 11] = [
+const POINTS: [(&str, u64); 16] = [
     ("stage", 1),
     ("step", 100),
     ("snapshot", 20),
@@ -45,6 +45,11 @@ const POINTS: [(&str, u64); 11] = [
     ("event.after", 9),
     ("export", 1),
     ("bill", 1),
+    ("launch.before", 1),
+    ("launch.after", 1),
+    ("observe.after", 3),
+    ("end.before", 1),
+    ("end.after", 1),
 ];
 
 /// Names of the points.

@@ -1,8 +1,8 @@
 //! `cargo xtask check`: what a machine can check, a machine checks.
 //!
 //! [`arrows`] reads the table in `ARCHITECTURE.md` and compares it with cargo's graph; [`tidy`], [`words`], [`names`],
-//! [`modules`] and [`shape`] read every tracked file; [`licences`] compares every dependency with `deny.toml`; format
-//! and lints are left to rustfmt and clippy. All parts run, so that one call shows everything that is wrong.
+//! [`modules`] and [`shape`] read every tracked file; [`licences`] compares every dependency with `deny.toml`; [`sharing`]
+//! compares a first build with a whole one; format and lints are left to rustfmt and clippy. All parts run, so that one call shows everything that is wrong.
 
 mod arrows;
 mod figures;
@@ -13,6 +13,7 @@ mod modules;
 mod names;
 mod ratchet;
 mod shape;
+mod sharing;
 mod source;
 mod tidy;
 mod words;
@@ -63,11 +64,12 @@ fn quick(root: &Path, graph: &graph::Graph) -> Result<Vec<String>, Box<dyn Error
     let known = std::fs::read_to_string(root.join(ratchet::FILE)).unwrap_or_default();
     let structure = structure(&sources)?;
     let structure = || all_well(ratchet::complaints(&structure, &known));
-    let checks: [Check; 4] = [
+    let checks: [Check; 5] = [
         ("arrows between crates", &|| all_well(arrows::check(root, graph)?)),
         ("tidiness", &|| all_well(tidy::check(root, &sources)?)),
         ("words and structure", &structure),
         ("licences and sources", &|| licences(root, graph)),
+        ("first and whole build", &|| all_well(sharing::check(root)?)),
     ];
     Ok(failing(&checks))
 }

@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 
 use domain::RunId;
 use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, PartsRequest, Received};
-use reqwest::blocking::{Client, Response};
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::loop_request::{LoopAnswer, LoopRequest};
 
 /// How long the loop may be away before a transfer is given up.
 const AWAY: Duration = Duration::from_secs(120);
@@ -48,33 +52,27 @@ pub(super) fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -
 /// Files of the loop's machine.
 #[derive(Debug, Clone)]
 pub struct LoopFiles {
-    client: Client,
+    socket: PathBuf,
 }
 
 impl LoopFiles {
     /// Files behind the socket of a loop.
-    ///
-    /// # Errors
-    /// [`TravelError::Unreachable`] when no connection can be prepared.
-    pub fn new(socket: &Path) -> Result<LoopFiles, TravelError> {
-        store::install_tls();
-        let client = Client::builder().unix_socket(socket).no_proxy().timeout(REQUEST).build();
-        client.map(|client| LoopFiles { client }).map_err(|error| TravelError::Unreachable(error.to_string()))
+    pub fn new(socket: &Path) -> LoopFiles {
+        LoopFiles { socket: socket.to_owned() }
     }
 
     /// The files below an address.
     pub(super) fn list(&self, address: &str) -> Result<FileListing, TravelError> {
-        patiently(|| self.client.get(url(address)).send())?.json().map_err(unreadable)
+        parsed(&self.patiently(&LoopRequest::new(Method::GET, address, Vec::new()))?)
     }
 
     /// The contents of parts, one after the other.
     pub(super) fn parts(&self, address: &str, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
-        let request = PartsRequest { parts };
-        let bytes = patiently(|| self.client.post(url(address)).json(&request).send())?.bytes();
-        bytes.map(|bytes| bytes.to_vec()).map_err(unreadable)
+        let answer = self.patiently(&json(address, &PartsRequest { parts })?)?;
+        Ok(answer.body.into())
     }
 
-    /// Brings a part of a file of a run, once.
+    /// Uploads a part of a file of a run, without a second try.
     pub(super) fn bring(
         &self,
         run: &RunId,
@@ -82,19 +80,44 @@ impl LoopFiles {
         part: &BroughtPart,
         bytes: Vec<u8>,
     ) -> Result<Received, TravelError> {
-        let address = url(&format!("runs/{run}/files/{}?{}", escaped(path), query(part)));
-        answered(self.client.put(address).body(bytes).send())?.json().map_err(unreadable)
+        let address = format!("runs/{run}/files/{}?{}", escaped(path), query(part));
+        parsed(&self.once(&LoopRequest::new(Method::PUT, &address, bytes))?)
     }
 
-    /// Says which files of checkpoints are still needed, once.
+    /// Says which files of checkpoints are still needed, without a second try.
     pub(super) fn keep(&self, run: &RunId, request: &KeepRequest) -> Result<(), TravelError> {
-        answered(self.client.post(url(&format!("runs/{run}/keep"))).json(request).send()).map(|_| ())
+        self.once(&json(&format!("runs/{run}/keep"), request)?).map(|_| ())
+    }
+
+    /// Asks again while there is no answer.
+    fn patiently(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
+        let begun = Instant::now();
+        loop {
+            match self.once(request) {
+                Err(TravelError::Unreachable(_)) if begun.elapsed() < AWAY => std::thread::sleep(AGAIN),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// An answer that was meant: what the loop refuses it will refuse again; its own trouble may pass.
+    fn once(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
+        let answer = request.send(&self.socket, REQUEST).map_err(TravelError::Unreachable)?;
+        match answer.status {
+            status if status.is_success() => Ok(answer),
+            status if status.is_client_error() => Err(TravelError::Refused(answer.refusal())),
+            _ => Err(TravelError::Unreachable(answer.refusal())),
+        }
     }
 }
 
-/// The host's name is not looked up; the socket takes its place.
-fn url(address: &str) -> String {
-    format!("http://loop/v1/{address}")
+fn json(address: &str, value: &impl Serialize) -> Result<LoopRequest, TravelError> {
+    let request = LoopRequest::json(Method::POST, address, value);
+    request.map_err(|error| TravelError::Unreachable(error.to_string()))
+}
+
+fn parsed<T: DeserializeOwned>(answer: &LoopAnswer) -> Result<T, TravelError> {
+    serde_json::from_slice(&answer.body).map_err(|error| TravelError::Unreachable(error.to_string()))
 }
 
 /// A part in an address; nothing in it has a meaning there.
@@ -116,39 +139,6 @@ fn escaped(path: &str) -> String {
         }
     }
     escaped
-}
-
-/// Asks again while there is no answer.
-fn patiently(request: impl Fn() -> reqwest::Result<Response>) -> Result<Response, TravelError> {
-    let begun = Instant::now();
-    loop {
-        match answered(request()) {
-            Err(TravelError::Unreachable(_)) if begun.elapsed() < AWAY => std::thread::sleep(AGAIN),
-            answer => return answer,
-        }
-    }
-}
-
-/// An answer that was meant: what the loop refuses it will refuse again; its own trouble may pass.
-fn answered(response: reqwest::Result<Response>) -> Result<Response, TravelError> {
-    let response = response.map_err(unreadable)?;
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
-    }
-    let message = response.text().unwrap_or_default();
-    let message = if message.is_empty() { status.to_string() } else { message };
-    if status.is_client_error() { Err(TravelError::Refused(message)) } else { Err(TravelError::Unreachable(message)) }
-}
-
-fn unreadable(error: reqwest::Error) -> TravelError {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(inner) = source {
-        message = format!("{message}: {inner}");
-        source = inner.source();
-    }
-    TravelError::Unreachable(message)
 }
 
 /// Fetches files into a folder: those of `wanted` that are not there as they were listed. Each has its name once it is
@@ -219,7 +209,7 @@ fn take(
 fn put(file: &domain::files::FileInfo, part: &FilePart, bytes: &[u8], folder: &Path) -> Result<(), TravelError> {
     use std::os::unix::fs::{FileExt, PermissionsExt};
     if !domain::files::is_safe(&file.path) {
-        return Err(TravelError::Refused(format!("`{}` is no path below a folder", file.path)));
+        return Err(TravelError::Refused(format!("`{}` is not a relative path inside the folder", file.path)));
     }
     let path = folder.join(&file.path);
     if let Some(parent) = path.parent() {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use checkpoint::CheckpointManifest;
+use checkpoint::{
+    BestWeights, CheckpointManifest, CheckpointWriter, Dtype, Placement, Snapshot, SnapshotPart, WriterIdentity,
+};
 use domain::files::{FileInfo, FileListing, KeepRequest, PartsRequest, Received};
 use domain::{AttemptId, Fence, RunId};
 use serde_json::json;
@@ -49,7 +51,7 @@ impl Scene {
     }
 
     fn files(&self) -> LoopFiles {
-        LoopFiles::new(&self.folder.path().join("s")).unwrap()
+        LoopFiles::new(&self.folder.path().join("s"))
     }
 
     /// Sends everything, and waits until it is there.
@@ -123,9 +125,9 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
         }
         ("GET", Some("files")) => {
             let mut files = Vec::new();
-            for entry in fs::read_dir(there).unwrap().flatten() {
-                let bytes = entry.metadata().unwrap().len();
-                let path = entry.file_name().into_string().unwrap();
+            for path in super::upload::below(there, "checkpoints").unwrap_or_default() {
+                let bytes = fs::metadata(there.join(&path)).unwrap().len();
+                let path = path.trim_start_matches("checkpoints/").to_owned();
                 files.push(FileInfo { path, bytes, modified: 0, is_executable: false });
             }
             serde_json::to_vec(&FileListing { is_file: false, files }).unwrap()
@@ -133,7 +135,7 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
         ("POST", Some("files")) => {
             let PartsRequest { parts } = serde_json::from_slice(body).unwrap();
             let part = |part: &domain::files::FilePart| {
-                let bytes = fs::read(there.join(&part.path)).unwrap();
+                let bytes = fs::read(there.join("checkpoints").join(&part.path)).unwrap();
                 bytes[part.offset as usize..][..part.bytes as usize].to_vec()
             };
             parts.iter().flat_map(part).collect()
@@ -200,7 +202,8 @@ fn the_newer_checkpoint_wins_and_an_attempt_that_was_replaced_never_does() {
             }
         };
         write(&folder, ours);
-        write(&scene.there(), theirs);
+        fs::create_dir_all(scene.there().join("checkpoints")).unwrap();
+        write(&scene.there().join("checkpoints"), theirs);
         checkpoints::bring(&scene.files(), &start(&scene.here())).unwrap();
         let names: Vec<String> =
             fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -220,4 +223,59 @@ fn start(folder: &Path) -> domain::wire::Start {
         accept_data_change: false,
         folder: folder.to_string_lossy().into_owned(),
     }
+}
+
+/// The parts of a checkpoint that two ranks have written, and of its best weights, arrive before the manifest that names
+/// them, and the next machine resumes from them.
+#[test]
+fn parts_of_ranks_travel_there_and_back() {
+    let scene = Scene::new(0);
+    let folder = scene.here().join("checkpoints");
+    let identity = || WriterIdentity {
+        run: RunId::new("r"),
+        attempt: AttemptId::new("r-a1"),
+        fence: Fence(1),
+        job_hash: "job".into(),
+    };
+    let mut first = CheckpointWriter::open(&folder, identity(), 2, domain::train::Codec::Full, None).unwrap();
+    let mut second = CheckpointWriter::open_part(&folder, 1, identity(), None);
+    let (folders, _) = first.begin_parts(7, Some(5)).unwrap();
+    let part = |rank: u32| {
+        let tensor = |name: &str| checkpoint::Tensor {
+            name: name.into(),
+            dtype: Dtype::U8,
+            shape: vec![2],
+            bytes: vec![2 * rank as u8, 2 * rank as u8 + 1],
+        };
+        let place = Placement { from: 2 * u64::from(rank), ..Placement::whole(&[4]) };
+        let places = ["w", "first.w"].map(|name| (name.to_owned(), place.clone())).into();
+        let (folder, best_folder) = (folders.step.clone(), folders.best.clone());
+        Snapshot {
+            step: 7,
+            began: std::time::Instant::now(),
+            model: vec![tensor("w")],
+            training: vec![tensor("first.w")],
+            state: json!({}),
+            best: Some(Arc::new(BestWeights { step: 5, model: vec![tensor("w")] })),
+            part: Some(SnapshotPart { rank, of: 2, folder, best_folder, places: Arc::new(places) }),
+        }
+    };
+    second.save(part(1)).unwrap();
+    first.save(part(0)).unwrap();
+    assert_eq!(first.wait().unwrap().map(|done| done.step), Some(7));
+    fs::write(folder.join(".seen"), "").unwrap();
+    scene.upload().unwrap();
+    let requests = scene.requests();
+    let puts: Vec<&str> =
+        requests.iter().filter_map(|request| request.strip_prefix("PUT /v1/runs/r/files/checkpoints/")).collect();
+    assert_eq!(puts.len(), 7, "{puts:?}");
+    assert_eq!(puts.last(), Some(&"manifest-00000007.json"));
+    assert!(puts.iter().all(|put| !put.contains("/.")), "{puts:?}");
+    let expected = checkpoint::newest_verified(&folder, "job").unwrap().0.unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    checkpoints::bring(&scene.files(), &start(&scene.here())).unwrap();
+    let found = checkpoint::newest_verified(&folder, "job").unwrap().0.unwrap();
+    assert_eq!((found.manifest, found.model, found.training), (expected.manifest, expected.model, expected.training));
+    assert_eq!(found.best.unwrap().model[0].bytes, [0, 1, 2, 3]);
 }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use domain::files::{BroughtPart, KEPT, KeepRequest, PARTS_MAX};
 use domain::{AttemptId, Fence, RunId};
-use sha2::{Digest, Sha256};
 
 use super::checkpoints::{is_manifest, is_own};
 use super::loop_files::{LoopFiles, TravelError, disk};
@@ -148,7 +147,7 @@ impl Upload {
             return Ok(());
         }
         let mut file = File::open(&place).map_err(disk("read", &place))?;
-        let sha256 = digest(&mut file).map_err(disk("read", &place))?;
+        let sha256 = node::sha256(&file).map_err(disk("read", &place))?;
         let mut offset = 0;
         loop {
             let bytes = part(&mut file, offset).map_err(disk("read", &place))?;
@@ -189,7 +188,7 @@ impl Upload {
 }
 
 /// Every file below a folder of a run, each with its path from the run's folder.
-fn below(root: &Path, folder: &str) -> Result<Vec<String>, TravelError> {
+pub(super) fn below(root: &Path, folder: &str) -> Result<Vec<String>, TravelError> {
     let mut paths = Vec::new();
     let place = root.join(folder);
     let entries = match fs::read_dir(&place) {
@@ -207,16 +206,6 @@ fn below(root: &Path, folder: &str) -> Result<Vec<String>, TravelError> {
     }
     paths.sort();
     Ok(paths)
-}
-
-fn digest(file: &mut File) -> std::io::Result<String> {
-    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
-            read => digest.update(&buffer[..read]),
-        }
-    }
 }
 
 /// As much as is sent at once.

@@ -1,7 +1,7 @@
 //! The agent's own life: rent, lease, re-adoption, release.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cloud::Sight;
 use domain::Cause;
@@ -11,6 +11,7 @@ use domain::wire::{AgentCommand, AgentEvent, Entry};
 use rustix::process::Signal;
 
 use crate::scene::{Scene, finding, is_alive, kill, reports, until};
+use crate::world::ThisMachine;
 
 const TRAIN: &str =
     "envs: {GRADUS_TEST_RANK: forever}\ntrain: {model: mlp, data: {path: /data}, epochs: 1, batch: 8}\n";
@@ -18,9 +19,8 @@ const TRAIN: &str =
 #[test]
 fn this_machine_keeps_every_promise_of_a_provider() {
     let scene = Scene::idle("conformance", "home", "");
-    let folder = node::Folder::new(scene.local.folder(&scene.instance));
-    let is_metered = || folder.usage().unwrap().is_some_and(|usage| usage.elapsed.0 > 0);
-    cloud::conformance::check(&scene.local, &scene.instance, Duration::from_secs(60), &is_metered);
+    let world = ThisMachine::new(node::Folder::new(scene.local.folder(&scene.instance)));
+    cloud::conformance::check(&scene.local, &scene.instance, &world);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod program;
 mod rank;
 mod roles;
 mod scene;
+mod world;
 
 #[test]
 #[ignore = "a role that other tests start"]

@@ -17,6 +17,9 @@ pub const SCHEMA: u32 = 1;
 /// The version where files build on others. A program that knows the first one only leaves such a checkpoint alone.
 pub const CHAIN_SCHEMA: u32 = 2;
 
+/// The version where each of several ranks has written its part of every tensor. Earlier programs leave it alone.
+pub const PARTS_SCHEMA: u32 = 3;
+
 /// What is durable after one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointManifest {
@@ -36,7 +39,8 @@ pub struct CheckpointManifest {
     pub state: Value,
     /// The best weights so far, one of `files`.
     pub best: Option<BestEntry>,
-    /// Every file that belongs to this state: model, training, and best if there is one.
+    /// Every file that belongs to this state: model, training, and best if there is one; of each its parts, where ranks
+    /// have written them.
     pub files: Vec<FileEntry>,
     /// The checkpoints that this one builds on, the full one first; none where it stands for itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +61,7 @@ pub struct ChainEntry {
 pub struct BestEntry {
     /// The step after which they were measured.
     pub step: u64,
-    /// Name of their file.
+    /// Name of their file, or of the folder of their parts.
     pub name: String,
 }
 
@@ -79,7 +83,7 @@ pub(crate) enum Flaw {
     #[error("{0}")]
     Damaged(String),
     /// A later version of this program wrote it. Every later version seals its manifests in the same way.
-    #[error("it is of schema {0}, and this program reads up to {CHAIN_SCHEMA}")]
+    #[error("it is of schema {0}, and this program reads up to {PARTS_SCHEMA}")]
     Later(u64),
 }
 
@@ -106,8 +110,8 @@ impl CheckpointManifest {
             return Err(damaged("it does not match its own checksum"));
         }
         match value.get("schema").and_then(Value::as_u64) {
-            Some(schema) if (SCHEMA.into()..=CHAIN_SCHEMA.into()).contains(&schema) => {}
-            Some(schema) if schema > u64::from(CHAIN_SCHEMA) => return Err(Flaw::Later(schema)),
+            Some(schema) if (SCHEMA.into()..=PARTS_SCHEMA.into()).contains(&schema) => {}
+            Some(schema) if schema > u64::from(PARTS_SCHEMA) => return Err(Flaw::Later(schema)),
             Some(_) | None => return Err(damaged("it has no known `schema`")),
         }
         let manifest: CheckpointManifest =
@@ -121,40 +125,145 @@ impl CheckpointManifest {
         self.chain.iter().map(|link| link.files.as_slice()).chain([self.files.as_slice()])
     }
 
-    pub(crate) fn best_file(&self) -> Option<&FileEntry> {
-        let best = self.best.as_ref()?;
-        self.files.iter().find(|file| file.name == best.name)
+    /// The files of the best weights: one, or its parts.
+    pub fn best_files(&self) -> &[FileEntry] {
+        let is_best = |file: &FileEntry| self.best.as_ref().is_some_and(|best| folder(&file.name) == best.name);
+        let start = self.files.iter().position(is_best).unwrap_or(self.files.len());
+        &self.files[start..]
+    }
+
+    /// The files of one kind of the state, in the order of the ranks that have written them; one where the state is
+    /// whole. Not of a state that is differences.
+    pub fn files_of(&self, kind: StateKind) -> Vec<&FileEntry> {
+        let whole = [MODEL, TRAINING][kind as usize];
+        let is_it = |file: &&FileEntry| {
+            let inner = file.name.split_once('/').map(|(_, inner)| inner);
+            let is_part = inner.and_then(PartName::parse).is_some_and(|part| part.kind == kind);
+            is_part || inner == Some(whole)
+        };
+        self.files[..self.files.len() - self.best_files().len()].iter().filter(is_it).collect()
+    }
+
+    /// Whether several ranks have written parts of the state; its best weights may be of another time.
+    pub fn is_divided(&self) -> bool {
+        let part = |file: &FileEntry| PartName::parse(file.name.split_once('/')?.1);
+        let state = &self.files[..self.files.len() - self.best_files().len()];
+        state.iter().any(|file| part(file).is_some())
+    }
+
+    /// Whether files hold differences to those of earlier steps.
+    pub fn is_chained(&self) -> bool {
+        self.files.iter().any(is_links)
     }
 
     /// Names no best weights any more.
-    pub(crate) fn forget_best(&mut self) {
-        if let Some(best) = self.best.take() {
-            self.files.retain(|file| file.name != best.name);
-        }
+    pub fn forget_best(&mut self) {
+        self.files.truncate(self.files.len() - self.best_files().len());
+        self.best = None;
     }
 
     /// Nothing outside the folder, and nothing twice or missing.
     fn check_names(&self) -> Result<(), String> {
-        for file in self.layers().flatten() {
-            let folder = file.name.split_once('/').map_or(file.name.as_str(), |(folder, _)| folder);
-            let known = match file.name.split_once('/') {
-                Some((folder, name)) => {
-                    let names = [MODEL, TRAINING, MODEL_LINKS, TRAINING_LINKS];
-                    Data::parse(folder).is_some_and(Data::is_step) && names.contains(&name)
-                }
-                None => Data::parse(folder).is_some_and(|data| !data.is_step()),
-            };
-            if !known {
-                return Err(format!("it names `{}`, which is no file of a checkpoint", file.name.escape_debug()));
-            }
+        let has_parts = self.schema == PARTS_SCHEMA;
+        let mut names: Vec<&str> = self.layers().flatten().map(|file| file.name.as_str()).collect();
+        if let Some(name) = names.iter().find(|name| !is_known(name, has_parts)) {
+            return Err(format!("it names `{}`, which is no file of a checkpoint", name.escape_debug()));
         }
-        let complete = self.layers().all(|files| model(files).is_some() && training(files).is_some())
-            && self.chain.iter().all(|link| link.files.len() == 2);
-        let expected = if self.best.is_some() { 3 } else { 2 };
-        if !complete || self.files.len() != expected || (self.best.is_some() && self.best_file().is_none()) {
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        let best = self.best_files();
+        let is_best_whole = match (&self.best, best) {
+            (None, []) => true,
+            (Some(_), [file]) if !file.name.contains('/') => true,
+            (Some(_), parts) => are_all(parts.iter(), StateKind::Model),
+            (None, _) => false,
+        };
+        let state = &self.files[..self.files.len() - best.len()];
+        let is_complete = match self.is_divided() {
+            true => {
+                let (model, training) = (self.files_of(StateKind::Model), self.files_of(StateKind::Training));
+                let counts = (model.len() + training.len(), model.len(), self.chain.len());
+                counts == (state.len(), training.len(), 0)
+                    && are_all(model.into_iter(), StateKind::Model)
+                    && are_all(training.into_iter(), StateKind::Training)
+            }
+            false => {
+                let layers = self.chain.iter().map(|link| link.files.as_slice()).chain([state]);
+                layers.into_iter().all(|files| files.len() == 2 && model(files).is_some() && training(files).is_some())
+            }
+        };
+        if count != names.len() || !is_best_whole || !is_complete {
             return Err("it does not name the files of a checkpoint".into());
         }
         Ok(())
+    }
+}
+
+/// The first part of a path below the folder of checkpoints.
+fn folder(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(folder, _)| folder)
+}
+
+/// Whether a checkpoint can have a file of this name.
+fn is_known(name: &str, has_parts: bool) -> bool {
+    let Some(data) = Data::parse(folder(name)) else { return false };
+    let inner = name.split_once('/').map(|(_, inner)| inner);
+    let part = inner.and_then(PartName::parse).filter(|_| has_parts);
+    match (data, inner) {
+        (Data::Best { .. }, None) => true,
+        (Data::Step { .. }, Some(inner)) => {
+            part.is_some() || [MODEL, TRAINING, MODEL_LINKS, TRAINING_LINKS].contains(&inner)
+        }
+        (Data::BestParts { .. }, Some(_)) => part.is_some_and(|part| part.kind == StateKind::Model),
+        (Data::Best { .. }, Some(_)) | (Data::Step { .. } | Data::BestParts { .. }, None) => false,
+    }
+}
+
+/// Whether these are the parts of all ranks, in their order, in one folder.
+fn are_all<'a>(files: impl Iterator<Item = &'a FileEntry>, kind: StateKind) -> bool {
+    let parts: Option<Vec<(&str, PartName)>> =
+        files.map(|file| file.name.split_once('/').and_then(|(at, name)| Some((at, PartName::parse(name)?)))).collect();
+    let Some(parts) = parts else { return false };
+    let of = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    of > 0 && (0..of).zip(&parts).all(|(rank, part)| *part == (parts[0].0, PartName { kind, rank, of }))
+}
+
+/// What a file holds of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateKind {
+    /// Weights and buffers.
+    Model,
+    /// All else that has the form of a tensor.
+    Training,
+}
+
+/// The name of one rank's part of the weights, or of the rest of the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartName {
+    pub kind: StateKind,
+    pub rank: u32,
+    pub of: u32,
+}
+
+impl PartName {
+    /// Such as `model-00001-of-00004.safetensors`.
+    pub(crate) fn name(self) -> String {
+        let kind = ["model", "training"][self.kind as usize];
+        format!("{kind}-{:05}-of-{:05}.safetensors", self.rank, self.of)
+    }
+
+    fn parse(name: &str) -> Option<PartName> {
+        let (kind, rest) = name.strip_suffix(".safetensors")?.split_once('-')?;
+        let (rank, of) = rest.split_once("-of-")?;
+        let kind = match kind {
+            "model" => StateKind::Model,
+            "training" => StateKind::Training,
+            _ => return None,
+        };
+        let part = PartName { kind, rank: rank.parse().ok()?, of: of.parse().ok()? };
+        // Only the exact spelling that this program writes.
+        (part.name() == name && part.rank < part.of).then_some(part)
     }
 }
 
@@ -204,6 +313,8 @@ pub(crate) enum Data {
     Step { step: u64, fence: Fence, again: u64 },
     /// `best-00000100-a2.safetensors`, or `best-00000100-a2-2.safetensors`.
     Best { step: u64, fence: Fence, again: u64 },
+    /// `best-00000100-a2`: the folder of their parts.
+    BestParts { step: u64, fence: Fence, again: u64 },
 }
 
 impl Data {
@@ -211,6 +322,7 @@ impl Data {
         let (kind, step, fence, again, end) = match self {
             Data::Step { step, fence, again } => ("step", step, fence, again, ""),
             Data::Best { step, fence, again } => ("best", step, fence, again, ".safetensors"),
+            Data::BestParts { step, fence, again } => ("best", step, fence, again, ""),
         };
         let again = if again == 0 { String::new() } else { format!("-{again}") };
         format!("{kind}-{step:08}-a{}{again}{end}", fence.0)
@@ -224,18 +336,12 @@ impl Data {
         let again = parts.next().map_or(Some(0), |again| again.parse().ok())?;
         let data = match kind {
             "step" => Data::Step { step, fence, again },
-            "best" => Data::Best { step, fence, again },
+            "best" if name.ends_with(".safetensors") => Data::Best { step, fence, again },
+            "best" => Data::BestParts { step, fence, again },
             _ => return None,
         };
         // Only the exact spelling that this program writes.
         (data.name() == name).then_some(data)
-    }
-
-    fn is_step(self) -> bool {
-        match self {
-            Data::Step { .. } => true,
-            Data::Best { .. } => false,
-        }
     }
 
     /// The names of the files in the folder of a step.

@@ -2,5 +2,8 @@
 
 pub mod disk;
 pub mod fence;
+pub mod layout;
 pub mod manifest;
+pub mod ranges;
+pub mod stream;
 pub mod tensor;

@@ -57,20 +57,7 @@ pub enum Dtype {
 impl Tensor {
     /// Whether no element is infinite or NaN; of integers always.
     pub fn is_finite(&self) -> bool {
-        // All bits of the exponent are set in infinities and NaN, and in nothing else.
-        let all_below = |size: usize, exponent: u64| {
-            self.bytes.chunks_exact(size).all(|element| {
-                let bits = element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-                bits & exponent != exponent
-            })
-        };
-        match self.dtype {
-            Dtype::F64 => all_below(8, 0x7ff0_0000_0000_0000),
-            Dtype::F32 => all_below(4, 0x7f80_0000),
-            Dtype::BF16 => all_below(2, 0x7f80),
-            Dtype::F16 => all_below(2, 0x7c00),
-            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::Bool => true,
-        }
+        self.dtype.is_finite(&self.bytes)
     }
 }
 
@@ -85,7 +72,25 @@ impl Dtype {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Whether no element among these is infinite or NaN; of integers always.
+    pub(crate) fn is_finite(self, bytes: &[u8]) -> bool {
+        // All bits of the exponent are set in infinities and NaN, and in nothing else.
+        let all_below = |size: usize, exponent: u64| {
+            bytes.chunks_exact(size).all(|element| {
+                let bits = element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+                bits & exponent != exponent
+            })
+        };
+        match self {
+            Dtype::F64 => all_below(8, 0x7ff0_0000_0000_0000),
+            Dtype::F32 => all_below(4, 0x7f80_0000),
+            Dtype::BF16 => all_below(2, 0x7f80),
+            Dtype::F16 => all_below(2, 0x7c00),
+            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::Bool => true,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Dtype::F64 => "F64",
             Dtype::I64 => "I64",
@@ -99,7 +104,7 @@ impl Dtype {
     }
 
     /// `None` for the types that safetensors has and this program does not use.
-    fn known(dtype: safetensors::Dtype) -> Option<Dtype> {
+    pub(crate) fn known(dtype: safetensors::Dtype) -> Option<Dtype> {
         match dtype {
             safetensors::Dtype::F64 => Some(Dtype::F64),
             safetensors::Dtype::I64 => Some(Dtype::I64),
@@ -138,38 +143,48 @@ pub fn write_tensors(path: &Path, tensors: &[Tensor], metadata: &[(&str, &str)])
 /// Writes the safetensors form of `tensors`: widest elements first, so that each is aligned, then by name.
 pub(crate) fn write_to(sink: &mut Sink, tensors: &[Tensor], metadata: &[(&str, &str)]) -> Result<(), Error> {
     let mut sorted: Vec<&Tensor> = tensors.iter().collect();
-    sorted.sort_by(|left, right| right.dtype.bytes().cmp(&left.dtype.bytes()).then_with(|| left.name.cmp(&right.name)));
-    sink.write(&header(&sorted, metadata)?)?;
+    sorted.sort_by_key(|tensor| order(&tensor.name, tensor.dtype));
+    for tensor in &sorted {
+        let bytes = tensor.bytes.len() as u64;
+        if tensor.expected_bytes() != Some(bytes) {
+            let Tensor { name, dtype, shape, .. } = tensor;
+            let why = format!("{bytes} bytes are not what the shape {shape:?} of {dtype:?} takes");
+            return Err(Error::Tensor { name: name.clone(), why });
+        }
+    }
+    let heads = sorted.iter().map(|tensor| (tensor.name.as_str(), tensor.dtype, tensor.shape.as_slice()));
+    sink.write(&header(heads, metadata)?)?;
     for tensor in sorted {
         sink.write(&tensor.bytes)?;
     }
     Ok(())
 }
 
-/// The length of the JSON, the JSON, and spaces up to a multiple of 8.
-fn header(tensors: &[&Tensor], metadata: &[(&str, &str)]) -> Result<Vec<u8>, Error> {
+/// In which order tensors stand in a file: widest elements first, then by name.
+pub(crate) fn order(name: &str, dtype: Dtype) -> (std::cmp::Reverse<u64>, String) {
+    (std::cmp::Reverse(dtype.bytes()), name.to_owned())
+}
+
+/// The length of the JSON, the JSON, and spaces up to a multiple of 8; of tensors in the order of the file.
+pub(crate) fn header<'a>(
+    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [u64])>,
+    metadata: &[(&str, &str)],
+) -> Result<Vec<u8>, Error> {
     let mut entries = Map::new();
     if !metadata.is_empty() {
         let pairs = metadata.iter().map(|(key, value)| (key.to_string(), json!(value)));
         entries.insert("__metadata__".into(), Value::Object(pairs.collect()));
     }
-    let mut offset = 0;
-    for tensor in tensors {
-        let wrong = |why: String| Error::Tensor { name: tensor.name.clone(), why };
-        let bytes = tensor.bytes.len() as u64;
-        if tensor.expected_bytes() != Some(bytes) {
-            let Tensor { dtype, shape, .. } = tensor;
-            return Err(wrong(format!("{bytes} bytes are not what the shape {shape:?} of {dtype:?} takes")));
+    let mut offset = 0_u64;
+    for (name, dtype, shape) in tensors {
+        let wrong = |why: &str| Error::Tensor { name: name.to_owned(), why: why.to_owned() };
+        let bytes = shape.iter().try_fold(dtype.bytes(), |product, length| product.checked_mul(*length));
+        let end = bytes.and_then(|bytes| offset.checked_add(bytes)).ok_or_else(|| wrong("no memory could hold it"))?;
+        let entry = json!({ "dtype": dtype.name(), "shape": shape, "data_offsets": [offset, end] });
+        if entries.insert(name.to_owned(), entry).is_some() {
+            return Err(wrong("its name is taken"));
         }
-        let entry = json!({
-            "dtype": tensor.dtype.name(),
-            "shape": tensor.shape,
-            "data_offsets": [offset, offset + bytes],
-        });
-        if entries.insert(tensor.name.clone(), entry).is_some() {
-            return Err(wrong("its name is taken".into()));
-        }
-        offset += bytes;
+        offset = end;
     }
     let mut json = Value::Object(entries).to_string().into_bytes();
     json.resize(json.len().next_multiple_of(8), b' ');
@@ -208,6 +223,27 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect>
         Ok(buffer)
     };
 
+    let (metadata, _) = read_metadata(length, &mut take)?;
+    let mut tensors = Vec::new();
+    for name in metadata.offset_keys() {
+        // Every key has its entry; the crate's interface just does not say so.
+        let info = metadata.info(&name).ok_or("its header is not valid")?;
+        let dtype =
+            Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
+        // The header was checked: ranges follow each other without gaps and are as long as shape and type ask for.
+        let bytes = take((info.data_offsets.1 - info.data_offsets.0) as u64)?;
+        let shape = info.shape.iter().map(|length| *length as u64).collect();
+        tensors.push(Tensor { name, dtype, shape, bytes });
+    }
+    tensors.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok((tensors, hexadecimal(&hash.finalize())))
+}
+
+/// The header of a file of `length` bytes, whose next bytes `take` gives, and where the values begin.
+pub(crate) fn read_metadata(
+    length: u64,
+    take: &mut dyn FnMut(u64) -> Result<Vec<u8>, Defect>,
+) -> Result<(Metadata, u64), Defect> {
     if length < 8 {
         return Err("it is cut short".into());
     }
@@ -222,18 +258,5 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect>
     if metadata.data_len() as u64 != length - 8 - header_length {
         return Err("its header speaks of more or fewer bytes than there are".into());
     }
-
-    let mut tensors = Vec::new();
-    for name in metadata.offset_keys() {
-        // Every key has its entry; the crate's interface just does not say so.
-        let info = metadata.info(&name).ok_or("its header is not valid")?;
-        let dtype =
-            Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
-        // The header was checked: ranges follow each other without gaps and are as long as shape and type ask for.
-        let bytes = take((info.data_offsets.1 - info.data_offsets.0) as u64)?;
-        let shape = info.shape.iter().map(|length| *length as u64).collect();
-        tensors.push(Tensor { name, dtype, shape, bytes });
-    }
-    tensors.sort_by(|left, right| left.name.cmp(&right.name));
-    Ok((tensors, hexadecimal(&hash.finalize())))
+    Ok((metadata, 8 + header_length))
 }

@@ -6,6 +6,8 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use domain::id::Fence;
 use domain::train::Codec;
@@ -13,11 +15,11 @@ use domain::train::Codec;
 use crate::chain::{self, Base};
 use crate::disk::{Disk, Staged};
 use crate::manifest::{
-    BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, Data, FileEntry, SCHEMA, manifest_name,
+    BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, Data, FileEntry, PARTS_SCHEMA, SCHEMA, manifest_name,
 };
-use crate::snapshot::{BestWeights, Snapshot, WriterIdentity};
+use crate::snapshot::{BestWeights, Snapshot, SnapshotPart, WriterIdentity};
 use crate::tensor::{Tensor, write_to};
-use crate::{Error, fence, sweep};
+use crate::{Error, fence, part, sweep};
 
 /// The beginnings of links, of the model's tensors and of the training state's.
 type Heads = [Vec<Vec<u8>>; 2];
@@ -31,7 +33,9 @@ pub(crate) struct Committer {
     /// How many of the newest checkpoints stay.
     pub(crate) keep: usize,
     /// The best weights that the newest manifest names.
-    pub(crate) best: Option<(BestEntry, FileEntry)>,
+    pub(crate) best: Option<(BestEntry, Vec<FileEntry>)>,
+    /// Set when nobody waits any more for the parts of other ranks.
+    pub(crate) ending: Arc<AtomicBool>,
     /// In which form tensors are written.
     pub(crate) codec: Codec,
     /// What the next checkpoint may build on.
@@ -55,7 +59,8 @@ impl Committer {
             folder: folder.to_owned(),
             identity,
             keep: keep as usize,
-            best: resumed.and_then(|manifest| Some((manifest.best.clone()?, manifest.best_file()?.clone()))),
+            best: resumed.and_then(|manifest| Some((manifest.best.clone()?, manifest.best_files().to_vec()))),
+            ending: Arc::default(),
             codec: Codec::Full,
             base: None,
             next: None,
@@ -83,7 +88,13 @@ impl Committer {
     pub(crate) fn commit(&mut self, snapshot: &Snapshot) -> Result<u64, Error> {
         // Said again under the lock; here it only saves the work.
         fence::check(&self.folder, self.identity.fence)?;
-        let written = self.write(snapshot);
+        let written = match &snapshot.part {
+            Some(part) => self.write_part(snapshot, part),
+            None => self.write(snapshot),
+        };
+        if snapshot.part.as_ref().is_some_and(|part| part.rank > 0) {
+            return written;
+        }
         if written.is_err() {
             // A later attempt sweeps what an earlier one is still writing; then that is the reason, not a lost file.
             self.tidy()?;
@@ -121,15 +132,19 @@ impl Committer {
         let mut files: Vec<FileEntry> = staged.iter().map(|staged| staged.entry.clone()).collect();
         let best = match new_best {
             Some(best) => {
-                files.last().map(|file| (BestEntry { step: best.step, name: file.name.clone() }, file.clone()))
+                files.last().map(|file| (BestEntry { step: best.step, name: file.name.clone() }, vec![file.clone()]))
             }
             None => {
-                files.extend(self.best.iter().map(|(_, file)| file.clone()));
+                files.extend(self.best.iter().flat_map(|(_, files)| files.clone()));
                 self.best.clone()
             }
         };
         let bytes = files.iter().map(|file| file.bytes).sum();
         let manifest = self.manifest(snapshot, best.as_ref().map(|(entry, _)| entry.clone()), files, chain);
+        // Best weights that several ranks have written are known to readers of parts only.
+        let schema =
+            if best.as_ref().is_some_and(|(_, files)| files.len() > 1) { PARTS_SCHEMA } else { manifest.schema };
+        let manifest = CheckpointManifest { schema, ..manifest };
 
         let late = if self.manifest_first() { std::mem::take(&mut staged) } else { Vec::new() };
         self.publish_data(staged, &path)?;
@@ -142,6 +157,35 @@ impl Committer {
             let own = ChainEntry { step: snapshot.step, files: own };
             self.next = Some((manifest.chain.iter().cloned().chain([own]).collect(), heads));
         }
+        // The state is durable, so trouble with removing is no failure: a later commit tries again.
+        let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
+        Ok(bytes)
+    }
+
+    /// Writes this rank's part; on the first rank, waits for the others' and publishes the manifest that names all.
+    fn write_part(&mut self, snapshot: &Snapshot, part: &SnapshotPart) -> Result<u64, Error> {
+        let written = part::write(&self.disk, &self.folder, &self.mark(), snapshot, part);
+        if part.rank > 0 {
+            let told = part::tell(&self.disk, &self.folder, part, &written);
+            return written.and_then(|files| told.map(|()| files.iter().map(|file| file.bytes).sum()));
+        }
+        let mut files = part::gather(&self.folder, part, self.fence(), written?, &self.ending)?;
+        let best = match (&part.best_folder, &snapshot.best) {
+            (Some(name), Some(best)) => {
+                let parts = files[2 * part.of as usize..].to_vec();
+                Some((BestEntry { step: best.step, name: name.clone() }, parts))
+            }
+            (_, _) => {
+                files.extend(self.best.iter().flat_map(|(_, files)| files.clone()));
+                self.best.clone()
+            }
+        };
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        self.disk.sync_folder(&self.folder)?;
+        let manifest = self.manifest(snapshot, best.as_ref().map(|(entry, _)| entry.clone()), files, Vec::new());
+        let manifest = CheckpointManifest { schema: PARTS_SCHEMA, ..manifest };
+        let _lock = self.publish_manifest(&manifest)?;
+        self.best = best;
         // The state is durable, so trouble with removing is no failure: a later commit tries again.
         let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
         Ok(bytes)
@@ -203,18 +247,9 @@ impl Committer {
         self.disk.stage(path, name, &self.mark(), |sink| write_to(sink, tensors, &[("format", "pt")]))
     }
 
-    /// Makes a folder that no manifest names yet, even when this attempt saves the same step again.
+    /// Makes the folder of a step.
     fn step_folder(&self, step: u64) -> Result<String, Error> {
-        let mut again = 0;
-        loop {
-            let name = Data::Step { step, fence: self.fence(), again }.name();
-            let path = self.folder.join(&name);
-            match self.disk.create_folder(&path) {
-                Ok(()) => return Ok(name),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => again += 1,
-                Err(error) => return Err(Error::writing("create", &path, error)),
-            }
-        }
+        new_folder(&self.disk, &self.folder, |again| Data::Step { step, fence: self.fence(), again })
     }
 
     fn best_name(&self, best: &BestWeights) -> String {
@@ -274,5 +309,19 @@ impl Committer {
     #[cfg(not(feature = "mutants"))]
     fn manifest_first(&self) -> bool {
         false
+    }
+}
+
+/// Makes a folder that no manifest names yet, even when this attempt saves the same step again.
+pub(crate) fn new_folder(disk: &Disk, folder: &Path, name: impl Fn(u64) -> Data) -> Result<String, Error> {
+    let mut again = 0;
+    loop {
+        let name = name(again).name();
+        let path = folder.join(&name);
+        match disk.create_folder(&path) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => again += 1,
+            Err(error) => return Err(Error::writing("create", &path, error)),
+        }
     }
 }

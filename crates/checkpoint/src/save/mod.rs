@@ -2,6 +2,7 @@
 //! thread that commits while training goes on.
 
 pub mod commit;
+pub mod part;
 pub mod snapshot;
 pub mod sweep;
 pub mod writer;

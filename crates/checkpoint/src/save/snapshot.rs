@@ -1,5 +1,6 @@
 //! What a trainer hands over to be saved, and who is saving.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use domain::rank::Spec;
 use serde_json::Value;
 
 use crate::Tensor;
+use crate::layout::Placement;
 
 /// Who writes: what every manifest carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +52,26 @@ pub struct Snapshot {
     pub state: Value,
     /// The best weights so far, if there are any. Give the same one every time; it is written when its step is new.
     pub best: Option<Arc<BestWeights>>,
+    /// Where this is one rank's part of the state: which one. Of what is not divided, only the first rank has it.
+    pub part: Option<SnapshotPart>,
 }
 
-/// The best weights so far.
+/// One rank's part of a snapshot.
+#[derive(Debug, Clone)]
+pub struct SnapshotPart {
+    /// Which rank.
+    pub rank: u32,
+    /// Number of ranks.
+    pub of: u32,
+    /// The folder of the step, below that of all checkpoints.
+    pub folder: String,
+    /// The folder for the best weights, where they are new.
+    pub best_folder: Option<String>,
+    /// How each tensor that is a stretch of another lies in it, by its name; it has one dimension.
+    pub places: Arc<BTreeMap<String, Placement>>,
+}
+
+/// The best weights so far, or one rank's part of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BestWeights {
     /// The step after which they were measured.

@@ -99,8 +99,12 @@ pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
         let path = folder.join(&name);
         let removed = match Data::parse(&name) {
             Some(_) if named.contains(&name) => continue,
-            Some(Data::Step { step, .. } | Data::Best { step, .. }) if damaged.contains(&step) => continue,
-            Some(Data::Step { .. }) => disk.remove_folder(&path),
+            Some(Data::Step { step, .. } | Data::Best { step, .. } | Data::BestParts { step, .. })
+                if damaged.contains(&step) =>
+            {
+                continue;
+            }
+            Some(Data::Step { .. } | Data::BestParts { .. }) => disk.remove_folder(&path),
             Some(Data::Best { .. }) => disk.remove_file(&path),
             None if name.ends_with(TEMPORARY) => disk.remove_file(&path),
             None => continue,

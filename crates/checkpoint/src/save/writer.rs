@@ -16,17 +16,23 @@
 //! report(writer.wait()?);
 //! ```
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use domain::id::Fence;
 use domain::rank::Checkpointed;
 use domain::train::Codec;
 
-use crate::commit::Committer;
+use crate::commit::{Committer, new_folder};
+use crate::disk::Disk;
 use crate::fence;
-use crate::{CheckpointManifest, Error, Snapshot, WriterIdentity};
+use crate::manifest::Data;
+use crate::{CheckpointManifest, Error, Snapshot, WriterIdentity, part};
 
 /// Saves snapshots in the background, one at a time. Dropping it waits for the one under way.
 #[derive(Debug)]
@@ -37,6 +43,23 @@ pub struct CheckpointWriter {
     thread: Option<JoinHandle<()>>,
     under_way: Option<UnderWay>,
     spare: Option<Snapshot>,
+    folder: PathBuf,
+    fence: Fence,
+    /// The step of the best weights that were handed over last.
+    best: Option<u64>,
+    /// Tells the thread that nobody waits any more for the parts of other ranks.
+    ending: Arc<AtomicBool>,
+    /// Held for as long as this may write parts of checkpoints.
+    alive: Option<File>,
+}
+
+/// Where the parts of several ranks go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartFolders {
+    /// The folder of the step, below that of all checkpoints.
+    pub step: String,
+    /// The folder for the best weights, where they are new.
+    pub best: Option<String>,
 }
 
 #[derive(Debug)]
@@ -74,6 +97,36 @@ impl CheckpointWriter {
         Ok(CheckpointWriter::start(committer))
     }
 
+    /// For a rank that is not the first and writes its part of each checkpoint into a folder that the first one has
+    /// claimed.
+    pub fn open_part(
+        folder: &Path,
+        rank: u32,
+        identity: WriterIdentity,
+        resumed: Option<&CheckpointManifest>,
+    ) -> CheckpointWriter {
+        let alive = part::hold(folder, rank, identity.fence);
+        let mut writer = CheckpointWriter::start(Committer::new(folder, identity, 1, resumed));
+        writer.alive = alive;
+        writer
+    }
+
+    /// On the first rank: waits for the checkpoint under way, and then makes the folders for the parts of the one after
+    /// `step`, with best weights of the step `best`. No rank may write to them before this has returned: what no manifest
+    /// names is removed with each commit.
+    ///
+    /// # Errors
+    /// What became of the earlier one, or why a folder cannot be made.
+    pub fn begin_parts(&mut self, step: u64, best: Option<u64>) -> Result<(PartFolders, Option<Checkpointed>), Error> {
+        let earlier = self.wait()?;
+        let (disk, fence) = (Disk::default(), self.fence);
+        fence::check(&self.folder, fence)?;
+        let new_best = best.filter(|best| Some(*best) != self.best);
+        let new = |name: &dyn Fn(u64) -> Data| new_folder(&disk, &self.folder, name);
+        let best = new_best.map(|step| new(&|again| Data::BestParts { step, fence, again })).transpose()?;
+        Ok((PartFolders { step: new(&|again| Data::Step { step, fence, again })?, best }, earlier))
+    }
+
     /// The same as [`CheckpointWriter::open`], with a deliberate mistake.
     #[cfg(feature = "mutants")]
     pub fn open_mutant(
@@ -93,6 +146,9 @@ impl CheckpointWriter {
     fn start(mut committer: Committer) -> CheckpointWriter {
         let (snapshots, inbox) = channel::<Snapshot>();
         let (outbox, outcomes) = channel();
+        let (folder, fence, ending) =
+            (committer.folder.clone(), committer.identity.fence, Arc::clone(&committer.ending));
+        let best = committer.best.as_ref().map(|(best, _)| best.step);
         let thread = std::thread::spawn(move || {
             for mut snapshot in inbox {
                 let bytes = committer.commit(&snapshot);
@@ -103,7 +159,19 @@ impl CheckpointWriter {
                 }
             }
         });
-        CheckpointWriter { snapshots: Some(snapshots), outcomes, thread: Some(thread), under_way: None, spare: None }
+        let (snapshots, thread) = (Some(snapshots), Some(thread));
+        CheckpointWriter {
+            snapshots,
+            outcomes,
+            thread,
+            under_way: None,
+            spare: None,
+            folder,
+            fence,
+            best,
+            ending,
+            alive: None,
+        }
     }
 
     /// Hands a snapshot over and returns. Waits first when an earlier one is still under way, and returns its result.
@@ -114,6 +182,7 @@ impl CheckpointWriter {
         chaos::point("snapshot");
         let earlier = self.wait()?;
         let (step, began) = (snapshot.step, snapshot.began);
+        self.best = snapshot.best.as_ref().map_or(self.best, |best| Some(best.step));
         let sender = self.snapshots.as_ref().ok_or(Error::WriterGone)?;
         sender.send(snapshot).map_err(|_| Error::WriterGone)?;
         self.under_way = Some(UnderWay { step, began, stall: began.elapsed() });
@@ -183,10 +252,13 @@ impl CheckpointWriter {
 impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         self.snapshots = None;
+        self.ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             // A panic there was already told by its own message.
             let _ = thread.join();
         }
+        // What was to be written is, or never will be.
+        self.alive = None;
     }
 }
 

@@ -167,7 +167,7 @@ fn a_manifest_is_believed_nothing() {
     {
         check_forged(|manifest| manifest.files[0].name = name.into(), "no file of a checkpoint");
     }
-    check_forged(|manifest| manifest.schema = 3, "schema 3");
+    check_forged(|manifest| manifest.schema = 4, "schema 4");
     check_forged(|manifest| manifest.step = 41, "manifest of step 41");
     check_forged(|manifest| manifest.job_hash = "1".repeat(64), "another job");
     check_forged(|manifest| manifest.files.clear(), "does not name the files");
@@ -267,10 +267,10 @@ fn what_a_later_version_wrote_is_left_alone() {
     let folder = folder.path();
     let files = two_checkpoints(folder);
     let mut manifest = CheckpointManifest::read(&fs::read(&files[0]).unwrap()).unwrap();
-    manifest.schema = 3;
+    manifest.schema = 4;
     fs::write(&files[0], manifest.to_text()).unwrap();
     commit(folder, 2, 1, &[30]).unwrap();
     assert!(files.iter().all(|file| file.exists()));
     let passed_over = check(folder, Some(30));
-    assert!(passed_over[0].contains("schema 3, and this program reads up to 2"), "{passed_over:?}");
+    assert!(passed_over[0].contains("schema 4, and this program reads up to 3"), "{passed_over:?}");
 }

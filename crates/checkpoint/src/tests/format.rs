@@ -102,9 +102,13 @@ fn names_are_read_only_as_they_are_written() {
     {
         assert_eq!(manifest_step(name), None, "{name}");
     }
-    for name in
-        ["step-00000120-a3", "step-00000120-a3-2", "best-00000100-a2.safetensors", "best-00000100-a2-1.safetensors"]
-    {
+    for name in [
+        "step-00000120-a3",
+        "step-00000120-a3-2",
+        "best-00000100-a2.safetensors",
+        "best-00000100-a2-1.safetensors",
+        "best-00000100-a2",
+    ] {
         assert_eq!(Data::parse(name).map(Data::name).as_deref(), Some(name));
     }
     for name in [
@@ -113,7 +117,7 @@ fn names_are_read_only_as_they_are_written() {
         "step-00000120-a03",
         "step-00000120-a3-0",
         "step-00000120-a3.safetensors",
-        "best-00000100-a2",
+        "best-00000100-a02",
         "best-00000100-a2.safetensors.safetensors",
         "worst-00000100-a2",
         "step-00000120-a3-2-2",

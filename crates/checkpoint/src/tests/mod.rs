@@ -6,6 +6,7 @@ mod damage;
 mod fencing;
 mod format;
 mod keep;
+mod parts;
 mod writing;
 
 use std::path::Path;
@@ -71,6 +72,7 @@ fn snapshot(step: u64) -> Snapshot {
         training: tensors(step + 1_000_000),
         state: json!({ "epoch": step / 7, "position": step % 7, "best": 1.0 / step as f64 }),
         best: (best > 0).then(|| Arc::new(BestWeights { step: best, model: tensors(best) })),
+        part: None,
     }
 }
 

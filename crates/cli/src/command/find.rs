@@ -1,17 +1,17 @@
 //! The run or sweep that a name on the command line refers to.
 
 use domain::{RunId, SweepId};
+pub use plan::RunOrSweep;
 use plan::World;
+use server::{Home, State};
 
 use crate::error::Error;
 
-/// A run or sweep that a command names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunOrSweep {
-    /// A run, which may be a trial.
-    Run(RunId),
-    /// A sweep.
-    Sweep(SweepId),
+/// The state of a home with what is left to do, and what a name may mean.
+pub fn open_named(home: &Home, name: &str) -> Result<State, Error> {
+    let mut state = State::open_lean(home)?;
+    state.recall_named(name)?;
+    Ok(state)
 }
 
 /// Resolves a run or sweep: its name, a unique prefix of it, or `last`. A prefix that a sweep and its trials share is the

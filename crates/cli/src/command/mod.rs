@@ -61,7 +61,7 @@ pub enum Commands {
     Gc(gc::Args),
     /// Check the databases of the home folder, and replace damaged ones
     Home(home::Args),
-    /// Run a server that keeps all runs of this home going, with an HTTP API
+    /// Run the control loop of this home as a server with an HTTP API; runs need no open terminal
     Serve(serve::Args),
     /// Add, list and remove machines that jobs can run on over SSH
     Nodes(nodes::Args),

@@ -83,6 +83,15 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
+    /// What the first build left out and this command needs, if that is why it failed.
+    pub fn left_out(&self) -> Option<&'static str> {
+        match self {
+            Error::Data(data::Error::LeftOut { what }) => Some(what),
+            Error::Store(store::Error::LeftOut) => Some("object stores and web servers"),
+            _ => None,
+        }
+    }
+
     /// What to do about it, if that is known.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -144,6 +153,7 @@ fn of_store(error: &store::Error) -> u8 {
         }
         Store::Damaged { .. } | Store::Raced { .. } | Store::Replaced { .. } => exit::WORLD,
         Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
+        Store::LeftOut => exit::WORLD,
         Store::Internal(_) => exit::INTERNAL,
     }
 }
@@ -156,6 +166,7 @@ fn of_data(error: &data::Error) -> u8 {
         Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
         Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
         Data::Image { .. } | Data::Position { .. } | Data::Changed(_) => exit::WORLD,
+        Data::LeftOut { .. } => exit::WORLD,
         Data::Internal(_) => exit::INTERNAL,
     }
 }

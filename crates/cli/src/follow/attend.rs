@@ -78,7 +78,7 @@ pub fn serve(
         chaos::aim(chaos, "loop");
     }
     loop {
-        let mut state = State::open(home)?;
+        let mut state = State::open_lean(home)?;
         let lock = loop {
             state.refresh()?;
             if done(state.world()) {

@@ -3,6 +3,7 @@
 use domain::run::{Outcome, RunState, StopBy};
 use domain::series::Point;
 use domain::{Rate, RunId, Work};
+use plan::RunOrSweep;
 use serde_json::{Value, json};
 use server::report::Arithmetic;
 use server::{Home, Series, State};
@@ -39,7 +40,8 @@ pub fn finish(
     since: Since,
 ) -> Result<u8, Error> {
     let result = attend(settings, printer, home, run, since).and_then(|watch| verdict(home, run, watch));
-    let state = State::open(home)?;
+    let mut state = State::open_lean(home)?;
+    state.recall(&RunOrSweep::Run(run.clone()))?;
     let Some(known) = state.world().runs.get(run) else { return result };
     if known.bill.is_some() {
         let arithmetic = arithmetic(home, &state, run)?;

@@ -2,6 +2,7 @@
 
 use domain::series::Point;
 use domain::{Record, RunId};
+use plan::RunOrSweep;
 use server::{Error, Home, Series, State};
 
 /// A new event or measurement.
@@ -43,7 +44,8 @@ impl Watch {
     /// # Errors
     /// [`Error`] when the state cannot be opened.
     pub fn open(home: &Home, run: &RunId, since: Since) -> Result<Watch, Error> {
-        let (state, series) = (State::open(home)?, Series::open(home)?);
+        let (mut state, series) = (State::open_lean(home)?, Series::open(home)?);
+        state.recall(&RunOrSweep::Run(run.clone()))?;
         let newest = series.newest(run, 1)?.last().map_or(0, |(number, _)| *number);
         let (record, point) = match since {
             Since::Start => (0, 0),

@@ -261,9 +261,13 @@ fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     Some((train.data.text.as_ref()?, goal))
 }
 
+/// Among so many of the newest runs one with the same step is looked for.
+const RECENT: usize = 100;
+
 /// The median step of the newest run on this machine whose steps did the same work.
 fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
-    let (state, series) = (State::open(home)?, Series::open(home)?);
+    let (mut state, series) = (State::open_lean(home)?, Series::open(home)?);
+    state.recall_newest(RECENT)?;
     let is_same =
         |work: &domain::Work| matches!(work, domain::Work::Train(other) if plan::local::has_same_step(train, other));
     let runs = state.world().runs.iter().filter(|(_, run)| is_same(&run.job.work));

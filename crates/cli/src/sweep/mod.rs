@@ -10,6 +10,7 @@ pub mod table;
 use domain::run::StopBy;
 use domain::sweep::{Method, SweepEnd};
 use domain::{Job, Plan, Sweep, SweepId};
+use plan::RunOrSweep;
 use plan::SweepState;
 use server::{Home, State, submit};
 
@@ -36,8 +37,8 @@ pub fn run(
     file: &str,
     (is_new, yes): (bool, bool),
 ) -> Result<u8, Error> {
-    let mut state = State::open(home)?;
-    let unfinished = if is_new { None } else { submit::unfinished_sweep(home, &state, &job, &plan, file) };
+    let mut state = State::open_lean(home)?;
+    let unfinished = if is_new { None } else { submit::unfinished_sweep(home, &mut state, &job, &plan, file)? };
     if let Some(sweep) = unfinished {
         printer.say(format!("resuming sweep {sweep}; use `--new` to start another"));
         let since = state.world().last_seq;
@@ -66,7 +67,8 @@ pub fn finish(
     since: u64,
 ) -> Result<u8, Error> {
     attend_sweep(settings, printer, home, sweep, since)?;
-    let state = State::open(home)?;
+    let mut state = State::open_lean(home)?;
+    state.recall(&RunOrSweep::Sweep(sweep.clone()))?;
     write_report(home, &state, sweep)?;
     let Some(known) = state.world().sweeps.get(sweep) else {
         return Err(server::Error::NoRun(sweep.to_string()).into());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::event::RunEnd;
 use domain::run::Outcome;
 use domain::{Event, Record, RunId, SweepId};
+use plan::RunOrSweep;
 use server::{Home, Series, State};
 
 use super::preview::said;
@@ -34,7 +35,8 @@ impl<'a> SweepNarrator<'a> {
     /// # Errors
     /// [`Error::Server`] when the state cannot be opened.
     pub fn open(home: &'a Home, sweep: &SweepId, since: u64) -> Result<SweepNarrator<'a>, Error> {
-        let (state, series) = (State::open(home)?, Series::open(home)?);
+        let (mut state, series) = (State::open_lean(home)?, Series::open(home)?);
+        state.recall(&RunOrSweep::Sweep(sweep.clone()))?;
         Ok(SweepNarrator { home, sweep: sweep.clone(), state, series, told: since })
     }
 

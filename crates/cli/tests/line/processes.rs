@@ -47,7 +47,7 @@ fn every_table_but_the_events_can_be_dropped() {
         let mut names = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'events'").unwrap();
         names.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     };
-    assert!(tables.contains(&"runs".to_owned()), "{tables:?}");
+    assert!(tables.contains(&"run_rows".to_owned()), "{tables:?}");
     for table in tables {
         db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }

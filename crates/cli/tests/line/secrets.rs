@@ -120,7 +120,9 @@ fn a_log_with_plain_values_is_sealed_when_it_is_opened() {
     let mut event: serde_json::Value = serde_json::from_str(&event).unwrap();
     event["job"]["envs"]["TOKEN"] = value[0].as_str().into();
     db.execute("UPDATE events SET event = ?1 WHERE seq = 1", [event.to_string()]).unwrap();
-    db.execute_batch("DROP TABLE view; PRAGMA user_version = 0; PRAGMA journal_mode = delete;").unwrap();
+    db.execute_batch("CREATE TABLE runs (id TEXT PRIMARY KEY, body TEXT NOT NULL); DROP TABLE row_head;").unwrap();
+    db.execute("INSERT INTO runs VALUES ('plain', ?1)", [&value[0]]).unwrap();
+    db.execute_batch("PRAGMA user_version = 0; PRAGMA journal_mode = delete;").unwrap();
     drop(db);
     fs::set_permissions(home.path().join("state.db"), fs::Permissions::from_mode(0o644)).unwrap();
     let shown = home.gradus(&["status", "last", "--json", "--show-values"]).last();

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use domain::{Node, Rate, torch};
-use sha2::{Digest, Sha256};
 
 use super::connection::{Connection, SshError, quoted};
 use crate::provider::{ProviderAnswer, ProviderCall};
@@ -64,11 +63,9 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
         move |source| SshError::Here { doing, source }
     };
     let executables = [("gradus", &program.gradus), ("gradus-rank", &program.rank)];
-    let mut hash = Sha256::new();
-    for (_, path) in &executables {
-        digest(path, &mut hash).map_err(here("read", path))?;
-    }
-    let hash = hex(&hash.finalize())[..16].to_owned();
+    let open = |path: &Path| File::open(path).map_err(here("read", path));
+    let contents = open(&program.gradus)?.chain(open(&program.rank)?);
+    let hash = node::sha256(contents).map_err(here("read", &program.gradus))?[..16].to_owned();
     let short: String = owner.chars().rev().take(12).collect();
     let arguments = [&hash, torch::CACHE_FOLDER, &short].map(quoted).join(" ");
     let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
@@ -112,10 +109,10 @@ pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, 
     match super::remote::ask(connection, site, owner, Rate::default(), &ProviderCall::Offers) {
         ProviderAnswer::Offers(offers) => {
             let node = offers.into_iter().next().map(|offer| offer.node);
-            node.ok_or_else(|| format!("`{}` does not say what it is made of", connection.host()))
+            node.ok_or_else(|| format!("`{}` does not report its hardware", connection.host()))
         }
         ProviderAnswer::Unavailable(why) => Err(why),
-        _ => Err(format!("`{}` gave another answer", connection.host())),
+        _ => Err(format!("`{}` answered another question: is its gradus of another version?", connection.host())),
     }
 }
 
@@ -163,19 +160,4 @@ fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Res
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("`tar` ended with {status}"))) }
     };
     connection.feed("copy libtorch to it", &remote, pack).map(|_| ())
-}
-
-fn digest(path: &Path, hash: &mut Sha256) -> io::Result<()> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(()),
-            read => hash.update(&buffer[..read]),
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

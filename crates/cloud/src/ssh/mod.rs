@@ -98,7 +98,7 @@ impl Ssh {
         Some(self.machines.get(&host.name)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One offer for each machine, and one for the cheapest of them together.
+    /// One offer for each node, and one for `any`, whose price is the cheapest node's.
     fn offers(&self) -> Vec<Offer> {
         let hosts: Vec<&Host> = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).collect();
         let offer = |kind: &str, node: Node, rate| Offer {
@@ -308,7 +308,7 @@ fn is_running(machine: &domain::rental::SeenMachine) -> bool {
     !matches!(machine.state, domain::rental::MachineState::Gone(_))
 }
 
-/// A machine's own name for an instance, with the machine's before it.
+/// The handle of an instance on a node: the node's name, then the handle that the node itself uses.
 fn handle_on(host: &Host, handle: &MachineHandle) -> MachineHandle {
     MachineHandle(format!("{}/{}", host.name, handle.0))
 }

@@ -4,7 +4,7 @@ use domain::event::{RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
 use domain::run::{AttemptEnd, Usage};
 use domain::{Cause, Elapsed, Event, Finding, InstanceId};
-use plan::Action;
+use plan::{Action, Scope};
 
 use super::memory::{LastEvents, MachineMemory, Pending};
 use super::{CallId, Controller, ControllerOutput, PASSES};
@@ -22,11 +22,13 @@ impl Controller {
         for _ in 0..PASSES {
             self.is_changed = false;
             let seq = self.world.last_seq;
-            let facts = self.facts();
-            for action in plan::reconcile(&self.world, &facts, &self.policy) {
+            let scope = self.take_scope();
+            let facts = self.facts(&scope);
+            for action in plan::reconcile_scope(&self.world, &facts, &self.policy, &scope) {
                 self.perform(action);
             }
             if self.world.last_seq == seq {
+                self.set_timers();
                 self.ask();
                 return;
             }
@@ -184,8 +186,10 @@ impl Controller {
     }
 
     fn observe(&mut self, name: &str) {
-        let of = |id: &&InstanceId| self.world.instances.get(*id).is_some_and(|one| one.offer.provider == name);
-        let asked: Vec<InstanceId> = self.world.live_instances().map(|(id, _)| id).filter(of).cloned().collect();
+        let asked: Vec<InstanceId> = match self.providers.get(name) {
+            Some(provider) => provider.rented.iter().cloned().collect(),
+            None => Vec::new(),
+        };
         let sent = self.now.monotonic;
         let pending = Pending::Observe { provider: name.to_owned(), sent, asked: asked.clone() };
         self.call(name, ProviderCall::Observe(asked), pending);
@@ -244,7 +248,7 @@ impl Controller {
     pub(super) fn audit(&mut self) {
         // A micro-dollar is spent within milliseconds, and not at an instant that could be told before.
         let is_overdue = self.now.monotonic.0.saturating_add(ROUNDING) >= self.wake.0;
-        let facts = self.facts();
+        let facts = self.facts(&Scope::all(&self.world));
         let missed: Vec<Action> = plan::reconcile(&self.world, &facts, &self.policy)
             .into_iter()
             .filter(|action| !matches!(action, Action::Terminate { .. }))
@@ -252,6 +256,8 @@ impl Controller {
         if !missed.is_empty() && !is_overdue && !self.is_changed {
             self.note("controller", format!("not due and yet to be done: {missed:.300?}"), true);
         }
-        self.is_changed |= !missed.is_empty();
+        if !missed.is_empty() {
+            self.touch_all();
+        }
     }
 }

@@ -24,6 +24,7 @@ impl Controller {
     }
 
     fn launched(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer) {
+        self.touch_instance(id);
         let now = self.now.monotonic;
         let within = self.traits_of(id).map_or(0, |traits| traits.effective_within.0);
         let Some(memory) = self.machines.get_mut(id) else { return };
@@ -31,7 +32,6 @@ impl Controller {
         launch.pending = None;
         launch.last = now;
         let is_doubted = sent < launch.effective_until;
-        self.is_changed = true;
         match answer {
             ProviderAnswer::Accepted(members) => {
                 launch.requests = 0;
@@ -97,6 +97,7 @@ impl Controller {
 
     fn ending(&mut self, instances: &[InstanceId], answer: &ProviderAnswer) {
         for id in instances {
+            self.touch_instance(id);
             if let Some(memory) = self.machines.get_mut(id) {
                 memory.end.is_pending = false;
                 memory.end.last = Some(self.now.monotonic);
@@ -125,7 +126,8 @@ impl Controller {
         let not_before = Elapsed(self.now.monotonic.0.saturating_add(retry));
         let Some(memory) = self.machines.get_mut(id) else { return };
         let LastEvents::Asked { tries } = memory.last_events else { return };
-        self.is_changed = true;
+        self.touch_instance(id);
+        let Some(memory) = self.machines.get_mut(id) else { return };
         if let ProviderAnswer::LastEvents(entries) = answer {
             memory.last_events = LastEvents::Read;
             self.take(&entries);

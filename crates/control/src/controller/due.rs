@@ -12,18 +12,17 @@ const PATROL: u64 = 10;
 /// The longest time between two looks at a provider that anything is rented from, in microseconds.
 const PATROL_AT_MOST: u64 = 60_000_000;
 
-/// Between two looks at a provider that nothing is rented from, in microseconds: only for what nobody knows.
+/// Between two listings of a provider from which nothing is rented, to find machines that no run knows, in microseconds.
 const STRANGERS_EVERY: u64 = 600_000_000;
 
 /// An agent that has been silent for so long, in microseconds, is suspected: nothing is done yet but to look.
-const SUSPECT: u64 = 15_000_000;
+pub(super) const SUSPECT: u64 = 15_000_000;
 
 impl Controller {
     /// Says when to call again.
     pub(super) fn schedule(&mut self) {
         let now = self.now.monotonic;
-        let facts = self.facts();
-        let decision = plan::due(&self.world, &facts, &self.policy).map(|wait| Elapsed(now.0.saturating_add(wait.0)));
+        self.set_timers();
         let asking = self.providers.keys().filter_map(|name| self.observe_due(name));
         let strangers = self.providers.values().flat_map(|provider| {
             provider.strangers.values().map(|stranger| {
@@ -31,8 +30,7 @@ impl Controller {
                 Elapsed(from.0.saturating_add(self.policy.strangers.0))
             })
         });
-        let machines = self.machines.iter().filter_map(|(id, memory)| self.machine_due(id, memory));
-        let wake = decision.into_iter().chain(asking).chain(strangers).chain(machines).min();
+        let wake = self.dirty.first_due().into_iter().chain(asking).chain(strangers).min();
         // What is due now was done just now: not again before a moment has passed.
         let wake = wake.map_or(Elapsed(u64::MAX), |at| at.max(Elapsed(now.0 + 1)));
         self.wake = wake;
@@ -49,10 +47,9 @@ impl Controller {
         }
         let Some(last) = provider.last_observed else { return Some(Elapsed(0)) };
         let every = provider.traits.observe_every.0;
-        let rented: Vec<&InstanceId> = self.rented_from(name).collect();
-        let wait = if rented.is_empty() {
+        let wait = if provider.rented.is_empty() {
             STRANGERS_EVERY
-        } else if rented.iter().any(|id| self.is_changing(id)) {
+        } else if !provider.changing.is_empty() {
             every.saturating_mul(1 << provider.failures.min(6))
         } else {
             every.saturating_mul(PATROL).min(PATROL_AT_MOST.max(every))
@@ -60,9 +57,18 @@ impl Controller {
         Some(Elapsed(last.0.saturating_add(wait)))
     }
 
-    fn rented_from<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a InstanceId> {
-        let of = move |(_, instance): &(&InstanceId, &plan::Instance)| instance.offer.provider == name;
-        self.world.live_instances().filter(of).map(|(id, _)| id)
+    /// Brings up to date which machines are rented from whom, and which of them are changing.
+    pub(super) fn note_rented(&mut self, id: &InstanceId) {
+        let Some(instance) = self.world.instances.get(id) else { return };
+        let is_live = !matches!(instance.state, InstanceState::Released { .. });
+        let is_changing = is_live && self.is_changing(id);
+        let Some(provider) = self.providers.get_mut(&instance.offer.provider) else { return };
+        for (set, is_in) in [(&mut provider.rented, is_live), (&mut provider.changing, is_changing)] {
+            match is_in {
+                true => set.insert(id.clone()),
+                false => set.remove(id),
+            };
+        }
     }
 
     /// Whether a look at a machine may tell something new soon.
@@ -72,7 +78,7 @@ impl Controller {
     }
 
     /// When a machine needs something that is no decision: its end asked for again, its last events, a closer look.
-    fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
+    pub(super) fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
         let instance = self.world.instances.get(id)?;
         let every = self.providers.get(&instance.offer.provider)?.traits.observe_every.0;
         let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending, memory.end.last) {

@@ -2,28 +2,43 @@
 
 use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId};
-use plan::{Instance, LaunchDoubt, ObservedState};
+use plan::{Instance, LaunchDoubt, ObservedState, Scope};
 
 use super::Controller;
 use super::memory::{LastEvents, MachineMemory};
 
 impl Controller {
-    pub(super) fn facts(&mut self) -> ObservedState {
-        let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
-        let open: Vec<RunId> = self.world.open_runs().map(|(id, _)| id.clone()).collect();
+    /// What decisions on some runs and sweeps rest on.
+    pub(super) fn facts(&mut self, scope: &Scope) -> ObservedState {
+        let mut facts = self.machine_facts(scope);
         let now = self.now.monotonic;
-        for id in open {
+        for id in scope.runs.iter().filter(|id| self.world.is_open(id)).cloned().collect::<Vec<RunId>>() {
             if self.is_watched(&id) {
                 facts.attended.insert(id.clone());
             }
             let since = self.run_memory(&id).since;
             facts.quiet.insert(id, Elapsed(now.0.saturating_sub(since.0)));
         }
-        facts.attended_sweeps = self.watched.sweeps.clone();
+        let watched = scope.sweeps.iter().filter(|id| self.watched.all || self.watched.sweeps.contains(id));
+        facts.attended_sweeps = watched.cloned().collect();
+        facts
+    }
+
+    /// What is known of machines: of those of some runs, of all trials of some sweeps, and of all that are being
+    /// released.
+    pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
+        let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
         facts.traits = self.providers.iter().map(|(name, provider)| (name.clone(), provider.traits)).collect();
-        for (id, instance) in self.world.live_instances() {
-            let Some(memory) = self.machines.get(id) else { continue };
-            self.note_machine(&mut facts, id, instance, memory);
+        let world = &self.world;
+        let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));
+        let runs = scope.runs.iter().filter_map(|id| world.runs.get(id)).chain(trials.map(|(_, run)| run));
+        let machines = runs.flat_map(|run| run.instances.iter());
+        for id in machines.chain(world.releasing_instances().map(|(id, _)| id)) {
+            let known = (world.instances.get(id), self.machines.get(id));
+            let (Some(instance), Some(memory)) = known else { continue };
+            if !matches!(instance.state, InstanceState::Released { .. }) {
+                self.note_machine(&mut facts, id, instance, memory);
+            }
         }
         facts
     }

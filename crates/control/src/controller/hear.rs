@@ -1,10 +1,11 @@
 //! What agents say, and what they are told.
 
 use domain::run::{InstanceState, Sight};
-use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, Start};
+use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
 use plan::{Policy, Run};
 
+use super::due::SUSPECT;
 use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
 use super::{Controller, ControllerOutput, ReplyId, ReplyToAgent};
 
@@ -30,19 +31,23 @@ impl Controller {
         };
         let is_live = !matches!(instance.state, InstanceState::Released { .. });
         if is_live {
+            let silent = self.silence(id).0;
             let (awake, at) = (self.awake, self.now.monotonic);
             let age = self.now.wall.since(instance.intended);
             let memory = self.machines.entry(id.clone()).or_insert_with(|| MachineMemory::new(awake, age, at));
             // A heartbeat that took a longer way is older than what was heard already.
             let rent = heartbeat.elapsed.max(memory.heard.map_or(Elapsed(0), |heard| heard.rent));
             memory.heard = Some(Heard { awake, at, rent });
-            memory.last_events = LastEvents::UNREAD;
+            let is_asked = std::mem::replace(&mut memory.last_events, LastEvents::UNREAD) != LastEvents::UNREAD;
             // Whatever missed it was taken before.
-            if memory.sight == Some(Sight::Unknown) {
-                (memory.sight, memory.missing) = (None, None);
+            let is_found = memory.sight == Some(Sight::Unknown) || silent >= SUSPECT;
+            if is_found {
+                (memory.sight, memory.missing) = (memory.sight.filter(|sight| *sight != Sight::Unknown), None);
             }
             // What was spent is known better now.
-            self.is_changed |= self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some());
+            if is_found || is_asked || self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some()) {
+                self.touch_run(&run);
+            }
         }
         if is_first {
             self.must(Event::AgentUp { instance: id.clone(), started: heartbeat.started });
@@ -61,6 +66,11 @@ impl Controller {
     /// Writes what the entries decide. An entry that was heard before changes nothing.
     pub(super) fn take(&mut self, entries: &[Entry]) {
         for entry in entries {
+            if entry.event == AgentEvent::Unknown {
+                let text =
+                    "its agent, of a later version, reports what this version does not know; that is passed over";
+                self.note(entry.attempt.as_str(), text, false);
+            }
             if let Some(event) = plan::hear(&self.world, entry) {
                 self.must(event);
             }
@@ -118,7 +128,9 @@ impl Controller {
     /// Whether some process waits for a run, or for the sweep that it is a trial of.
     pub(super) fn is_watched(&self, id: &RunId) -> bool {
         let trial = self.world.runs.get(id).and_then(|run| run.trial.as_ref());
-        self.watched.runs.contains(id) || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
+        self.watched.all
+            || self.watched.runs.contains(id)
+            || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
     }
 
     /// The lease runs out for a run that nobody waits for, as if there were no loop: what somebody else's loop serves

@@ -1,6 +1,6 @@
 //! What a controller remembers besides its world. All of it may be lost in a crash, and is found again by asking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::rental::{MachineHandle, ProviderTraits};
 use domain::run::{InstanceState, Sight, Usage};
@@ -57,7 +57,7 @@ pub(super) struct LaunchMemory {
     pub requests: u32,
     /// When the last one was answered, or should have been.
     pub last: Elapsed,
-    /// Until when one of them may still have its effect.
+    /// Until when a request may still rent a machine.
     pub effective_until: Elapsed,
     /// Not before this, because the provider has asked for patience.
     pub not_before: Elapsed,
@@ -91,6 +91,10 @@ pub(super) struct ProviderMemory {
     pub last_observed: Option<Elapsed>,
     /// Failures in succession.
     pub failures: u32,
+    /// Machines that are rented from it.
+    pub rented: BTreeSet<InstanceId>,
+    /// Those of them of which a look may tell something new soon.
+    pub changing: BTreeSet<InstanceId>,
     /// Machines that nobody here knows: when each was first seen.
     pub strangers: BTreeMap<MachineHandle, Stranger>,
 }
@@ -106,9 +110,9 @@ pub(super) struct Stranger {
 /// What is known of a run.
 #[derive(Debug)]
 pub(super) struct RunMemory {
-    /// Counts that change when something happens to it.
+    /// A count that changes when something happens to the run.
     pub marks: u64,
-    /// Since when they have not.
+    /// Since when the count has not changed.
     pub since: Elapsed,
     /// Since when nobody waits for it.
     pub alone: Option<Elapsed>,
@@ -123,7 +127,15 @@ pub(super) struct UnknownAgent {
 
 impl ProviderMemory {
     pub(super) fn new(traits: ProviderTraits) -> ProviderMemory {
-        ProviderMemory { traits, is_observing: false, last_observed: None, failures: 0, strangers: BTreeMap::new() }
+        ProviderMemory {
+            traits,
+            is_observing: false,
+            last_observed: None,
+            failures: 0,
+            rented: BTreeSet::new(),
+            changing: BTreeSet::new(),
+            strangers: BTreeMap::new(),
+        }
     }
 }
 

@@ -5,11 +5,15 @@
 //! is held back until [`ControllerInput::Durable`] reaches them. So a crash at any point loses only what nobody was
 //! told. What it remembers besides the world ([`memory`]) may be lost too: it is found again by asking.
 //!
+//! Its world holds what is left to do. A run or sweep that is settled, on disk too, leaves it; when something is about
+//! such a one, the shell gives it back first ([`ControllerInput::Recalled`]).
+//!
 //! `hear` takes heartbeats, `answer` what providers say, `act` does what `plan::reconcile` decides, `facts` gathers what
 //! it decides from, and `due` says when to wake it.
 
 mod act;
 mod answer;
+mod dirty;
 mod due;
 mod facts;
 mod hear;
@@ -23,6 +27,7 @@ use domain::wire::{Entry, Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, InstanceId, Record, RunId, SweepId, Timestamp};
 use plan::{Illegal, Policy, World};
 
+use dirty::Dirty;
 use memory::{MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
 
 /// The time of a step, on both clocks.
@@ -72,7 +77,14 @@ pub enum ControllerInput {
         seq: u64,
     },
     /// Another process has appended these. They are on disk.
-    Appended(Vec<Record>),
+    Appended {
+        /// The events, in order.
+        records: Vec<Record>,
+        /// Runs and sweeps among them that had left memory, as they are after these events.
+        recalled: Box<World>,
+    },
+    /// What an input that comes next is about had left memory: a run or sweep as it is on disk.
+    Recalled(Box<World>),
     /// Who waits for what has changed.
     Watched(WatchedWork),
     /// Time has passed.
@@ -88,6 +100,8 @@ pub struct WatchedWork {
     pub runs: BTreeSet<RunId>,
     /// Sweeps, and with them all of their trials.
     pub sweeps: BTreeSet<SweepId>,
+    /// Whether everything is waited for, as by a server.
+    pub all: bool,
 }
 
 /// What is to be done, in this order.
@@ -175,6 +189,8 @@ pub struct Controller {
     held: VecDeque<(u64, ControllerOutput)>,
     notes: BTreeSet<OperationNote>,
     out: Vec<ControllerOutput>,
+    /// What the next decision looks at.
+    dirty: Dirty,
     /// Whether something has changed that a decision rests on.
     is_changed: bool,
     /// Whether something has changed that only the time of the next step rests on.
@@ -184,7 +200,7 @@ pub struct Controller {
 /// Waking so much later than asked for was not a long step: the machine slept, and no agent was silent meanwhile.
 const OVERSLEPT: u64 = 1_000_000;
 
-/// Decisions in succession, each followed by another look. More is a mistake in the rules, which would spin for ever.
+/// Most rounds of decisions in one step. More is a mistake in the rules, which would repeat themselves for ever.
 const PASSES: usize = 200;
 
 impl Controller {
@@ -217,14 +233,16 @@ impl Controller {
             held: VecDeque::new(),
             notes: BTreeSet::new(),
             out: Vec::new(),
+            dirty: Dirty::default(),
             is_changed: true,
             is_due_changed: true,
         };
+        controller.touch_all();
         controller.remember_machines();
         controller
     }
 
-    /// Everything that is known.
+    /// What is left to do, as it is known.
     pub fn world(&self) -> &World {
         &self.world
     }
@@ -254,7 +272,11 @@ impl Controller {
         self.out.clear();
         self.remember_machines();
         self.doubt_answers();
-        self.is_changed = true;
+        for provider in self.providers.values_mut() {
+            provider.rented.clear();
+            provider.changing.clear();
+        }
+        self.touch_all();
     }
 
     /// Takes one input at a time that is not before the last one.
@@ -264,14 +286,16 @@ impl Controller {
     pub fn step(&mut self, input: ControllerInput, now: Now) -> Result<Vec<ControllerOutput>, Mistake> {
         self.pass_time(now);
         let is_audit = matches!(input, ControllerInput::Audit);
+        let is_recall = matches!(input, ControllerInput::Recalled(_));
         match input {
             ControllerInput::Heartbeat { from, heartbeat } => self.hear(from, &heartbeat),
             ControllerInput::Request { from, event } => self.request(from, *event),
             ControllerInput::Answered { call, answer } => self.answered(call, answer),
             ControllerInput::Durable { seq } => self.durable = self.durable.max(seq),
-            ControllerInput::Appended(records) => self.appended(&records)?,
+            ControllerInput::Appended { records, recalled } => self.appended(&records, *recalled)?,
+            ControllerInput::Recalled(part) => self.world.merge(*part),
             ControllerInput::Watched(watched) => {
-                self.is_changed |= watched != self.watched;
+                self.touch_watched(&watched);
                 self.watched = watched;
             }
             ControllerInput::Timer => self.is_changed |= now.monotonic >= self.wake,
@@ -287,14 +311,21 @@ impl Controller {
         if std::mem::take(&mut self.is_due_changed) {
             self.schedule();
         }
-        Ok(self.flush())
+        let outputs = self.flush();
+        // What is settled on disk too is no longer needed here, unless the next input is about it.
+        if !is_recall && self.durable >= self.world.last_seq {
+            self.world.evict_settled(&BTreeSet::new());
+        }
+        Ok(outputs)
     }
 
     fn pass_time(&mut self, now: Now) {
         let passed = now.monotonic.0.saturating_sub(self.now.monotonic.0);
         let asked = self.wake.0.saturating_sub(self.now.monotonic.0);
         self.awake.0 += passed.min(asked.saturating_add(OVERSLEPT));
+        let is_set = Controller::is_clock_set(self.now, now);
         self.now = now;
+        self.touch_due(is_set);
     }
 
     fn request(&mut self, from: ReplyId, event: Event) {
@@ -302,12 +333,15 @@ impl Controller {
         self.hold(ControllerOutput::Taken { to: from, result });
     }
 
-    fn appended(&mut self, records: &[Record]) -> Result<(), Mistake> {
-        for record in records {
-            self.world.apply(record)?;
-        }
+    fn appended(&mut self, records: &[Record], recalled: World) -> Result<(), Mistake> {
+        self.world.catch_up(records, recalled)?;
         self.durable = self.durable.max(self.world.last_seq);
-        self.is_changed |= !records.is_empty();
+        for record in records {
+            self.touch(&record.event);
+            if let Some(work) = self.world.work_of(&record.event) {
+                self.touch_work(work);
+            }
+        }
         Ok(())
     }
 
@@ -315,8 +349,8 @@ impl Controller {
     fn append(&mut self, event: Event) -> Result<(), Illegal> {
         let record = Record { seq: self.world.last_seq + 1, at: self.now.wall, event };
         self.world.apply(&record)?;
+        self.touch(&record.event);
         self.new.push(record);
-        self.is_changed = true;
         Ok(())
     }
 

@@ -21,6 +21,7 @@ impl Controller {
         let ProviderAnswer::Observed(view) = answer else {
             provider.failures += 1;
             for id in asked {
+                self.touch_instance(id);
                 // One of a provider that could not be asked is not known to be missing all the time.
                 if let Some(memory) = self.machines.get_mut(id) {
                     memory.missing = None;
@@ -80,7 +81,9 @@ impl Controller {
             }
             // For how long something is missing or gone matters only where that decides.
             let decides = matches!(memory.sight, Some(Sight::Unknown | Sight::Gone(_)));
-            self.is_changed |= before != (memory.sight, memory.missing.is_some()) || decides;
+            if before != (memory.sight, memory.missing.is_some()) || decides {
+                self.touch_instance(id);
+            }
         }
     }
 

@@ -47,7 +47,7 @@ pub enum SupervisorInput {
     Ended {
         /// Which.
         attempt: AttemptId,
-        /// How.
+        /// How it ended.
         end: AttemptEnd,
     },
     /// A signal asked the agent to end.
@@ -74,7 +74,7 @@ pub enum SupervisorOutput {
     End {
         /// Why, and so how fast.
         why: StopReason,
-        /// The longest time that it may take; none where the agent's own patience counts.
+        /// The longest time that it may take; none for the agent's own limit.
         within: Option<Elapsed>,
     },
     /// It is over; the agent ends.

@@ -26,7 +26,7 @@ pub struct EntryQueue {
     measurements: VecDeque<Entry>,
     /// The newest measurement of those that were all sent.
     offered: u64,
-    /// Whether the loop could not keep the measurements of the last call.
+    /// Whether the loop failed to store the measurements of the last call.
     is_refused: bool,
     /// Measurements dropped since the last note of it.
     dropped: u64,
@@ -123,6 +123,8 @@ pub fn is_decision(event: &AgentEvent) -> bool {
             Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
             Report::Note { .. } => false,
         },
+        // An agent sends what it knows.
+        AgentEvent::Unknown => false,
     }
 }
 

@@ -277,6 +277,7 @@ fn seal_shard(bytes: &mut [u8]) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    formats::install();
     let (form, seconds, seed) = round::asked()?;
     let forms = match form.as_str() {
         "all" => FORMS.into_iter().chain(texts::FORMS).collect(),

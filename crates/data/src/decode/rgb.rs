@@ -8,9 +8,9 @@ use std::io::Cursor;
 
 use image::codecs::png::PngDecoder;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use plugin::caught::caught;
 
 use super::jpeg::{self, Decoder, PackedJpeg};
-use crate::files::caught::caught;
 
 /// Pixels row by row, three bytes each.
 #[derive(Debug)]

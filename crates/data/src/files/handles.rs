@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plugin::ReadAt;
+pub(crate) use plugin::{LARGEST_FILE, Window};
+
 use super::plain_file;
 use super::remote::{AccessTime, ByteRange, Client};
-
-/// No image file is larger; a hostile one is refused before it is read.
-pub(crate) const LARGEST_FILE: u64 = 256 << 20;
 
 /// Whether so many bytes of a file, of which at most one more than [`LARGEST_FILE`] were read, can be an image.
 ///
@@ -84,6 +84,35 @@ impl Opened {
         let count = bytes.len().min(usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX));
         self.read_due(&mut bytes[..count], offset, AccessTime::SOME_TIME)?;
         Ok(count)
+    }
+}
+
+/// Bytes that a window reads at a time: here, and elsewhere, where every read is a trip.
+const WINDOW: u64 = 16 << 10;
+const WINDOW_REMOTE: u64 = 4 << 20;
+
+impl ReadAt for Opened {
+    fn length(&self) -> io::Result<u64> {
+        Opened::length(self)
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        Opened::read_exact_at(self, bytes, offset)
+    }
+
+    fn read_once(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_due(bytes, offset, AccessTime::ONCE)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        Opened::read_at(self, bytes, offset)
+    }
+
+    fn window(&self) -> u64 {
+        match self {
+            Opened::Local(_) => WINDOW,
+            Opened::Remote { .. } => WINDOW_REMOTE,
+        }
     }
 }
 
@@ -214,61 +243,6 @@ impl Whole {
                 file.read_due(bytes, 0, when)
             }
         }
-    }
-}
-
-/// A file read by position through a small buffer, for those who look at many close places of it.
-pub(crate) struct Window<'a> {
-    file: &'a Opened,
-    length: u64,
-    start: u64,
-    buffer: Vec<u8>,
-}
-
-/// Bytes read at a time: here, and elsewhere, where every read is a trip.
-const WINDOW: u64 = 16 << 10;
-const WINDOW_REMOTE: u64 = 4 << 20;
-
-impl<'a> Window<'a> {
-    /// A window on a file that shows nothing yet.
-    pub fn new(file: &'a Opened) -> io::Result<Window<'a>> {
-        let length = file.length()?;
-        Ok(Window { file, length, start: 0, buffer: Vec::new() })
-    }
-
-    /// Bytes of the whole file.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// Up to `most` bytes at `offset`; fewer only where the file ends.
-    pub fn up_to(&mut self, offset: u64, most: u64) -> io::Result<&[u8]> {
-        let end = self.length.min(offset.saturating_add(most));
-        let offset = offset.min(end);
-        let held = self.start..self.start + self.buffer.len() as u64;
-        if !(held.contains(&offset) && end <= held.end) && offset < end {
-            let window = match self.file {
-                Opened::Local(_) => WINDOW,
-                Opened::Remote { .. } => WINDOW_REMOTE,
-            };
-            let end = self.length.min(offset.saturating_add(most.max(window)));
-            self.buffer.resize((end - offset) as usize, 0);
-            self.start = offset;
-            if let Err(error) = self.file.read_due(&mut self.buffer, offset, AccessTime::ONCE) {
-                self.buffer.clear();
-                return Err(error);
-            }
-        }
-        if offset == end {
-            return Ok(&[]);
-        }
-        let from = (offset - self.start) as usize;
-        Ok(&self.buffer[from..from + (end - offset) as usize])
-    }
-
-    /// Exactly `N` bytes at `offset`; `None` where the file ends before.
-    pub fn array<const N: usize>(&mut self, offset: u64) -> io::Result<Option<[u8; N]>> {
-        Ok(self.up_to(offset, N as u64)?.try_into().ok())
     }
 }
 

@@ -1,14 +1,16 @@
 //! Files, opened without trust and read by position, whether their bytes are on this machine or remote.
 //!
 //! `plain_file` and `text` open what lies on a disk; `remote` reads ranges through a server that holds the credentials,
-//! and `cache` keeps some of them; `handles` hides which of the two a file is.
+//! and `cache` keeps some of them; `handles` hides which of the two a file is. `installed` finds the
+//! libraries of formats that an executable may leave out.
 
 pub mod cache;
-pub mod caught;
 pub(crate) mod handles;
+mod installed;
 pub(crate) mod plain_file;
 pub mod remote;
 pub(crate) mod replace;
 mod text;
 
+pub(crate) use installed::library;
 pub use text::text;

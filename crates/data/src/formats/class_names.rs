@@ -2,33 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A class as the data names it beside a sample.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Named {
-    Number(i64),
-    Word(String),
-}
-
-impl Named {
-    /// A number or a name; `None` for nothing at all.
-    pub fn parse(text: &str) -> Option<Named> {
-        let text = text.trim();
-        match text.parse() {
-            Ok(number) => Some(Named::Number(number)),
-            Err(_) if text.is_empty() => None,
-            Err(_) => Some(Named::Word(text.to_owned())),
-        }
-    }
-
-    /// The class that an object tells in one of the keys that are in use for it.
-    pub fn of_json(value: &serde_json::Value) -> Option<Named> {
-        ["label", "cls", "class", "class_id", "class_name"].iter().find_map(|key| match value.get(key)? {
-            serde_json::Value::Number(number) => number.as_i64().map(Named::Number),
-            serde_json::Value::String(text) => Named::parse(text),
-            _ => None,
-        })
-    }
-}
+pub(super) use plugin::NamedClass as Named;
 
 /// Names of the classes and the label of each sample: numbers in their order, then words in theirs.
 ///

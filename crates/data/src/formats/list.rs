@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::train::{Corrupt, Data, Folders, Split};
+use plugin::{TableClasses, Want};
 
 use super::archives::{tfrecord, webdataset};
 use super::class_names::{Named, numbered};
@@ -11,7 +12,6 @@ use super::index::{ByFolders, Content, Home, Index, Reading, Skipped};
 use super::labels::{self, homes_of};
 use super::listed;
 use super::pixels::{cifar, idx, table};
-use super::tables::columns::Want;
 use super::tables::{arrow, parquet};
 use super::tree::{self, Form};
 use crate::Error;
@@ -147,7 +147,7 @@ fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Re
         Form::Tar => return webdataset::index(root, files, &homes, reading),
         Form::TfRecord => return tfrecord::index(root, files, &homes, reading),
         Form::Parquet => {
-            let parquet::Listing { rows, named, names } = parquet::list(files, Want::Images)?;
+            let (rows, TableClasses { named, names }) = parquet::list(files, Want::Images)?;
             let places = rows.places.iter().map(|(file, _)| homes[*file as usize]).collect();
             (Encoded::Rows(rows), named, names, places)
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use plugin::LABELS;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,7 +18,6 @@ use super::coco::{Coco, CocoAnnotation, CocoImage};
 use super::encoded::Encoded;
 use super::index::{Content, Home, Index, Reading, Skipped};
 use super::labels::{home, homes_of, is_image};
-use super::tables::columns::LABELS;
 use super::tree::home_of;
 use crate::Error;
 use crate::error::layout;

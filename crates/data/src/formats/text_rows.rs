@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use domain::train::Text;
+use plugin::{TableClasses, Want};
 
 use super::class_names::Named;
-use super::tables::columns::Want;
 use super::tables::{arrow, parquet};
 use super::tree::Form;
 use crate::Error;
@@ -32,7 +32,7 @@ pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, E
     let want = Want::Texts { column, label: keys.label.as_deref() };
     let (texts, named, names) = match Form::of(file) {
         Some(Form::Parquet) => {
-            let parquet::Texts { texts, named, names } = parquet::texts(file, want)?;
+            let (texts, TableClasses { named, names }) = parquet::texts(file, want)?;
             (texts, named, names)
         }
         Some(Form::Arrow | Form::Tar | Form::TfRecord) | None => {

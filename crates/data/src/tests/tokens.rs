@@ -133,7 +133,7 @@ fn packed_text_gives_the_rows_of_the_text() {
         "leave",
     );
     let error = TextDataset::open(&shares(), &keys(24), TextObjective::Next, &out, 3).unwrap_err();
-    complains(&error, "lacks the special words", "tokenizer.json");
+    complains(&error, "lacks the special tokens", "tokenizer.json");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn parts_of_packed_text_are_kept() {
     fails(&labelled, "not every text of it has a class", "leave out `--label`");
     let mut given = options.clone();
     given.text.as_mut().unwrap().vocabulary = TokenizerSource::File(source.join("00.txt"));
-    fails(&given, "no tokeniser", "tokenizer.json");
+    fails(&given, "no tokenizer", "tokenizer.json");
     given.text.as_mut().unwrap().vocabulary = TokenizerSource::File(source.join("nothing.json"));
     fails(&given, "there is no data at", "");
     fs::write(source.join("bad.txt"), [0xFF, 0xFE, 0]).unwrap();

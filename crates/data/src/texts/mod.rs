@@ -26,6 +26,7 @@ use std::path::Path;
 
 use domain::train::{Data, Documents, Text};
 
+use crate::files::library;
 use crate::identity::preparation::Preparation;
 use crate::identity::{Provenance, Reads, SampleList};
 use crate::{Error, Part};
@@ -35,7 +36,7 @@ use encode::RowEncoding;
 use rows::TokenRows;
 use survey::{TextFile, TextSurvey};
 use tokenizer::Special;
-use tokenizer::TextTokenizer;
+use tokenizer::{TOKENIZERS, TextTokenizer};
 
 /// What is trained on a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,10 @@ pub struct TextOutline {
 impl TextOutline {
     /// Reads the file at `path` as [`TextDataset::open`] does.
     pub fn of(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextOutline, Error> {
+        if !packed::is_stream(path) || keys.tokenizer.is_some() {
+            // A job that cannot be trained shall not be planned.
+            library(TOKENIZERS)?;
+        }
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
             return Ok(outline);
         }

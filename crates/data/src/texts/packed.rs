@@ -250,6 +250,11 @@ fn documents(
     Ok((shards, labels, parts))
 }
 
+/// Whether a file holds plain tokens, as its name tells.
+pub(super) fn is_stream(path: &Path) -> bool {
+    width_of(path).is_some()
+}
+
 /// Bytes of a token in a file of plain tokens, as its name tells.
 fn width_of(path: &Path) -> Option<u32> {
     match path.extension()?.to_str()? {

@@ -4,4 +4,5 @@ pub mod event;
 pub mod files;
 pub mod rental;
 pub mod series;
+pub mod subject;
 pub mod wire;

@@ -2,10 +2,15 @@
 //!
 //! The agent calls. Each [`Heartbeat`] carries the events that the loop has not acknowledged yet, and renews the lease; the
 //! [`HeartbeatReply`] carries the commands that are not done yet. Both sides repeat themselves until the other has
-//! answered, so a lost message costs time only. The names in the JSON are those of the first version and stay.
+//! answered, so a lost message costs time only. The names in the JSON are those of the first version and stay. Either side
+//! may be of a later version: fields, commands and measurements that this one does not know are passed over; an end that it
+//! cannot read counts as a failure.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
+use crate::finding::{Cause, Finding};
 use crate::id::{AttemptId, Fence, InstanceId, RunId};
 use crate::job::Job;
 use crate::rank::Report;
@@ -39,7 +44,7 @@ pub struct Entry {
     /// Which attempt it is about.
     pub attempt: AttemptId,
     /// What happened.
-    #[serde(rename = "word")]
+    #[serde(rename = "word", deserialize_with = "known_event")]
     pub event: AgentEvent,
 }
 
@@ -61,6 +66,34 @@ pub enum AgentEvent {
         /// How.
         end: AttemptEnd,
     },
+    /// What only a later version knows.
+    Unknown,
+}
+
+/// Reports on which decisions rest: one that cannot be read is an error, and is sent again to a loop that can.
+const DECISIVE: [&str; 5] = ["ready", "exported", "trained", "stopped", "failed"];
+
+fn known_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AgentEvent, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let is_end = value["word"] == "ended";
+    let is_decisive = DECISIVE.iter().any(|report| value["report"]["report"] == *report);
+    serde_json::from_value(value).or_else(|error| match (is_end, is_decisive) {
+        (true, _) => {
+            let message = format!("the attempt ended, and its agent is of a later version that says how: {error}");
+            let finding = Finding::new(Cause::Internal, message);
+            Ok(AgentEvent::Ended { end: AttemptEnd::Failed { finding, exit_code: None } })
+        }
+        (false, true) => Err(D::Error::custom(error)),
+        (false, false) => Ok(AgentEvent::Unknown),
+    })
+}
+
+fn known_commands<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AgentCommand>, D::Error> {
+    let commands = Vec::<Value>::deserialize(deserializer)?;
+    let is_known = |command: &Value| ["start", "stop", "leave"].iter().any(|known| command["order"] == *known);
+    let known = commands.into_iter().filter(is_known);
+    // A command that this version knows and cannot follow is no reply: the lease runs out as without one.
+    known.map(|command| serde_json::from_value(command).map_err(D::Error::custom)).collect()
 }
 
 /// The loop's reply.
@@ -77,6 +110,7 @@ pub struct HeartbeatReply {
     /// How long the agent waits before its next call.
     pub next: Duration,
     /// Commands, repeated until they are done.
+    #[serde(deserialize_with = "known_commands")]
     pub orders: Vec<AgentCommand>,
 }
 
@@ -143,5 +177,31 @@ mod tests {
         check::<HeartbeatReply>(r#"{"acknowledged":3,"measured":0,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<AgentCommand>(r#"{"order":"stop","attempt":"digits-1-a1"}"#);
         check::<AgentCommand>(r#"{"order":"leave"}"#);
+    }
+
+    #[test]
+    fn what_only_a_later_version_knows_is_passed_over() {
+        let heartbeat: Heartbeat = serde_json::from_str(concat!(
+            r#"{"schema":2,"incarnation":3,"instance":"d-i1","started":1,"elapsed":2,"entries":["#,
+            r#"{"seq":1,"attempt":"d-a1","word":{"word":"started","at":7}},"#,
+            r#"{"seq":2,"attempt":"d-a1","word":{"word":"moved","to":"d-i2"}},"#,
+            r#"{"seq":3,"attempt":"d-a1","word":{"word":"reported","rank":0,"report":{"report":"hummed"}}},"#,
+            r#"{"seq":4,"attempt":"d-a1","word":{"word":"ended","end":{"end":"handed_over"}}}]}"#,
+        ))
+        .unwrap();
+        let events: Vec<_> = heartbeat.entries.iter().map(|entry| &entry.event).collect();
+        assert_eq!(events[..3], [&AgentEvent::Started, &AgentEvent::Unknown, &AgentEvent::Unknown]);
+        let AgentEvent::Ended { end: AttemptEnd::Failed { finding, .. } } = events[3] else { panic!("{events:?}") };
+        assert!(finding.message.contains("handed_over"), "{}", finding.message);
+        let reply: HeartbeatReply = serde_json::from_str(concat!(
+            r#"{"acknowledged":4,"lease":"1m","next":"200ms","zone":"b","#,
+            r#""orders":[{"order":"hum","loud":true},{"order":"leave","why":"done"}]}"#,
+        ))
+        .unwrap();
+        assert_eq!(reply.orders, [AgentCommand::Leave]);
+        let broken = r#"{"acknowledged":4,"lease":"1m","next":"200ms","orders":[{"order":"stop","attempt":7}]}"#;
+        assert!(serde_json::from_str::<HeartbeatReply>(broken).is_err(), "a known command is not lost in silence");
+        let ready = r#"{"seq":1,"attempt":"d-a1","word":{"word":"reported","rank":0,"report":{"report":"ready"}}}"#;
+        assert!(serde_json::from_str::<Entry>(ready).is_err(), "nor is a report on which decisions rest");
     }
 }

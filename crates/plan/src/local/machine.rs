@@ -3,7 +3,7 @@
 use domain::listing::{Cloud, Fabric, Gpus, Listing, Price};
 use domain::plan::Spread;
 use domain::rank::Sample;
-use domain::train::{Span, Train};
+use domain::train::{Codec, Shard, Span, Train};
 use domain::{Duration, Offer, Share};
 
 use crate::estimate::processor::{self, DATED, FASTER, SLOWER, START_AND_END};
@@ -242,8 +242,10 @@ struct RankEstimates<'a> {
     estimates: Option<Estimates<'a>>,
     measured_step: Option<f64>,
     ranks: u32,
-    /// Bytes of the copies that rank 0 writes while training goes on.
+    /// Bytes of the copies that are written while training goes on.
     copies: f64,
+    /// Whether each rank has its own part of them, and not rank 0 all.
+    shares_copies: bool,
     /// Bytes of data that each rank has in memory: decoded, or its files.
     data: f64,
     preloaded: u64,
@@ -266,6 +268,9 @@ impl<'a> RankEstimates<'a> {
             measured_step: facts.measured_step.map(|step| step.as_secs_f64()),
             ranks: ranks.max(1),
             copies: (checkpoints.state.0 + checkpoints.weights.0) as f64,
+            shares_copies: matches!(train.parallel.shard, Shard::Gradients | Shard::Parameters)
+                && train.parallel.tensor <= 1
+                && train.checkpoint.codec == Codec::Full,
             data: decoded as f64 + preloaded as f64,
             preloaded,
         }
@@ -274,8 +279,9 @@ impl<'a> RankEstimates<'a> {
     /// The memory of all ranks, of which each needs so much, copies shared out.
     fn ranks(&self, needed: f64, fits: bool) -> RanksMemory {
         let ranks = f64::from(self.ranks);
+        let more = if self.shares_copies { 0.0 } else { self.copies - self.copies / ranks };
         RanksMemory {
-            first: (needed - self.copies / ranks + self.copies) as u64,
+            first: (needed + more) as u64,
             all: (needed * ranks) as u64,
             preloaded: self.preloaded.saturating_mul(u64::from(self.ranks)),
             fits,

@@ -354,12 +354,13 @@ fn transformers_have_a_memory_also_where_their_layers_are_divided() {
         let planned = plans(&job(&gpt(parallel)), &[machine(SMALL)], &UNKNOWN).unwrap();
         planned[0].memory.unwrap().0 as f64 / 1e6
     };
-    // Peaks of rank 0 as measured (`docs/parallel.md`), and so many in a hundred that the plan may be below and above.
+    // The higher of two ranks' peaks as measured (`docs/parallel.md`), and so many in a hundred that the plan may be below
+    // and above.
     for (parallel, measured, below, above) in [
         ("", 3_443.0, 4.0, 2.0),
         ("shard: optimizer", 3_091.0, 4.0, 2.0),
-        ("shard: gradients", 3_083.0, 7.0, 2.0),
-        ("shard: parameters", 3_257.0, 7.0, 2.0),
+        ("shard: gradients", 2_367.0, 7.0, 2.0),
+        ("shard: parameters", 2_490.0, 7.0, 2.0),
         ("tensor: 2", 2_328.0, 2.0, 3.0),
     ] {
         let off = (memory(parallel) / measured - 1.0) * 100.0;

@@ -1,42 +1,40 @@
 //! When to decide next: the earliest moment at which time alone changes what [`reconcile`](super::reconcile) says.
 
 use domain::run::{InstanceState, RunState};
-use domain::{Elapsed, InstanceId, Money, Rate, Timestamp};
+use domain::{Elapsed, InstanceId, Money, Rate, RunId, Timestamp};
 
 use super::limits::{reserve_of, spent_so_far};
 use super::{ObservedState, Policy, lost, patience};
-use crate::world::{Instance, Run, World};
+use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
-/// How long until time alone changes what is to be done; none where only an event can. Nothing else may happen
+/// How long until time alone changes what is to be done for a run; none where only an event can. Nothing else may happen
 /// meanwhile: whoever learns something new decides again at once.
-pub fn due(world: &World, facts: &ObservedState, policy: &Policy) -> Option<Elapsed> {
-    let mut earliest: Option<Elapsed> = None;
-    let mut note = |at: Option<Elapsed>| {
-        if let Some(at) = at {
-            earliest = Some(earliest.map_or(at, |before| before.min(at)));
-        }
+pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Elapsed> {
+    let machines = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
+    let machine = |(id, instance)| {
+        [instance_due(facts, policy, id, instance), retry_due(facts, policy, id, instance)].into_iter().flatten().min()
     };
-    for (id, run) in world.open_runs() {
-        for instance_id in &run.instances {
-            if let Some(instance) = world.instances.get(instance_id) {
-                note(instance_due(facts, policy, instance_id, instance));
-                note(retry_due(facts, policy, instance_id, instance));
-            }
-        }
-        if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) {
-            continue;
-        }
-        note(run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros())));
-        note(budget_due(world, facts, policy, run));
-        note(facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)));
+    let machines = machines.filter_map(machine).min();
+    if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) {
+        return machines;
     }
-    for sweep in world.sweeps.values().filter(|sweep| !sweep.state.is_final()) {
-        note(sweep.job.deadline.map(|deadline| until(facts.now, sweep.submitted, deadline.micros())));
-        // Its budget is shared by all of its trials, whose rents grow together.
-        let spends = sweep.job.budget.is_some() && world.live_instances().next().is_some();
-        note(spends.then_some(Elapsed(SWEEP_BUDGET)));
+    let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
+    let budget = budget_due(world, facts, policy, run);
+    let rested = facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet));
+    [machines, deadline, budget, rested].into_iter().flatten().min()
+}
+
+/// The same for a sweep.
+pub fn sweep_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Option<Elapsed> {
+    // One that is stopping has met its limits.
+    if sweep.state != SweepState::Running {
+        return None;
     }
-    earliest
+    let deadline = sweep.job.deadline.map(|deadline| until(facts.now, sweep.submitted, deadline.micros()));
+    // Its budget is shared by all of its trials, whose rents grow together.
+    let spends = sweep.job.budget.is_some() && world.live_instances().next().is_some();
+    let budget = spends.then_some(Elapsed(SWEEP_BUDGET));
+    [deadline, budget].into_iter().flatten().min()
 }
 
 /// Between two looks at a sweep's budget, in microseconds.

@@ -12,7 +12,7 @@ use super::{ObservedState, Policy, is_silent, patience};
 use crate::world::Instance;
 
 /// Whether a run goes on without waiting for the end of this machine.
-pub(super) fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
+pub fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     instance.state == InstanceState::Releasing
         && is_silent(facts, policy, id, instance)
         && facts.ending.get(id).is_some_and(|ending| *ending >= policy.replace)

@@ -9,63 +9,73 @@ use domain::{Offer, RunId, SweepId};
 use super::{ObservedState, Policy, lost};
 use crate::world::{Run, World};
 
-/// Places for machines, and who has taken each.
+/// Places for machines, and who has taken each. They are counted when the first run asks for one.
 pub(super) struct Room<'a> {
+    world: &'a World,
     facts: &'a ObservedState,
-    slots: usize,
-    taken: Vec<Taken>,
+    policy: &'a Policy,
+    taken: Option<Vec<Taken<'a>>>,
 }
 
 /// A place that is taken: for which offer, and for a trial of which sweep.
-struct Taken {
-    offer: Offer,
-    sweep: Option<SweepId>,
+struct Taken<'a> {
+    offer: &'a Offer,
+    sweep: Option<&'a SweepId>,
 }
 
-impl Room<'_> {
+impl<'a> Room<'a> {
     /// The places that are taken now.
-    pub fn of<'a>(world: &World, facts: &'a ObservedState, policy: &Policy) -> Room<'a> {
-        let sweep = |run: &RunId| Some(world.runs.get(run)?.trial.as_ref()?.sweep.clone());
-        let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
-        let taken = live.map(|(_, instance)| Taken { offer: instance.offer.clone(), sweep: sweep(&instance.run) });
-        Room { facts, slots: policy.slots, taken: taken.collect() }
+    pub fn new(world: &'a World, facts: &'a ObservedState, policy: &'a Policy) -> Room<'a> {
+        Room { world, facts, policy, taken: None }
+    }
+
+    fn taken(&mut self) -> &mut Vec<Taken<'a>> {
+        let Room { world, facts, policy, .. } = *self;
+        self.taken.get_or_insert_with(|| {
+            let sweep = |run: &RunId| world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep);
+            let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
+            live.map(|(_, instance)| Taken { offer: &instance.offer, sweep: sweep(&instance.run) }).collect()
+        })
     }
 
     /// Whether there is a place for the machine of one more run.
-    pub fn has_some(&self, world: &World, run: &Run) -> bool {
+    pub fn has_some(&mut self, run: &Run) -> bool {
         let offer = &run.plan.offer;
-        match self.places(offer) {
+        let facts = self.facts;
+        match places(facts, offer) {
             Some(places) => {
-                let is_alike = |taken: &&Taken| taken.offer.provider == offer.provider;
-                let is_same = |taken: &Taken| !offer.is_any() && taken.offer.kind == offer.kind;
-                let used: Vec<&Taken> = self.taken.iter().filter(is_alike).collect();
-                used.len() < places && !used.into_iter().any(is_same)
+                let taken = self.taken().iter().filter(|taken| taken.offer.provider == offer.provider);
+                let is_same = |taken: &&Taken<'_>| !offer.is_any() && taken.offer.kind == offer.kind;
+                let (used, same) = taken.fold((0, 0), |(all, same), one| (all + 1, same + usize::from(is_same(&one))));
+                used < places && same == 0
             }
-            None => self.has_slot(world, run),
+            None => self.has_slot(run),
         }
     }
 
     /// Whether there is one among the shared places. Trials of one sweep may have more of them together, where nobody
     /// else has one.
-    fn has_slot(&self, world: &World, run: &Run) -> bool {
-        let shared: Vec<&Taken> = self.taken.iter().filter(|taken| self.places(&taken.offer).is_none()).collect();
-        if shared.len() < self.slots {
+    fn has_slot(&mut self, run: &Run) -> bool {
+        let Room { world, facts, policy, .. } = *self;
+        let used = self.taken().iter().filter(|taken| places(facts, taken.offer).is_none()).count();
+        if used < policy.slots {
             return true;
         }
         let Some(sweep) = world.sweep_of(run) else { return false };
         let own = run.trial.as_ref().map(|trial| &trial.sweep);
-        shared.len() < sweep.search.parallel as usize && shared.iter().all(|taken| taken.sweep.as_ref() == own)
+        let mut others = self.taken().iter().filter(|taken| places(facts, taken.offer).is_none());
+        used < sweep.search.parallel as usize && others.all(|taken| taken.sweep == own)
     }
 
     /// Takes a place for a run's machine.
-    pub fn take(&mut self, run: &Run) {
-        let sweep = run.trial.as_ref().map(|trial| trial.sweep.clone());
-        self.taken.push(Taken { offer: run.plan.offer.clone(), sweep });
+    pub fn take(&mut self, run: &'a Run) {
+        let sweep = run.trial.as_ref().map(|trial| &trial.sweep);
+        self.taken().push(Taken { offer: &run.plan.offer, sweep });
     }
+}
 
-    fn places(&self, offer: &Offer) -> Option<usize> {
-        self.facts.traits.get(&offer.provider).and_then(|traits: &ProviderTraits| traits.places)
-    }
+fn places(facts: &ObservedState, offer: &Offer) -> Option<usize> {
+    facts.traits.get(&offer.provider).and_then(|traits: &ProviderTraits| traits.places)
 }
 
 impl World {

@@ -4,8 +4,8 @@
 /// unverified.
 pub const BOOT: f64 = 240.0;
 
-/// Seconds from having a machine again to the first new step: boot and reading the checkpoint. What the traces of spot
-/// machines are replayed with.
+/// Seconds from getting a machine back to the first new step: boot, then reading the checkpoint. Used to replay traces of
+/// spot machines.
 pub const RESTART: f64 = 300.0;
 
 /// Bytes a second from a machine to where checkpoints are kept.
@@ -17,8 +17,8 @@ pub const FETCH: f64 = 1.25e9;
 /// Seconds between checkpoints on machines that nobody takes away.
 pub const CHECKPOINT: f64 = 1800.0;
 
-/// Seconds that a run waits for spot machines before it goes on with machines on demand; what
-/// `gradus plan spot-check` replays.
+/// Seconds that a run waits for spot machines before it continues on machines on demand; used
+/// by `gradus plan spot-check`.
 pub const PATIENCE: f64 = 1800.0;
-/// Seconds that a run keeps machines on demand at least, once it has fallen back to them.
+/// The least seconds that a run stays on machines on demand, once it has fallen back to them.
 pub const HOLD: f64 = 3600.0;

@@ -1,4 +1,4 @@
-//! The front of cost against time: what no other beats in one without losing in the other.
+//! The Pareto front of cost and time: plans that no other beats in one without being worse in the other.
 
 /// Indices of the points that no other point dominates, the fastest first. Of equal points the first is kept.
 ///

@@ -199,7 +199,7 @@ impl PricedListing<'_> {
         place.map_or(Availability::Unknown, |place| self.availability[place])
     }
 
-    /// Price of the machine under these terms, where it can be had under them as far as anybody knows.
+    /// Price of the machine under these terms; none where it has no price or is known not to be offered.
     pub fn rate(&self, terms: PurchaseOption) -> Option<Rate> {
         match self.availability(terms) {
             Availability::Denied => None,

@@ -12,7 +12,7 @@ use crate::estimate::limits;
 use crate::estimate::memory::MemoryFit;
 use crate::estimate::{ActivationCheckpointing, Device, NumericFormat, ParallelDegrees, Setup, Zero};
 
-/// What estimates say. The search only asks; how they are made is not its business.
+/// Estimates of memory and time, as the search asks for them.
 pub trait Estimator {
     /// Bytes that one GPU must have.
     fn needed(&mut self, setup: &Setup) -> RequiredMemory;
@@ -38,7 +38,7 @@ impl RequiredMemory {
     }
 }
 
-/// A way that fits, or may fit, and what a step takes.
+/// A parallel configuration that fits in memory, or may fit, and the time of its step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ParallelConfig {
     pub precision: NumericFormat,
@@ -129,8 +129,8 @@ pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] 
     }
 }
 
-/// The fastest way that is worth using and surely fits on these machines, else the fastest that may; the simplest of
-/// equals. More is divided than must be only as long as the whole share of the batch does not fit at once.
+/// The fastest parallel configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest.
+/// Models are divided further than memory demands only while a GPU cannot hold its whole share of the batch at once.
 ///
 /// # Errors
 /// Why there is none.

@@ -49,14 +49,17 @@ impl World {
     /// # Errors
     /// [`Illegal`] when it cannot follow; the world is then unchanged.
     pub fn apply(&mut self, record: &Record) -> Result<(), Illegal> {
-        let illegal = |why: String| Illegal { seq: record.seq, why };
-        if record.seq != self.last_seq + 1 {
-            return Err(illegal(format!("it should have number {}", self.last_seq + 1)));
-        }
-        self.follow(record).map_err(illegal)?;
+        self.expect(record.seq)?;
+        self.follow(record).map_err(|why| Illegal { seq: record.seq, why })?;
         self.note_open(&record.event);
         self.last_seq = record.seq;
         Ok(())
+    }
+
+    /// Only the next event can follow.
+    pub(super) fn expect(&self, seq: u64) -> Result<(), Illegal> {
+        let next = self.last_seq + 1;
+        if seq == next { Ok(()) } else { Err(Illegal { seq, why: format!("it should have number {next}") }) }
     }
 
     fn follow(&mut self, record: &Record) -> Result<(), String> {

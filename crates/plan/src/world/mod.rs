@@ -3,6 +3,7 @@
 mod bill;
 mod lifecycle;
 mod open;
+mod residence;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,25 +17,26 @@ use serde::{Deserialize, Serialize};
 
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
+pub use residence::RunOrSweep;
 
-/// Everything that is known, as the event log tells it.
+/// Everything that is known, as the event log tells it. Who needs only what is left to do lets go of the rest
+/// ([`World::evict_settled`]) and takes it up again when it is asked for ([`World::merge`]).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct World {
     /// Number of the last event that is in here.
     pub last_seq: u64,
-    /// Every run ever submitted.
+    /// Runs.
     pub runs: BTreeMap<RunId, Run>,
-    /// Every instance ever intended.
+    /// Their instances, from the intent on.
     pub instances: BTreeMap<InstanceId, Instance>,
-    /// Every attempt ever intended.
+    /// Their attempts, from the intent on.
     pub attempts: BTreeMap<AttemptId, RunAttempt>,
-    /// Every sweep ever submitted.
+    /// Sweeps.
     #[serde(default)]
     pub sweeps: BTreeMap<SweepId, SweepRecord>,
-    /// Runs for which something is left to do: not at their end, or not billed. Made from the rest
-    /// ([`World::find_open`]).
+    /// What is looked for often. Made from the rest ([`World::find_open`]).
     #[serde(skip)]
-    pub open: BTreeSet<RunId>,
+    pub(crate) index: open::Index,
 }
 
 /// A run.
@@ -273,13 +275,6 @@ impl World {
     /// The trials of a sweep, by number.
     pub fn trials<'a>(&'a self, sweep: &'a SweepRecord) -> impl Iterator<Item = (&'a RunId, &'a Run)> {
         sweep.trials.iter().filter_map(|id| self.runs.get_key_value(id))
-    }
-
-    /// Every instance that is not released. They all belong to open runs, for only what is released can be billed.
-    pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        let rented = self.open_runs().flat_map(|(_, run)| run.instances.iter());
-        let known = rented.filter_map(|id| self.instances.get_key_value(id));
-        known.filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
     }
 }
 

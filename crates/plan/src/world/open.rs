@@ -1,53 +1,125 @@
-//! Which runs are open, so that a decision looks at those and not at every run there ever was.
+//! What is left to do, so that a decision looks at that and not at all there ever was.
 
-use domain::{Event, RunId};
+use std::collections::BTreeSet;
 
-use super::{Run, World};
+use domain::run::InstanceState;
+use domain::subject::EventSubject;
+use domain::{Event, InstanceId, RunId};
+
+use super::{Instance, Run, RunOrSweep, World};
+
+/// Indexes over a world.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Index {
+    /// Runs that are not at their end, or not billed.
+    open: BTreeSet<RunId>,
+    /// Instances that are not released.
+    live: BTreeSet<InstanceId>,
+    /// Those of them that are being released.
+    releasing: BTreeSet<InstanceId>,
+    /// What has come to its end since [`World::evict_settled`] looked last.
+    pub(super) ended: BTreeSet<RunOrSweep>,
+}
+
+impl Index {
+    pub(super) fn forget_run(&mut self, id: &RunId) {
+        self.open.remove(id);
+    }
+
+    pub(super) fn forget_instance(&mut self, id: &InstanceId) {
+        self.live.remove(id);
+        self.releasing.remove(id);
+    }
+
+    pub(super) fn append(&mut self, mut other: Index) {
+        self.open.append(&mut other.open);
+        self.live.append(&mut other.live);
+        self.releasing.append(&mut other.releasing);
+        self.ended.append(&mut other.ended);
+    }
+}
 
 impl World {
     /// Every run for which something is left to do: it is not at its end, or not billed.
     pub fn open_runs(&self) -> impl Iterator<Item = (&RunId, &Run)> {
-        self.open.iter().filter_map(|id| self.runs.get_key_value(id))
+        self.index.open.iter().filter_map(|id| self.runs.get_key_value(id))
     }
 
-    /// Finds the open runs anew: for a world that was not folded from events but read.
+    /// Every instance that is not released. They all belong to open runs, for only what is released can be billed.
+    pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.index.live.iter().filter_map(|id| self.instances.get_key_value(id))
+    }
+
+    /// Every instance that is being released.
+    pub fn releasing_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.index.releasing.iter().filter_map(|id| self.instances.get_key_value(id))
+    }
+
+    /// Whether something is left to do for a run.
+    pub fn is_open(&self, id: &RunId) -> bool {
+        self.index.open.contains(id)
+    }
+
+    /// Makes the indexes anew: for a world that was not folded from events but read.
     pub fn find_open(&mut self) {
-        self.open = self.runs.iter().filter(|(_, run)| is_open(run)).map(|(id, _)| id.clone()).collect();
+        let open = self.runs.iter().filter(|(_, run)| is_open(run)).map(|(id, _)| id.clone());
+        let live = self.instances.iter().filter(|(_, instance)| is_live(instance)).map(|(id, _)| id.clone());
+        let releasing = self.instances.iter().filter(|(_, instance)| is_releasing(instance)).map(|(id, _)| id.clone());
+        let ended = self.works().into_iter().filter(|work| self.is_settled(work));
+        self.index = Index {
+            open: open.collect(),
+            live: live.collect(),
+            releasing: releasing.collect(),
+            ended: ended.collect(),
+        };
     }
 
-    /// Keeps the open runs in step with an event that was applied.
+    /// Keeps the indexes in step with an event that was applied.
     pub(super) fn note_open(&mut self, event: &Event) {
-        let Some(id) = self.run_of(event).cloned() else { return };
-        if self.runs.get(&id).is_some_and(is_open) {
-            self.open.insert(id);
-        } else {
-            self.open.remove(&id);
+        if let Some(id) = event.instance() {
+            match self.instances.get(id).is_some_and(is_live) {
+                true => self.index.live.insert(id.clone()),
+                false => self.index.live.remove(id),
+            };
+            match self.instances.get(id).is_some_and(is_releasing) {
+                true => self.index.releasing.insert(id.clone()),
+                false => self.index.releasing.remove(id),
+            };
+        }
+        if let Some(id) = self.run_of(event).cloned() {
+            match self.runs.get(&id).is_some_and(is_open) {
+                true => self.index.open.insert(id),
+                false => self.index.open.remove(&id),
+            };
+        }
+        if matches!(event, Event::Billed { .. } | Event::SweepEnded { .. }) {
+            self.index.ended.extend(self.work_of(event));
+        } else if !self.index.ended.is_empty()
+            && let Some(work) = self.work_of(event).filter(|work| !self.is_settled(work))
+        {
+            self.index.ended.remove(&work);
         }
     }
 
     /// The run that an event is about, if it is about one that is known.
     pub fn run_of<'a>(&'a self, event: &'a Event) -> Option<&'a RunId> {
-        match event {
-            Event::Submitted(submitted) => Some(&submitted.run),
-            Event::RentIntended(intent) => Some(&intent.run),
-            Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } => Some(run),
-            Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } => Some(run),
-            Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
-            Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => None,
-            Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => None,
-            Event::Launched { instance, .. } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
-                self.instances.get(instance).map(|instance| &instance.run)
-            }
-            Event::ReleaseIntended { instance }
-            | Event::Released { instance, .. }
-            | Event::DoubleEnded { instance, .. } => self.instances.get(instance).map(|instance| &instance.run),
-            Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => {
-                self.attempts.get(attempt).map(|attempt| &attempt.run)
-            }
+        match event.subject() {
+            EventSubject::Run(run) => Some(run),
+            EventSubject::Instance(instance) => self.instances.get(instance).map(|instance| &instance.run),
+            EventSubject::Attempt(attempt) => self.attempts.get(attempt).map(|attempt| &attempt.run),
+            EventSubject::Sweep(_) => None,
         }
     }
 }
 
-fn is_open(run: &Run) -> bool {
+fn is_live(instance: &Instance) -> bool {
+    !matches!(instance.state, InstanceState::Released { .. })
+}
+
+fn is_releasing(instance: &Instance) -> bool {
+    instance.state == InstanceState::Releasing
+}
+
+pub(super) fn is_open(run: &Run) -> bool {
     !run.state.is_final() || run.bill.is_none()
 }

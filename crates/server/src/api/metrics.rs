@@ -22,17 +22,16 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Value>, ApiErro
 
 /// Runs by state, machines by provider, and events.
 pub(super) async fn metrics(State(api): State<Api>) -> Result<String, ApiError> {
+    let reader = api.reader.clone();
+    let runs = super::reading::blocking(move || reader.count_by_state().map_err(ApiError::inside)).await?;
     let figures = api.door.look(|world| {
-        let (mut runs, mut machines) = (BTreeMap::<&str, u64>::new(), BTreeMap::<String, u64>::new());
-        for run in world.runs.values() {
-            *runs.entry(run.state.word()).or_default() += 1;
-        }
+        let mut machines = BTreeMap::<String, u64>::new();
         for (_, instance) in world.live_instances() {
             *machines.entry(instance.offer.provider.clone()).or_default() += 1;
         }
-        (runs, machines, world.last_seq)
+        (machines, world.last_seq)
     });
-    let (runs, machines, events) = figures.await?;
+    let (machines, events) = figures.await?;
     let mut text = String::from("# HELP gradus_runs Runs by state.\n# TYPE gradus_runs gauge\n");
     for (state, count) in runs {
         text.push_str(&format!("gradus_runs{{state=\"{state}\"}} {count}\n"));

@@ -1,9 +1,9 @@
 //! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on loopback for whoever
 //! has the token.
 //!
-//! A handler never touches the log. It asks the loop: [`LoopDoor::request`] for an event that is durable when the answer
-//! comes, [`LoopDoor::look`] for what is known. What is kept beside the log (events, measurements, logs of programs) is
-//! read by the handler itself ([`reading`]). [`openapi`] describes all of it.
+//! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
+//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] for measurements and logs of programs), so
+//! that no reader holds up the loop. [`openapi`] describes all of it.
 
 mod access;
 mod door;
@@ -30,6 +30,7 @@ use crate::control::Wake;
 use crate::error::Error;
 use crate::home::Home;
 use crate::secrets::SecretKey;
+use crate::state::StateReader;
 
 pub use access::{Token, token};
 pub use door::LoopDoor;
@@ -49,6 +50,7 @@ pub(crate) struct Api {
     home: Arc<Home>,
     key: Arc<SecretKey>,
     planner: Arc<Planner>,
+    reader: Arc<StateReader>,
 }
 
 /// Where the API is served.
@@ -73,7 +75,8 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
-    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner };
+    let reader = Arc::new(StateReader::open(home)?);
+    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some((address, token)) = listen.address {
         let failed = || Error::file("listen at", address.to_string());

@@ -6,13 +6,13 @@ use std::io::{Read, Seek, SeekFrom};
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use domain::RunId;
+use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::failure::ApiError;
 use crate::series::Series;
-use crate::state;
 
 /// Points or events in one answer, at most.
 const PAGE: usize = 10_000;
@@ -49,7 +49,7 @@ pub(super) async fn events(
 ) -> Result<Json<Value>, ApiError> {
     let After { after } = query(after)?;
     let id = known(&api, &run).await?;
-    let records = blocking(move || state::records(&api.home, &id, after).map_err(ApiError::inside)).await?;
+    let records = blocking(move || api.reader.records(&id, after).map_err(ApiError::inside)).await?;
     let has_more = records.len() > PAGE;
     Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })))
 }
@@ -123,10 +123,14 @@ pub(super) async fn logs(
 
 /// The name of a run that is known.
 async fn known(api: &Api, run: &str) -> Result<RunId, ApiError> {
-    let id = RunId::new(run);
-    let asked = id.clone();
-    let is_known = api.door.look(move |world| world.runs.contains_key(&asked)).await?;
-    if is_known { Ok(id) } else { Err(ApiError::no_run(run)) }
+    stored(api, run).await.map(|_| RunId::new(run))
+}
+
+/// A run with all that belongs to it, as it is on disk.
+pub(super) async fn stored(api: &Api, run: &str) -> Result<World, ApiError> {
+    let (reader, id) = (api.reader.clone(), RunId::new(run));
+    let found = blocking(move || reader.run(&id).map_err(ApiError::inside)).await?;
+    found.ok_or_else(|| ApiError::no_run(run))
 }
 
 /// Does work on a thread that may wait for the disk.

@@ -5,7 +5,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
-use domain::{Duration, Event, Money, RunId};
+use domain::{Duration, Event, Money, Plan, RunId};
 use plan::Resumption;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,10 +14,15 @@ use super::failure::ApiError;
 use super::views::{ResumeRequest, RunSummary, SubmitRequest, SubmittedRun, spent};
 use super::{Api, reading};
 use crate::clock;
+use crate::error::Error;
+use crate::state::{ListedRun, RunFilter};
 use crate::submit::{job_hash, named};
 
 /// Runs in one answer, at most.
 const PAGE: usize = 1_000;
+
+/// Names that are drawn for a run before it is given up.
+const NAMES: usize = 10;
 
 /// Plans a job without submitting it.
 pub(super) async fn plan(
@@ -43,11 +48,7 @@ pub(super) async fn submit(
     let (mut job, plan) = reading::blocking(move || (planning.planner)(&request)).await?;
     let hash = job_hash(&job, &plan);
     let run = named(&job.name, key.as_deref());
-    let known = {
-        let run = run.clone();
-        api.door.look(move |world| world.runs.get(&run).map(|run| (run.job_hash.clone(), run.plan.clone()))).await?
-    };
-    if let Some((before, plan)) = known {
+    if let Some((before, plan)) = submitted_before(&api, &run).await? {
         if before != hash {
             let message = format!("this `Idempotency-Key` was used for another job, run `{run}`");
             return Err(ApiError::new(409, message).hint("send another key"));
@@ -55,14 +56,28 @@ pub(super) async fn submit(
         return Ok((StatusCode::OK, Json(SubmittedRun { run, is_new: false, plan })));
     }
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
-    let event =
+    let mut event =
         domain::event::Submitted { run: run.clone(), job, plan: plan.clone(), job_hash: hash, file, trial: None };
-    match api.door.request(Event::Submitted(Box::new(event))).await {
-        Ok(_) => Ok((StatusCode::CREATED, Json(SubmittedRun { run, is_new: true, plan }))),
-        // The same request, sent twice at the same time.
-        Err(failure) if failure.status == 409 && key.is_some() => {
-            Ok((StatusCode::OK, Json(SubmittedRun { run, is_new: false, plan })))
+    for _ in 0..NAMES {
+        match api.door.request(Event::Submitted(Box::new(event.clone()))).await {
+            Ok(_) => return Ok((StatusCode::CREATED, Json(SubmittedRun { run: event.run, is_new: true, plan }))),
+            // The same request, sent twice at the same time.
+            Err(failure) if failure.status == 409 && key.is_some() => {
+                return Ok((StatusCode::OK, Json(SubmittedRun { run: event.run, is_new: false, plan })));
+            }
+            // Another run has the name that was drawn.
+            Err(failure) if failure.status == 409 => event.run = named(&event.job.name, None),
+            Err(failure) => return Err(failure),
         }
+    }
+    Err(ApiError::new(500, format!("{NAMES} names that were drawn for the run were taken")))
+}
+
+/// The hash of the job and the plan of a run that is known already.
+async fn submitted_before(api: &Api, run: &RunId) -> Result<Option<(String, Plan)>, ApiError> {
+    match reading::stored(api, run.as_str()).await {
+        Ok(mut world) => Ok(world.runs.remove(run).map(|run| (run.job_hash, run.plan))),
+        Err(failure) if failure.status == 404 => Ok(None),
         Err(failure) => Err(failure),
     }
 }
@@ -85,47 +100,52 @@ pub(super) async fn list(
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::new(400, error.body_text()))?;
-    let now = clock::now();
-    let listed = api.door.look(move |world| {
-        let before = match &query.before {
-            Some(name) => world.runs.get(&RunId::new(name.clone())).map(|run| run.order).ok_or(name.clone())?,
-            None => u64::MAX,
-        };
-        let mut runs: Vec<_> = world.runs.iter().filter(|(_, run)| run.order < before).collect();
-        runs.retain(|(_, run)| query.state.as_ref().is_none_or(|state| run.state.word() == state));
-        runs.sort_by_key(|(_, run)| std::cmp::Reverse(run.order));
-        let limit = query.limit.unwrap_or(100).min(PAGE);
-        let more = runs.len() > limit;
-        let runs: Vec<RunSummary> =
-            runs.into_iter().take(limit).map(|(id, run)| RunSummary::of(world, id, run, now)).collect();
-        Ok((runs, more))
+    let limit = query.limit.unwrap_or(100).min(PAGE);
+    let filter = RunFilter { state: query.state, before: query.before.map(RunId::new), limit };
+    let listed = reading::blocking(move || {
+        let (listed, has_more) = api.reader.list(&filter).map_err(|error| match error {
+            Error::NoRun(name) => ApiError::no_run(&name),
+            error => ApiError::inside(error),
+        })?;
+        let runs = listed.into_iter().map(|listed| summary(&api, listed)).collect::<Result<Vec<_>, _>>()?;
+        Ok((runs, has_more))
     });
-    let (runs, more) = listed.await?.map_err(|name: String| ApiError::no_run(&name))?;
-    Ok(Json(json!({ "runs": runs, "has_more": more })))
+    let (runs, has_more) = listed.await?;
+    Ok(Json(json!({ "runs": runs, "has_more": has_more })))
+}
+
+/// A run for a list; what it has cost is counted where its bill is not final.
+fn summary(api: &Api, listed: ListedRun) -> Result<RunSummary, ApiError> {
+    let cost = match listed.billed_micro_usd {
+        Some(billed) => billed,
+        None => {
+            let world = api.reader.run(&listed.run).map_err(ApiError::inside)?.unwrap_or_default();
+            world.runs.get(&listed.run).map_or(0, |run| spent(&world, run, clock::now()).micros())
+        }
+    };
+    Ok(RunSummary::of(listed, cost))
 }
 
 /// Shows a run with its attempts and machines.
 pub(super) async fn show(State(api): State<Api>, Path(run): Path<String>) -> Result<Json<Value>, ApiError> {
     let (id, now) = (RunId::new(run.clone()), clock::now());
-    let shown = api.door.look(move |world| {
-        let run = world.runs.get(&id)?;
-        let attempts: Vec<Value> = run
-            .attempts
-            .iter()
-            .filter_map(|id| Some(json!({ "attempt": id, "body": world.attempts.get(id)? })))
-            .collect();
-        let instances: Vec<Value> = run
-            .instances
-            .iter()
-            .filter_map(|id| Some(json!({ "instance": id, "body": world.instances.get(id)? })))
-            .collect();
-        Some(json!({
-            "run": id, "state": run.state, "word": run.state.word(), "plan": run.plan, "bill": run.bill,
-            "cost_micro_usd": spent(world, run, now).micros(), "submitted": run.submitted,
-            "attempts": attempts, "instances": instances,
-        }))
-    });
-    shown.await?.map(Json).ok_or_else(|| ApiError::no_run(&run))
+    let world = reading::stored(&api, &run).await?;
+    let known = world.runs.get(&id).ok_or_else(|| ApiError::no_run(&run))?;
+    let attempts: Vec<Value> = known
+        .attempts
+        .iter()
+        .filter_map(|id| Some(json!({ "attempt": id, "body": world.attempts.get(id)? })))
+        .collect();
+    let instances: Vec<Value> = known
+        .instances
+        .iter()
+        .filter_map(|id| Some(json!({ "instance": id, "body": world.instances.get(id)? })))
+        .collect();
+    Ok(Json(json!({
+        "run": id, "state": known.state, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
+        "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted,
+        "attempts": attempts, "instances": instances,
+    })))
 }
 
 /// Asks a run to save and stop. A run that has stopped already stays as it is.
@@ -134,11 +154,8 @@ pub(super) async fn stop(
     Path(run): Path<String>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let id = RunId::new(run.clone());
-    let state = {
-        let id = id.clone();
-        api.door.look(move |world| world.runs.get(&id).map(|run| run.state.clone())).await?
-    };
-    let state = state.ok_or_else(|| ApiError::no_run(&run))?;
+    let world = reading::stored(&api, &run).await?;
+    let state = &world.runs.get(&id).ok_or_else(|| ApiError::no_run(&run))?.state;
     let is_stopping = matches!(state, domain::run::RunState::Stopping { .. });
     if !state.is_final() && !is_stopping {
         api.door.request(Event::StopRequested { run: id.clone(), by: StopBy::User }).await?;
@@ -164,12 +181,8 @@ pub(super) async fn resume(
         epochs: None,
         accept_data_change: request.accept_data_change,
     };
-    let (asked, now) = (event.clone(), clock::now());
-    let is_known = {
-        let id = id.clone();
-        api.door.look(move |world| world.runs.contains_key(&id).then(|| plan::resume::run(world, now, &id, &asked)))
-    };
-    let resumption = is_known.await?.ok_or_else(|| ApiError::no_run(&run))?;
+    let world = reading::stored(&api, &run).await?;
+    let resumption = plan::resume::run(&world, clock::now(), &id, &event);
     let refused = match resumption.map_err(|illegal| ApiError::new(409, illegal.why))? {
         Resumption::Allowed | Resumption::Reached(StopBy::User) => None,
         Resumption::Unfinished => Some((format!("run `{run}` is still running"), "stop it first")),

@@ -7,6 +7,8 @@ use plan::{Run, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::state::ListedRun;
+
 /// A job to plan or to submit.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,9 +49,9 @@ pub(super) struct RunSummary {
     /// Its name.
     pub run: String,
     /// One word for where it stands.
-    pub state: &'static str,
+    pub state: String,
     /// Attempts that were started.
-    pub attempts: usize,
+    pub attempts: u64,
     /// Micro-dollars that it has cost so far.
     pub cost_micro_usd: i64,
     /// When it was submitted, in microseconds since 1970.
@@ -71,14 +73,14 @@ pub(super) struct ResumeRequest {
 }
 
 impl RunSummary {
-    pub(super) fn of(world: &World, id: &RunId, run: &Run, now: Timestamp) -> RunSummary {
+    pub(super) fn of(listed: ListedRun, cost_micro_usd: i64) -> RunSummary {
         RunSummary {
-            run: id.to_string(),
-            state: run.state.word(),
-            attempts: run.attempts.len(),
-            cost_micro_usd: spent(world, run, now).micros(),
-            submitted: run.submitted.0,
-            is_billed: run.bill.is_some(),
+            run: listed.run.to_string(),
+            state: listed.state,
+            attempts: listed.attempts,
+            cost_micro_usd,
+            submitted: listed.submitted.0,
+            is_billed: listed.billed_micro_usd.is_some(),
         }
     }
 }

@@ -84,12 +84,27 @@ impl Queue {
         while self.under_way.len() < self.provider.traits().concurrency.max(1) {
             let Some((id, call)) = self.waiting.pop_front() else { return };
             let is_launch = matches!(call, ProviderCall::Launch(_));
+            let [before, after] = points(&call);
             self.under_way.insert(id, UnderWay { since: Instant::now(), is_launch });
             let (provider, answers) = (self.provider.clone(), sender.clone());
             std::thread::spawn(move || {
+                chaos::point(before);
+                let answer = provider.call(&call);
+                chaos::point(after);
                 // A loop that has ended wants no answer.
-                let _ = answers.send(Wake::Answered(id, provider.call(&call)));
+                let _ = answers.send(Wake::Answered(id, answer));
             });
         }
+    }
+}
+
+/// Where a test may end the loop: before a call is made, and before its answer is heard.
+fn points(call: &ProviderCall) -> [&'static str; 2] {
+    match call {
+        ProviderCall::Offers => ["offers.before", "offers.after"],
+        ProviderCall::Launch(_) => ["launch.before", "launch.after"],
+        ProviderCall::Observe(_) => ["observe.before", "observe.after"],
+        ProviderCall::End(_) => ["end.before", "end.after"],
+        ProviderCall::LastEvents(_) => ["last_events.before", "last_events.after"],
     }
 }

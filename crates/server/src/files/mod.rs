@@ -103,7 +103,7 @@ async fn keep(
     blocking(move || runs.keep(&run, &request)).await
 }
 
-/// Does work with files on a thread that may wait for the disk.
+/// Runs blocking work with files on a thread of its own.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use axum::http::StatusCode;
 use domain::Fence;
 use domain::files::{BroughtPart, KEPT, KeepRequest, Received, is_safe};
-use sha2::{Digest, Sha256};
 
 use super::{Grant, Refused, Runs, failed};
 
@@ -135,12 +134,5 @@ fn beside(place: &Path, fence: u64) -> PathBuf {
 
 /// SHA-256 of a file, in hexadecimal digits.
 fn hash(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
-            read => digest.update(&buffer[..read]),
-        }
-    }
+    node::sha256(File::open(path)?)
 }

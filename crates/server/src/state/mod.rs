@@ -1,22 +1,32 @@
 //! The event log in SQLite, and the world folded from it.
 //!
 //! [`State::append`] is the only way in: it takes the write lock, reads what other processes have appended, checks
-//! that the new events can follow, and commits them with the views in one synced transaction. An event that was
-//! acknowledged is on disk. `views` holds what can be rebuilt.
+//! that the new events can follow, and commits them with the rows that they change in one synced transaction. An event
+//! that was acknowledged is on disk. `log` has the events; `rows` has what follows from them, so that a start reads what
+//! is left to do and not all there ever was; `reader` answers questions beside the process that appends.
 
-mod views;
+mod follow;
+mod log;
+mod opening;
+mod reader;
+mod rows;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use domain::{Event, Record, RunId, SweepId, Timestamp};
-use plan::World;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use domain::{Event, Record, RunId};
+use plan::{RunOrSweep, World};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::clock;
 use crate::error::Error;
 use crate::home::Home;
 use crate::secrets::{self, SecretKey};
+
+pub(crate) use follow::Foreign;
+use follow::{follow, foreign};
+use opening::{configure, read};
+pub use reader::{ListedRun, RunFilter, StateReader};
 
 /// The event log and the world it amounts to.
 #[derive(Debug)]
@@ -25,40 +35,49 @@ pub struct State {
     path: PathBuf,
     world: World,
     key: SecretKey,
+    /// Settled runs and sweeps that stay in memory; none where all do.
+    kept: Option<BTreeSet<RunOrSweep>>,
 }
 
 impl State {
-    /// Opens the log of a home, made on first use.
+    /// Opens the log of a home, made on first use, with everything there ever was.
     ///
     /// # Errors
     /// [`Error::State`], [`Error::Unreadable`] or [`Error::Illegal`] when it cannot be used or believed.
     pub fn open(home: &Home) -> Result<State, Error> {
+        State::load(home, None, rows::load_all)
+    }
+
+    /// The same with what is left to do. The rest is recalled when it is asked for.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn open_lean(home: &Home) -> Result<State, Error> {
+        State::load(home, Some(BTreeSet::new()), rows::load_open)
+    }
+
+    fn load(
+        home: &Home,
+        kept: Option<BTreeSet<RunOrSweep>>,
+        load: fn(&Connection) -> rusqlite::Result<World>,
+    ) -> Result<State, Error> {
         let path = home.state();
-        let doing = |doing| Error::sqlite(doing, &path);
         let key = SecretKey::open(home.root())?;
         secrets::private(&path).map_err(Error::file("open", &path))?;
-        let mut db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(doing("open"))?;
-        configure(&db).map_err(doing("open"))?;
-        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("open"))?;
-        transaction
-            .execute_batch("CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, run TEXT, event TEXT NOT NULL) STRICT")
-            .map_err(doing("open"))?;
-        let has_sealed = seal_values(&transaction, &path, &key)?;
-        let mut world = views::load(&transaction).map_err(doing("read"))?.unwrap_or_default();
-        let known = world.last_seq;
-        follow(&transaction, &path, &mut world)?;
-        if known != world.last_seq || known == 0 {
-            views::rebuild(&transaction, &world).map_err(doing("write"))?;
+        let db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(Error::sqlite("open", &path))?;
+        configure(&db).map_err(Error::sqlite("open", &path))?;
+        let world = read(&db, &path, &key, |db| load(db).map_err(Error::sqlite("read", &path)))?;
+        let state = State { db, path, world, key, kept };
+        state.check_key(&state.world)?;
+        Ok(state)
+    }
+
+    /// The values of these jobs must have been sealed with the key of this home.
+    fn check_key(&self, world: &World) -> Result<(), Error> {
+        match world.runs.values().any(|run| secrets::is_foreign(&self.key, &run.job)) {
+            true => Err(Error::Key(self.path.with_file_name("secret.key"))),
+            false => Ok(()),
         }
-        transaction.commit().map_err(doing("write"))?;
-        if has_sealed {
-            // Pages and journals still hold what was overwritten.
-            db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(doing("write"))?;
-        }
-        if world.runs.values().any(|run| secrets::is_foreign(&key, &run.job)) {
-            return Err(Error::Key(home.root().join("secret.key")));
-        }
-        Ok(State { db, path, world, key })
     }
 
     /// The key that values of jobs are sealed with.
@@ -66,9 +85,69 @@ impl State {
         &self.key
     }
 
-    /// Everything that is known.
+    /// What is known: everything, or what is left to do and what was recalled.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// Takes up a run or sweep that is settled, and keeps it; false where there is none of this name.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn recall(&mut self, work: &RunOrSweep) -> Result<bool, Error> {
+        let work = match work {
+            RunOrSweep::Run(run) if !self.world.runs.contains_key(run) => {
+                rows::work_of_run(&self.db, run).map_err(Error::sqlite("read", &self.path))?
+            }
+            RunOrSweep::Run(run) => self.world.work_of_run(run),
+            RunOrSweep::Sweep(_) => Some(work.clone()),
+        };
+        let Some(work) = work else { return Ok(false) };
+        if !self.world.holds(&work) {
+            let part = read(&self.db, &self.path, &self.key, |db| {
+                let part = rows::load(db, &work).map_err(Error::sqlite("read", &self.path))?;
+                Ok((foreign(db, &self.path, &self.world)?, part))
+            });
+            let (Foreign { records, recalled }, Some(part)) = part? else { return Ok(false) };
+            self.check_key(&part)?;
+            self.world.catch_up(&records, recalled)?;
+            if !self.world.holds(&work) {
+                self.world.merge(part);
+            }
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.insert(work);
+        }
+        Ok(true)
+    }
+
+    /// Recalls the runs and sweeps that a name on the command line may mean: one of this name, some of which it is the
+    /// beginning, and where it is `last` the newest.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn recall_named(&mut self, name: &str) -> Result<(), Error> {
+        let works = reader::named(&self.db, name).map_err(Error::sqlite("read", &self.path))?;
+        works.iter().try_for_each(|work| self.recall(work).map(|_| ()))
+    }
+
+    /// Recalls the newest runs and sweeps, at most so many of each; how many runs there are.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn recall_newest(&mut self, limit: usize) -> Result<u64, Error> {
+        let (works, all) = reader::newest(&self.db, limit).map_err(Error::sqlite("read", &self.path))?;
+        works.iter().try_for_each(|work| self.recall(work).map(|_| ()))?;
+        Ok(all)
+    }
+
+    /// Recalls the runs of a job, by the hash of what defines its result; the newest ones, a hundred at most.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn recall_of_job(&mut self, job_hash: &str) -> Result<(), Error> {
+        let works = reader::of_job(&self.db, job_hash).map_err(Error::sqlite("read", &self.path))?;
+        works.iter().try_for_each(|work| self.recall(work).map(|_| ()))
     }
 
     /// Reads what other processes have appended since.
@@ -76,7 +155,16 @@ impl State {
     /// # Errors
     /// As [`State::open`].
     pub fn refresh(&mut self) -> Result<(), Error> {
-        follow(&self.db, &self.path, &mut self.world)
+        if log::newest(&self.db).map_err(Error::sqlite("read", &self.path))? == self.world.last_seq {
+            return Ok(());
+        }
+        let Foreign { records, recalled } =
+            read(&self.db, &self.path, &self.key, |db| foreign(db, &self.path, &self.world))?;
+        self.world.catch_up(&records, recalled)?;
+        if let Some(kept) = &self.kept {
+            self.world.evict_settled(kept);
+        }
+        Ok(())
     }
 
     /// Appends events in one transaction; when this returns, they are on disk.
@@ -88,8 +176,10 @@ impl State {
         let result = self.try_append(events);
         if result.is_err() {
             // The world in memory may be ahead of the disk.
-            self.world = World::default();
-            self.refresh()?;
+            self.world = self.reload()?;
+            for work in self.kept.clone().unwrap_or_default() {
+                self.recall(&work)?;
+            }
         }
         result
     }
@@ -106,29 +196,42 @@ impl State {
         }
         let now = clock::now();
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
+        rows::catch_up(&transaction, &path)?;
         follow(&transaction, &path, &mut self.world)?;
         let mut records = Vec::with_capacity(events.len());
+        let mut changes = rows::RowChanges::default();
         for event in events {
             let record = Record { seq: self.world.last_seq + 1, at: now, event };
+            rows::recall(&transaction, &mut self.world, &record.event).map_err(doing("read"))?;
             self.world.apply(&record)?;
-            insert(&transaction, &self.world, &record).map_err(doing("write"))?;
-            views::update(&transaction, &self.world, &record).map_err(doing("write"))?;
+            log::insert(&transaction, &self.world, &record).map_err(doing("write"))?;
+            changes.note(&self.world, &record);
             records.push(record);
         }
+        changes.write(&transaction, &self.world).map_err(doing("write"))?;
         chaos::point("event.before");
         transaction.commit().map_err(doing("write"))?;
         chaos::point("event.after");
+        if let Some(kept) = &self.kept {
+            self.world.evict_settled(kept);
+        }
         Ok(records)
     }
 
-    /// Takes the world out, for the controller to go on with.
+    /// Takes the world out, for the controller to go on with: it lets go of what is settled.
     pub(crate) fn take_world(&mut self) -> World {
+        self.kept.get_or_insert_default();
         std::mem::take(&mut self.world)
     }
 
     /// Puts it back.
     pub(crate) fn put_world(&mut self, world: World) {
         self.world = world;
+    }
+
+    /// Forgets what earlier versions have made of the log. Only the process that runs the loop may do this.
+    pub(crate) fn forget_old_rows(&self) -> Result<(), Error> {
+        rows::forget_old(&self.db).map_err(Error::sqlite("write", &self.path))
     }
 
     /// Commits records that were applied to `world` already, in one synced transaction; when this returns they are on
@@ -141,13 +244,17 @@ impl State {
         let doing = |doing| Error::sqlite(doing, &path);
         let Some(first) = records.first() else { return Ok(Commit::Done) };
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
-        if newest(&transaction).map_err(doing("read"))? + 1 != first.seq {
+        let (newest, rows) = (log::newest(&transaction), rows::head(&transaction));
+        let before = Some(first.seq - 1);
+        if Some(newest.map_err(doing("read"))?) != before || rows.map_err(doing("read"))? != before {
             return Ok(Commit::Overtaken);
         }
+        let mut changes = rows::RowChanges::default();
         for record in records {
-            insert(&transaction, world, record).map_err(doing("write"))?;
-            views::update(&transaction, world, record).map_err(doing("write"))?;
+            log::insert(&transaction, world, record).map_err(doing("write"))?;
+            changes.note(world, record);
         }
+        changes.write(&transaction, world).map_err(doing("write"))?;
         if records.iter().any(|record| matches!(record.event, Event::Billed { .. })) {
             chaos::point("bill");
         }
@@ -157,25 +264,42 @@ impl State {
         Ok(Commit::Done)
     }
 
-    /// The world as it is on disk.
+    /// What is left to do, or everything, as it is on disk.
     ///
     /// # Errors
     /// As [`State::open`].
     pub(crate) fn reload(&self) -> Result<World, Error> {
-        let mut world = views::load(&self.db).map_err(Error::sqlite("read", &self.path))?.unwrap_or_default();
-        follow(&self.db, &self.path, &mut world)?;
-        Ok(world)
+        let load = if self.kept.is_some() { rows::load_open } else { rows::load_all };
+        read(&self.db, &self.path, &self.key, |db| load(db).map_err(Error::sqlite("read", &self.path)))
     }
 
-    /// Every event after `seq`; a question of microseconds where there is none.
+    /// Events that other processes have appended to what `world` knows; a question of microseconds where there are none.
     ///
     /// # Errors
     /// As [`State::open`].
-    pub(crate) fn records_after_head(&self, seq: u64) -> Result<Vec<Record>, Error> {
-        if newest(&self.db).map_err(Error::sqlite("read", &self.path))? <= seq {
-            return Ok(Vec::new());
+    pub(crate) fn foreign(&self, world: &World) -> Result<Option<Foreign>, Error> {
+        if log::newest(&self.db).map_err(Error::sqlite("read", &self.path))? <= world.last_seq {
+            return Ok(None);
         }
-        self.records_after(seq)
+        read(&self.db, &self.path, &self.key, |db| foreign(db, &self.path, world)).map(Some)
+    }
+
+    /// What has left memory and an event is about, as it is on disk. [`Recalled::Behind`] where `world` has to take in
+    /// first what others have appended.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub(crate) fn recall_for(&self, world: &World, event: &Event) -> Result<Recalled, Error> {
+        read(&self.db, &self.path, &self.key, |db| {
+            let doing = || Error::sqlite("read", &self.path);
+            if log::newest(db).map_err(doing())? > world.last_seq {
+                return Ok(Recalled::Behind);
+            }
+            let mut part = World::at(world.last_seq);
+            rows::recall(db, &mut part, event).map_err(doing())?;
+            let is_empty = part.runs.is_empty() && part.sweeps.is_empty();
+            Ok(if is_empty { Recalled::Unknown } else { Recalled::Part(Box::new(part)) })
+        })
     }
 
     /// Every event of one run after `seq`, oldest first.
@@ -183,8 +307,7 @@ impl State {
     /// # Errors
     /// As [`State::open`].
     pub fn records(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
-        let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
-        select(&self.db, &self.path, sql, params![run.as_str(), seq as i64])
+        log::of_run(&self.db, &self.path, run, seq)
     }
 
     /// Every event after `seq`, oldest first.
@@ -192,22 +315,8 @@ impl State {
     /// # Errors
     /// As [`State::open`].
     pub fn records_after(&self, seq: u64) -> Result<Vec<Record>, Error> {
-        let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
-        select(&self.db, &self.path, sql, [seq as i64])
+        log::page(&self.db, &self.path, seq, usize::MAX)
     }
-}
-
-/// Every event of one run after `seq`, oldest first, read beside the process that appends.
-///
-/// # Errors
-/// As [`State::open`].
-pub fn records(home: &Home, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
-    let path = home.state();
-    let db =
-        Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(Error::sqlite("open", &path))?;
-    db.busy_timeout(Duration::from_secs(20)).map_err(Error::sqlite("open", &path))?;
-    let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
-    select(&db, &path, sql, params![run.as_str(), i64::try_from(seq).unwrap_or(i64::MAX)])
 }
 
 /// How a commit went.
@@ -219,103 +328,20 @@ pub(crate) enum Commit {
     Overtaken,
 }
 
-/// Number of the newest event.
-fn newest(db: &Connection) -> rusqlite::Result<u64> {
-    let newest: i64 = db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?;
-    Ok(newest as u64)
+/// What an event is about.
+#[derive(Debug)]
+pub(crate) enum Recalled {
+    /// A run or sweep that is settled.
+    Part(Box<World>),
+    /// Nothing that there is.
+    Unknown,
+    /// Others have appended what the world does not know yet.
+    Behind,
 }
 
 impl Error {
     pub(crate) fn sqlite(doing: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
         let path = path.to_owned();
         move |source| Error::State { doing, path, source }
-    }
-}
-
-/// Version of the log, in SQLite's `user_version`: 1 where the values of jobs are sealed.
-const SEALED: i64 = 1;
-
-/// Seals the values that an earlier version wrote as they were; whether there were any. The views are rebuilt then.
-fn seal_values(db: &Connection, path: &Path, key: &SecretKey) -> Result<bool, Error> {
-    let doing = |doing| Error::sqlite(doing, path);
-    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(doing("read"))?;
-    if version >= SEALED {
-        return Ok(false);
-    }
-    let mut plain = Vec::new();
-    {
-        let sql = "SELECT seq, event FROM events WHERE event LIKE '%\"envs\":{\"%'";
-        let mut statement = db.prepare(sql).map_err(doing("read"))?;
-        let mut rows = statement.query([]).map_err(doing("read"))?;
-        while let Some(row) = rows.next().map_err(doing("read"))? {
-            plain.push((row.get::<_, i64>(0).map_err(doing("read"))?, row.get::<_, String>(1).map_err(doing("read"))?));
-        }
-    }
-    let mut has_sealed = false;
-    for (seq, text) in plain {
-        // What cannot be read is reported where the log is replayed.
-        let Ok(mut event) = serde_json::from_str(&text) else { continue };
-        if key.seal_event(&mut event)? {
-            has_sealed = true;
-            let changed = db.execute("UPDATE events SET event = ?2 WHERE seq = ?1", params![seq, event.to_string()]);
-            changed.map_err(doing("write"))?;
-        }
-    }
-    if has_sealed {
-        views::forget(db).map_err(doing("write"))?;
-    }
-    db.pragma_update(None, "user_version", SEALED).map_err(doing("write"))?;
-    Ok(has_sealed)
-}
-
-/// WAL with FULL: a commit that was acknowledged survives a power cut.
-fn configure(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(Duration::from_secs(20))?;
-    db.pragma_update(None, "journal_mode", "wal")?;
-    db.pragma_update(None, "synchronous", "full")
-}
-
-fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> {
-    let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
-    for record in select(db, path, sql, [world.last_seq as i64])? {
-        world.apply(&record)?;
-    }
-    Ok(())
-}
-
-fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
-    let event =
-        serde_json::to_string(&record.event).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let run = world.run_of(&record.event).map(RunId::as_str);
-    let mut statement = db.prepare_cached("INSERT INTO events (seq, at, run, event) VALUES (?1, ?2, ?3, ?4)")?;
-    statement.execute(params![record.seq as i64, record.at.0, run, event])?;
-    Ok(())
-}
-
-fn select(db: &Connection, path: &Path, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<Record>, Error> {
-    let doing = |doing| Error::sqlite(doing, path);
-    let mut statement = db.prepare_cached(sql).map_err(doing("read"))?;
-    let rows =
-        statement.query_map(parameters, |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
-    let mut records = Vec::new();
-    for row in rows.map_err(doing("read"))? {
-        let (seq, at, text) = row.map_err(doing("read"))?;
-        let seq = seq as u64;
-        let event =
-            serde_json::from_str(&text).map_err(|source| Error::Unreadable { seq, path: path.to_owned(), source })?;
-        records.push(Record { seq, at: Timestamp(at), event });
-    }
-    Ok(records)
-}
-
-/// The sweep that an event is about, also by way of a run that is one of its trials.
-pub(crate) fn sweep_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a SweepId> {
-    match event {
-        Event::SweepSubmitted(submitted) => Some(&submitted.sweep),
-        Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => Some(sweep),
-        Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => Some(sweep),
-        Event::Submitted(submitted) => submitted.trial.as_ref().map(|trial| &trial.sweep),
-        Event::ResumeRequested { run, .. } => world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep),
-        _ => None,
     }
 }

@@ -20,7 +20,7 @@ use crate::remote::swap::ObjectRevision;
 use crate::{Error, Meter};
 
 /// The name of the head.
-pub(crate) const NAME: &str = "gradus.json";
+pub(crate) use crate::terms::HEAD as NAME;
 
 /// The version that is written, and the newest that is read.
 const SCHEMA: u32 = 1;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::head::bundle_name;
 use crate::remote::{Object, Remote};
-use crate::{Error, Meter};
+use crate::{Checked, Error, Meter};
 
 /// The name of the record.
 const NAME: &str = "bundles.json";
@@ -193,21 +193,6 @@ async fn is_right(remote: &Remote, bundle: &Bundle, meter: &Meter) -> Result<boo
         Err(Error::Damaged { .. } | Error::Missing { .. }) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// What [`check`] found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checked {
-    /// Files of the data set.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Stored bundles that the data set consists of.
-    pub bundles: u64,
-    /// Objects that are missing or damaged, each with what is wrong.
-    pub broken: Vec<(String, String)>,
-    /// Files that cannot be fetched because of that, sorted.
-    pub lost: Vec<String>,
 }
 
 /// Says whether the data set in chunks at `remote` can be fetched: by one listing, or with `verify` by reading all of it.

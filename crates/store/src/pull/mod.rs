@@ -20,28 +20,9 @@ use crate::folder::Folder;
 use crate::head;
 use crate::remote::Remote;
 use crate::source::{OWN, walk};
-use crate::{Error, Meter, Options, plain};
+use crate::{Error, Meter, Options, Pulled, plain};
 use fetch::{Need, Place};
 use local::{State, Survey};
-
-/// What a pull did, or would do.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Pulled {
-    /// Files of the data set.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Bytes of them that are not here yet.
-    pub new_bytes: u64,
-    /// Bytes that come over the network for them, as they are stored.
-    pub to_receive: u64,
-    /// Bytes that came, the manifest included.
-    pub received: u64,
-    /// Files that were removed.
-    pub removed: u64,
-    /// The file's name, when the data set is one file and not a folder of files.
-    pub single: Option<String>,
-}
 
 /// Fetches what lies at `remote` into the folder `target`.
 ///

@@ -13,9 +13,7 @@ mod scan;
 mod upload;
 
 use std::collections::HashSet;
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use data::chunk::{ChunkManifest, ChunkedFile, ContentHash};
 
@@ -25,65 +23,12 @@ use crate::lock::{Listing, Lock};
 use crate::remote::Remote;
 use crate::remote::swap::ObjectRevision;
 use crate::source::{Local, walk};
-use crate::{Error, Meter, deletions, ends, plain};
+use crate::{Error, Meter, Options, Pushed, StoreFormat, deletions, ends, plain};
 use build::Built;
 use journal::Journal;
 use layout::{Places, adopt, append, drop_bundles, drop_unused, listed, places};
 use plan::Wanted;
 use scan::Scanned;
-
-/// How a data set is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StoreFormat {
-    /// As chunks in bundles: only what is new travels.
-    #[default]
-    Chunks,
-    /// A file an object, for programs that know nothing of gradus.
-    Plain,
-}
-
-/// How to push or pull.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// How it is stored; a pull sees for itself.
-    pub form: StoreFormat,
-    /// Only say what would be done.
-    pub dry_run: bool,
-    /// Remove at the target what the source does not have.
-    pub delete: bool,
-    /// How long a push of chunks leaves what is not needed any more, so that readers of older heads can finish.
-    pub grace: Duration,
-    /// Read all that is stored at the target already, rather than go by a listing; for a push of chunks.
-    pub verify: bool,
-    /// Threads that cut, hash and compress.
-    pub threads: NonZero<usize>,
-    /// Folder of ours for what must outlive the process.
-    pub journals: PathBuf,
-}
-
-/// What a push did, or would do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pushed {
-    /// Files of the data set.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Bytes of them that are not there yet, before compression.
-    pub new_bytes: u64,
-    /// Bytes that went over the network, as they were stored; 0 in a dry run.
-    pub sent: u64,
-    /// Objects that were written; 0 in a dry run.
-    pub objects: u64,
-    /// Objects that were removed; 0 in a dry run.
-    pub removed: u64,
-    /// Objects that are marked for removal, by a later push that deletes.
-    pub marked: u64,
-    /// Stored objects that were found missing or damaged, and were replaced.
-    pub repaired: u64,
-}
-
-/// How long what is not needed any more is left, unless somebody says otherwise.
-pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 
 /// Sends the file or folder `source` to `remote`.
 ///

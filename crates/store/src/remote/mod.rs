@@ -3,12 +3,9 @@
 //! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
 //! connection that breaks in its middle too. What was refused or is missing is told at once.
 
-pub mod access;
 mod dialect;
 pub mod endpoint;
 pub mod failure;
-pub mod limits;
-pub mod location;
 pub mod open;
 mod patience;
 mod received;

@@ -7,7 +7,6 @@
 
 mod origin;
 mod pieces;
-mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -27,21 +26,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use self::origin::Source;
 use self::pieces::Pieces;
-pub use socket::listen;
-
 use crate::remote::{Object, Remote};
-use crate::{Access, Error, Limits, Location, Meter, head, open, plain};
-
-/// Where things are put on this machine.
-#[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
-    /// A new folder, which will look like the data.
-    pub folder: &'a Path,
-    /// The folder of all caches.
-    pub cache: &'a Path,
-    /// The socket to listen at; not longer than a socket's path may be.
-    pub socket: &'a Path,
-}
+use crate::{Access, Error, Limits, Location, Meter, Places, head, listen, open, plain};
 
 /// Data from elsewhere that is being served. Dropping it ends that.
 #[derive(Debug)]
@@ -132,7 +118,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     let folder = places.cache.join(crate::stage::folder_name(location));
     let cache = DiskCache::open(&folder, budget).map_err(Error::file("open", &folder))?;
     let pieces = Arc::new(Pieces::new(cache, sources, opener));
-    let listener = socket::listen(places.socket).map_err(Error::file("listen at", places.socket))?;
+    let listener = listen(places.socket).map_err(Error::file("listen at", places.socket))?;
     let listing = RemoteListing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
     lay_out(at, &listing).map_err(Error::file("write", at))?;
     let is_over = Arc::new(AtomicBool::new(false));

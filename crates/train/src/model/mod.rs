@@ -26,13 +26,12 @@ use tch::{Device, Tensor};
 
 use family::Family;
 
-use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
 pub use block::ModelBlock;
 pub use config::config;
 pub use family::fingerprint;
-pub use nn::{BatchNormMode, ConvNormPair, Named, Pass, TensorParallel, Weights};
+pub use nn::{BatchNormMode, BuildHooks, ConvNormPair, Named, OnBlock, Pass, TensorParallel, Weights};
 pub use shape::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 
 /// A network with its weights.
@@ -50,15 +49,15 @@ impl Network {
     /// # Errors
     /// When `model` does not take `shape`, or libtorch fails.
     pub fn new(model: Model, shape: ModelShape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
-        Network::over(None, model, shape, seed, device, format)
+        Network::among(BuildHooks::default(), model, shape, seed, device, format)
     }
 
-    /// The same, whose batch normalisation takes its statistics over the samples of all ranks of `sync_batch_norm`.
+    /// The same, in which other ranks have a part.
     ///
     /// # Errors
     /// As [`Network::new`].
-    pub fn over(
-        sync_batch_norm: Option<Rc<ProcessGroup>>,
+    pub fn among(
+        hooks: BuildHooks,
         model: Model,
         shape: ModelShape,
         seed: u64,
@@ -66,9 +65,9 @@ impl Network {
         format: MemoryFormat,
     ) -> Result<Network> {
         torch::seed(seed)?;
-        let mut weights = Weights::new(device, format, sync_batch_norm);
+        let mut weights = Weights::new(device, format, hooks);
         let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
-        weights.sort();
+        weights.finish()?;
         Ok(Network { layers, output: shape.output, weights, dropout: None, tensor_parallel: None })
     }
 
@@ -94,9 +93,9 @@ impl Network {
         format: MemoryFormat,
     ) -> std::result::Result<Network, crate::Error> {
         torch::seed(seed)?;
-        let mut weights = Weights::new(device, format, None);
+        let mut weights = Weights::new(device, format, BuildHooks::default());
         let layers = Family::Module(family::UserModule::open(&mut weights, path)?);
-        weights.sort();
+        weights.finish()?;
         Ok(Network { layers, output: shape.output, weights, dropout: None, tensor_parallel: None })
     }
 

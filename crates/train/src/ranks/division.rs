@@ -4,6 +4,7 @@
 //! the ranks that have the same part share its values ([`super::flat`]). Whatever is saved is put together again, one
 //! tensor after another, so that a checkpoint shows neither.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use tch::{Kind, Tensor};
 use super::flat::FlatShards;
 use super::mesh::DeviceMesh;
 use super::split::TensorSplit;
-use crate::model::{Named, Network, TensorParallel, Weights};
+use crate::model::{Named, Network, OnBlock, TensorParallel, Weights};
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
 
@@ -32,6 +33,47 @@ struct Placement {
     shape: Vec<i64>,
     split: Option<TensorSplit>,
     is_trained: bool,
+}
+
+/// A division that goes on while the network is made, so that no rank ever has all of its values.
+pub struct Dividing {
+    under_way: Rc<RefCell<ParamLayout>>,
+    group: Rc<ProcessGroup>,
+    bf16: bool,
+}
+
+impl Dividing {
+    /// Of nothing yet, among the ranks of a group.
+    pub fn among(group: &Rc<ProcessGroup>, mesh: DeviceMesh, parallel: Parallel) -> Dividing {
+        let layout = ParamLayout { mesh, tensor: None, parameters: BTreeMap::new(), shards: Some(FlatShards::none()) };
+        let bf16 = parallel.exchange == Exchange::Bf16;
+        Dividing { under_way: Rc::new(RefCell::new(layout)), group: Rc::clone(group), bf16 }
+    }
+
+    /// What divides each block of the network; parameters whose names begin with one of `frozen` are not trained.
+    pub fn on_block(&self, frozen: &[String]) -> OnBlock {
+        let (under_way, group, bf16, frozen) =
+            (Rc::clone(&self.under_way), Rc::clone(&self.group), self.bf16, frozen.to_vec());
+        OnBlock::new(move |parameters| {
+            let mut layout = under_way.borrow_mut();
+            for Named { name, tensor } in parameters {
+                let is_trained = !frozen.iter().any(|start| name.starts_with(start));
+                let _ = tensor.f_set_requires_grad(is_trained)?;
+                layout.parameters.insert(name.clone(), Placement { shape: tensor.size(), split: None, is_trained });
+            }
+            let mut sorted: Vec<&Named> = parameters.iter().collect();
+            sorted.sort_by(|left, right| left.name.cmp(&right.name));
+            layout.shards.as_mut().map_or(Ok(()), |shards| shards.add(&sorted, &group, true, bf16))
+        })
+    }
+
+    /// How the parameters lie, once the network is made.
+    pub fn done(self) -> ParamLayout {
+        let empty = ParamLayout { mesh: DeviceMesh::ALONE, tensor: None, parameters: BTreeMap::new(), shards: None };
+        let mut layout = self.under_way.replace(empty);
+        layout.shards.iter_mut().for_each(FlatShards::finish);
+        layout
+    }
 }
 
 /// Which tensors are meant: parameters themselves, or what an optimiser keeps of each that is trained.
@@ -91,6 +133,11 @@ impl ParamLayout {
         }
     }
 
+    /// Names and whole shapes of all parameters.
+    pub fn shapes(&self) -> impl Iterator<Item = (&str, &[i64])> {
+        self.parameters.iter().map(|(name, lies)| (name.as_str(), lies.shape.as_slice()))
+    }
+
     /// Whether each rank that divides the layers has another part of it.
     pub fn is_split(&self, name: &str) -> bool {
         self.parameters.get(name).is_some_and(|lies| lies.split.is_some())
@@ -126,16 +173,16 @@ impl ParamLayout {
     }
 
     /// The opposite: gives every rank its part of whole tensors that the first one has, and copies it to where `own`
-    /// finds it.
+    /// finds it. Only of those for which `is_meant`, of their names and whether they are trained; the same on all ranks.
     pub fn scatter_whole<E: From<torch::Error>>(
         &self,
         everyone: &ProcessGroup,
-        of: ParamSet,
+        is_meant: impl Fn(&str, bool) -> bool,
         whole: impl Fn(&str) -> std::result::Result<Tensor, E>,
         own: impl Fn(&str) -> Option<Tensor>,
     ) -> std::result::Result<(), E> {
         for (name, Placement { shape, is_trained, .. }) in &self.parameters {
-            if of == ParamSet::Trained && !is_trained {
+            if !is_meant(name, *is_trained) {
                 continue;
             }
             let values = match everyone.rank() {

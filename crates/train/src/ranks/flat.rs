@@ -8,8 +8,10 @@
 //! `parameters`: it has all parameters of no more than the units at work either.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use checkpoint::Placement;
 use tch::{Device, Kind, Tensor};
 
 use crate::model::{Named, Weights};
@@ -66,16 +68,47 @@ struct Piece {
 }
 
 impl FlatShards {
-    /// Moves the parameters into flat memory, and keeps a part of it, or all of it unless `frees`.
+    /// Those of a network that is whole.
     pub fn of(weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<FlatShards> {
         let by_block: Vec<&[String]> = weights.by_block().collect();
         let around = weights.in_order().iter().filter(|name| !by_block.iter().any(|block| block.contains(name)));
         let around: Vec<String> = around.cloned().collect();
-        let mut units = Vec::new();
-        for names in [around.as_slice()].into_iter().chain(by_block) {
-            units.push(Rc::new(Unit::of(names, weights, group, frees, bf16)?));
+        let mut shards = FlatShards::none();
+        for names in by_block.into_iter().chain([around.as_slice()]) {
+            let parameters = weights.parameters().iter().filter(|named| names.contains(&named.name));
+            shards.add(&parameters.collect::<Vec<_>>(), group, frees, bf16)?;
         }
-        Ok(FlatShards { units })
+        shards.finish();
+        Ok(shards)
+    }
+
+    /// No units yet.
+    pub fn none() -> FlatShards {
+        FlatShards { units: Vec::new() }
+    }
+
+    /// Moves the parameters of a unit, sorted by name, into flat memory, and keeps a part of it, or all of it unless
+    /// `frees`. First each block, and at last what stands around them.
+    pub fn add(&mut self, parameters: &[&Named], group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<()> {
+        self.units.push(Rc::new(Unit::of(parameters, group, frees, bf16)?));
+        Ok(())
+    }
+
+    /// After the last unit.
+    pub fn finish(&mut self) {
+        self.units.rotate_right(1);
+    }
+
+    /// How what this rank has of each tensor lies in the whole, by its name.
+    pub fn places(&self) -> BTreeMap<String, Placement> {
+        let place = |unit: &Unit, piece: &Piece| {
+            let Flat { name, size, strides, .. } = &unit.tensors[piece.of];
+            let unsigned = |numbers: &[i64]| numbers.iter().map(|number| number.unsigned_abs()).collect();
+            let place =
+                Placement { shape: unsigned(size), strides: unsigned(strides), from: piece.from.unsigned_abs() };
+            (name.clone(), place)
+        };
+        self.units.iter().flat_map(|unit| unit.pieces.iter().map(move |piece| place(unit, piece))).collect()
     }
 
     /// What this rank keeps of the parameters.
@@ -194,10 +227,10 @@ impl FlatShards {
 }
 
 impl Unit {
-    fn of(names: &[String], weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<Unit> {
+    fn of(parameters: &[&Named], group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<Unit> {
         let mut tensors: Vec<Flat> = Vec::new();
         let (mut end, mut device) = (0, Device::Cpu);
-        for Named { name, tensor } in weights.parameters().iter().filter(|named| names.contains(&named.name)) {
+        for Named { name, tensor } in parameters {
             device = tensor.device();
             let (size, strides, is_trained) = (tensor.size(), tensor.stride(), tensor.requires_grad());
             tensors.push(Flat {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use data::RankShare;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Rendezvous, Spec};
-use domain::train::Parallel;
+use domain::train::{Parallel, Shard};
 use tch::{Kind, Tensor};
 
 use crate::error::Error;
@@ -26,7 +26,7 @@ use crate::torch::group::{ProcessGroup, Reducer, TcpStore, Transport, listed};
 use crate::torch::{self, Result};
 
 use division::ParamLayout;
-pub use division::ParamSet;
+pub use division::{Dividing, ParamSet};
 pub use flat::FlatShards;
 use mesh::DeviceMesh;
 
@@ -49,6 +49,8 @@ pub struct Ranks {
     owners: Option<Vec<u32>>,
     /// How the parameters lie; none where each rank has all of them.
     division: Option<ParamLayout>,
+    /// Whether each rank saves its own part of the state.
+    saves_parts: bool,
 }
 
 impl Ranks {
@@ -68,6 +70,7 @@ impl Ranks {
             waits,
             owners,
             division,
+            saves_parts: false,
         }
     }
 
@@ -116,7 +119,8 @@ impl Ranks {
                 (data, part(format!("tensor-{row}"), column, mesh.tensor_ranks())?)
             };
             let (group, exchange, waits, owners, division) = (Some(group), None, false, None, None);
-            Ok(Ranks { rank, size, mesh, group, data, tensor, moments, exchange, waits, owners, division })
+            let saves_parts = false;
+            Ok(Ranks { rank, size, mesh, group, data, tensor, moments, exchange, waits, owners, division, saves_parts })
         };
         join().map_err(|error| {
             Finding::new(Cause::RankLost, format!("rank {rank} of {size} does not find the others: {error}"))
@@ -177,6 +181,38 @@ impl Ranks {
         Ok(())
     }
 
+    /// What divides a network of ours while it is made, where no rank is to have all parameters.
+    pub fn dividing(&self, parallel: Parallel) -> Option<Dividing> {
+        let group = self.data.as_ref().filter(|_| self.tensor.is_none() && parallel.shard == Shard::Parameters)?;
+        Some(Dividing::among(group, self.mesh, parallel))
+    }
+
+    /// Takes over how a network was divided while it was made.
+    pub fn take_division(&mut self, dividing: Dividing) {
+        self.division = Some(dividing.done());
+    }
+
+    /// Forgets how an earlier network was divided.
+    pub fn forget_division(&mut self) {
+        (self.division, self.owners) = (None, None);
+    }
+
+    /// Whether the state is divided such that each rank could save its own part.
+    pub fn can_save_parts(&self, parallel: Parallel) -> bool {
+        let is_sharded = matches!(parallel.shard, Shard::Gradients | Shard::Parameters);
+        is_sharded && self.size > 1 && self.tensor.is_none()
+    }
+
+    /// Has each rank save its own part of the state, or the first one all of it.
+    pub fn set_saves_parts(&mut self, saves_parts: bool) {
+        self.saves_parts = saves_parts;
+    }
+
+    /// Whether each rank saves its own part of the state.
+    pub fn saves_parts(&self) -> bool {
+        self.saves_parts
+    }
+
     /// How the parameters lie among the ranks; none where each has all of them.
     pub(crate) fn division(&self) -> Option<&ParamLayout> {
         self.division.as_ref()
@@ -194,14 +230,15 @@ impl Ranks {
     }
 
     /// Where the parameters are divided, gives each rank its part of `whole` ones that the first rank knows, to where
-    /// `own` finds it; says whether they are.
+    /// `own` finds it; says whether they are. Only of those for which `is_meant` is true, on all ranks.
     pub fn scatter_whole(
         &self,
+        is_meant: impl Fn(&str) -> bool,
         whole: impl Fn(&str) -> std::result::Result<Tensor, Error>,
         own: impl Fn(&str) -> Option<Tensor>,
     ) -> std::result::Result<bool, Error> {
         let (Some(division), Some(group)) = (&self.division, &self.group) else { return Ok(false) };
-        division.scatter_whole(group, ParamSet::All, whole, own)?;
+        division.scatter_whole(group, |name, _| is_meant(name), whole, own)?;
         self.refresh()?;
         Ok(true)
     }

@@ -107,7 +107,7 @@ pub fn scatter(
             let missing = |of: &str| torch::Error::new(format!("`{}` is missing in what was saved", name(of)));
             division.scatter_whole(
                 group,
-                kinds.of,
+                |_, is_trained| kinds.of == ParamSet::All || is_trained,
                 |of| saved(&name(of))?.ok_or_else(|| Error::from(missing(of))),
                 |of| own.iter().find(|named| named.name == name(of)).map(|named| named.tensor.shallow_clone()),
             )?;

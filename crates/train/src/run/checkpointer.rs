@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use checkpoint::CheckpointWriter;
 use checkpoint::interval::{CheckpointCosts, Pace};
+use checkpoint::{CheckpointWriter, PartFolders};
 use domain::rank::{Checkpointed, Report, Spec};
 
 use crate::channel::Channel;
@@ -54,15 +54,21 @@ impl<'a> Checkpointer<'a> {
     /// Copies the state and has it written while training goes on. Does nothing if this step is saved already, unless
     /// `anew`, for a state that changed without a step.
     ///
-    /// Called by all ranks; the first one gathers and saves.
+    /// Called by all ranks; the first one gathers and saves, or each saves its own part.
     pub fn save(&mut self, trainer: &Trainer, anew: bool, ranks: &Ranks) -> Result<(), Error> {
         let step = trainer.progress.step;
         if self.saved == Some(step) && !anew {
             return Ok(());
         }
         let began = Instant::now();
-        let spare = self.writer.as_mut().and_then(CheckpointWriter::spare);
-        let snapshot = trainer.snapshot(spare, ranks)?;
+        let snapshot = if ranks.saves_parts() {
+            let folders = self.begin_parts(trainer, ranks)?;
+            let spare = self.writer.as_mut().and_then(CheckpointWriter::spare);
+            Some(trainer.snapshot_part(spare, folders, ranks)?)
+        } else {
+            let spare = self.writer.as_mut().and_then(CheckpointWriter::spare);
+            trainer.snapshot(spare, ranks)?
+        };
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
             let earlier = writer.save(snapshot)?;
             self.report(earlier);
@@ -71,6 +77,20 @@ impl<'a> Checkpointer<'a> {
         (self.saved, self.saved_at) = (Some(step), Instant::now());
         self.stalled += began.elapsed();
         Ok(())
+    }
+
+    /// The folders that every rank's part goes to, which the first one makes.
+    fn begin_parts(&mut self, trainer: &Trainer, ranks: &Ranks) -> Result<PartFolders, Error> {
+        let mut text = String::new();
+        if let Some(writer) = self.writer.as_mut().filter(|_| ranks.is_first()) {
+            let (PartFolders { step, best }, earlier) =
+                writer.begin_parts(trainer.progress.step, trainer.best_step())?;
+            text = [step, best.unwrap_or_default()].join("\n");
+            self.report(earlier);
+        }
+        let text = ranks.broadcast_text(0, &text)?;
+        let (step, best) = text.split_once('\n').unwrap_or((&text, ""));
+        Ok(PartFolders { step: step.to_owned(), best: (!best.is_empty()).then(|| best.to_owned()) })
     }
 
     /// Before step `next`: tells what has become durable, and waits if training has run too far ahead of it.

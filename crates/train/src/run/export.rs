@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use checkpoint::{BestWeights, Tensor};
+use checkpoint::FileEntry;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Spec, TaskMetrics};
 use domain::train::Model;
@@ -13,8 +13,9 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::TrainingData;
 use crate::model::{Network, config};
+use crate::ranks::Ranks;
 use crate::run::evaluate::EvaluationScore;
-use crate::state::{BestScore, TrainProgress, Trainer};
+use crate::state::{BestScore, TrainProgress, Trainer, WhichWeights};
 use crate::step::precision::ComputeFormat;
 use crate::torch;
 
@@ -68,11 +69,11 @@ enum Input<'a> {
 }
 
 impl<'a> Card<'a> {
-    /// The card of the weights `best`, whose file has this hash.
+    /// The card of the weights of a step, whose file has this hash.
     fn of(
         spec: &'a Spec,
         data: &'a TrainingData,
-        best: &BestWeights,
+        step: u64,
         progress: &TrainProgress,
         scores: &CardScores<'_>,
         weights_sha256: &'a str,
@@ -88,7 +89,7 @@ impl<'a> Card<'a> {
             input: input(spec, data),
             precision: scores.format.name(),
             parameters: scores.parameters,
-            step: best.step,
+            step,
             steps: progress.step,
             validation_loss: scores.validation.map(|score| score.loss),
             validation_accuracy: scores.validation.map(|score| score.accuracy),
@@ -183,37 +184,68 @@ pub struct FinalScores<'a> {
     pub processor_us: u64,
 }
 
-/// Writes the files into the export folder, each whole or not at all, and returns where they are.
+/// Writes weights as `model.safetensors` into the export folder; returns what was written on the first rank.
 ///
-/// The bytes of the weights depend on the weights alone.
+/// # Errors
+/// When the file or the folder cannot be written, or an exchange between ranks fails.
+pub fn write_model(
+    trainer: &Trainer,
+    spec: &Spec,
+    which: WhichWeights,
+    ranks: &Ranks,
+) -> Result<Option<FileEntry>, Error> {
+    chaos::point("export");
+    write(trainer, spec, which, "model.safetensors", ranks)
+}
+
+/// Writes the present weights as `last.safetensors` into the export folder.
+///
+/// # Errors
+/// As [`write_model`].
+pub fn write_last(trainer: &Trainer, spec: &Spec, ranks: &Ranks) -> Result<Option<FileEntry>, Error> {
+    write(trainer, spec, WhichWeights::Present, "last.safetensors", ranks)
+}
+
+fn write(
+    trainer: &Trainer,
+    spec: &Spec,
+    which: WhichWeights,
+    name: &str,
+    ranks: &Ranks,
+) -> Result<Option<FileEntry>, Error> {
+    let made = if ranks.is_first() { folder(spec).map(drop) } else { Ok(()) };
+    // All ranks take part whatever the first one's disk says.
+    let written = trainer.write_weights(which, &Path::new(&spec.export).join(name), ranks);
+    made.and(written)
+}
+
+/// Writes the files beside the weights of a step into the export folder, each whole or not at all, and returns where they
+/// are.
 ///
 /// # Errors
 /// When a file or the folder cannot be written.
 pub fn export(
     spec: &Spec,
     data: &TrainingData,
-    best: &BestWeights,
+    (step, entry): (u64, &FileEntry),
     progress: &TrainProgress,
     scores: &FinalScores<'_>,
 ) -> Result<Exported, Error> {
     let folder = folder(spec)?;
-    chaos::point("export");
     let model = folder.join("model.safetensors");
-    let entry = checkpoint::write_tensors(&model, &best.model, &[("format", "pt")])?;
-
     export_config(spec, data, folder)?;
     let module = export_module(scores.network, folder)?.then_some(MODULE);
     let FinalScores { validation, ref test, parameters, format, .. } = *scores;
     let of_card = CardScores { validation: Some(validation), test: Some(test), parameters, format };
-    let card = Card::of(spec, data, best, progress, &of_card, &entry.sha256, module);
+    let card = Card::of(spec, data, step, progress, &of_card, &entry.sha256, module);
     chaos::point("export");
     write_card(folder, &card)?;
 
     Ok(Exported {
         model: model.to_string_lossy().into_owned(),
-        model_sha256: entry.sha256,
+        model_sha256: entry.sha256.clone(),
         bytes: entry.bytes,
-        step: best.step,
+        step,
         validation_accuracy: scores.validation.accuracy,
         test_accuracy: scores.test.accuracy,
         steps: progress.step,
@@ -227,8 +259,8 @@ pub fn export(
     })
 }
 
-/// The models of a run that was stopped: the best weights as far as it came, as `model.safetensors` with their card, and the
-/// last ones as `last.safetensors`. A run that is resumed and done writes its own in their place.
+/// The card of a run that was stopped, beside the best weights as far as it came, if they were written. A run that is
+/// resumed and done writes its own in their place.
 ///
 /// # Errors
 /// When a file or the folder cannot be written.
@@ -237,18 +269,14 @@ pub fn export_stopped(
     data: &TrainingData,
     trainer: &Trainer,
     format: ComputeFormat,
-    last: Option<&[Tensor]>,
+    best: Option<&FileEntry>,
 ) -> Result<(), Error> {
     let folder = folder(spec)?;
-    if let Some(best) = trainer.best() {
-        let entry = checkpoint::write_tensors(&folder.join("model.safetensors"), &best.model, &[("format", "pt")])?;
+    if let (Some(entry), Some(step)) = (best, trainer.best_step()) {
         export_config(spec, data, folder)?;
         let parameters = trainer.network.weights().count();
         let scores = CardScores { validation: trainer.progress.best, test: None, parameters, format };
-        write_card(folder, &Card::of(spec, data, best, &trainer.progress, &scores, &entry.sha256, None))?;
-    }
-    if let Some(last) = last {
-        checkpoint::write_tensors(&folder.join("last.safetensors"), last, &[("format", "pt")])?;
+        write_card(folder, &Card::of(spec, data, step, &trainer.progress, &scores, &entry.sha256, None))?;
     }
     Ok(())
 }

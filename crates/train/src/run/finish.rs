@@ -6,12 +6,13 @@ use data::Part;
 use domain::finding::{Cause, Finding};
 use domain::rank::{EvaluatedSplit, Report};
 
-use super::export::{FinalScores, export, export_stopped};
+use super::export::{FinalScores, export, export_stopped, write_last, write_model};
 use super::training::Training;
 use super::validation::evaluated;
 use super::{Context, Ending};
 use crate::error::Error;
 use crate::ranks::Ranks;
+use crate::state::WhichWeights;
 use crate::step::profile::Timeline;
 use crate::torch;
 
@@ -22,13 +23,15 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     report_times(context, &timeline, ranks)?;
     // Durable before it is exported: a kill from here on costs no step.
     checkpointer.finish()?;
-    let best = trainer.load_best(ranks)?;
+    let best_step = trainer.load_best(ranks)?;
     let Some(test) = evaluator.score(&trainer, Part::Test, &mut commands)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });
     };
     let rank_memory = report_memory(context, ranks)?;
     let processor_us = ranks.gather(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
-    let Some(best) = best else { return Ok(Ending::Trained) };
+    // The best weights are the present ones now.
+    let entry = write_model(&trainer, context.spec, WhichWeights::Present, ranks)?;
+    let (Some(step), Some(entry)) = (best_step, entry) else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
     context.channel.send(evaluated(validation.step, length, EvaluatedSplit::Test, &test, true));
     if !test.figures.is_empty() {
@@ -38,7 +41,7 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     let (network, parameters) = (&trainer.network, trainer.network.weights().count());
     let format = context.config.format;
     let scores = FinalScores { network, validation, test, parameters, format, rank_memory, processor_us };
-    let exported = export(context.spec, evaluator.data, &best, &trainer.progress, &scores)?;
+    let exported = export(context.spec, evaluator.data, (step, &entry), &trainer.progress, &scores)?;
     context.channel.send(Report::Exported(exported));
     Ok(Ending::Trained)
 }
@@ -48,14 +51,28 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
 pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
     let Training { evaluator, trainer, .. } = training;
     let (context, ranks) = (evaluator.context, evaluator.ranks);
-    let last = match trainer.is_finite(ranks)? {
-        true => Some(trainer.last_weights(ranks)?),
-        false => None,
-    };
-    if !ranks.is_first() || trainer.progress.step == 0 {
+    let is_finite = trainer.is_finite(ranks)?;
+    let [has_best] = ranks.broadcast_flags([trainer.best_step().is_some()])?;
+    if trainer.progress.step == 0 {
         return Ok(());
     }
-    match export_stopped(context.spec, evaluator.data, trainer, context.config.format, last.as_deref()) {
+    // What the disk refuses is told; what ranks exchange is the same on all.
+    let best = match has_best {
+        true => write_model(trainer, context.spec, WhichWeights::Best, ranks),
+        false => Ok(None),
+    };
+    let last = match is_finite {
+        true => write_last(trainer, context.spec, ranks),
+        false => Ok(None),
+    };
+    if !ranks.is_first() {
+        return Ok(());
+    }
+    let exported = last.and(best).and_then(|entry| {
+        let format = context.config.format;
+        export_stopped(context.spec, evaluator.data, trainer, format, entry.as_ref())
+    });
+    match exported {
         Ok(()) => context.note(format!("the best and the last weights so far are in `{}`", context.spec.export)),
         Err(error) => context.note(format!("the models of the stopped run are not exported: {error}")),
     }

@@ -12,6 +12,7 @@ mod export;
 mod finish;
 mod guard;
 mod monitor;
+mod newest;
 mod prepare;
 pub mod standalone;
 mod training;

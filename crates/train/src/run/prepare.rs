@@ -3,22 +3,21 @@
 
 use std::path::Path;
 
-use checkpoint::{CheckpointManifest, LoadedCheckpoint};
-use domain::finding::{Cause, Finding};
-use domain::rank::Spec;
-use domain::train::ModelSource;
+use checkpoint::CheckpointManifest;
 
 use super::Context;
 use super::checks::{check_batches, check_image_size, check_shares, keep_threads, length};
 use super::guard::RollBack;
+use super::newest::{newest_checkpoint, sees_same_folder};
 use crate::error::Error;
 use crate::input::TrainingData;
 use crate::input::provenance::{Recorded, named, prepared};
 use crate::model::ModelShape;
 use crate::optim::schedule::Length;
 use crate::ranks::Ranks;
-use crate::state::{InitialState, Trainer, pretrained};
+use crate::state::{InitialState, Resumed, Trainer, pretrained};
 use crate::torch;
+use domain::train::Codec;
 
 /// What the loop over steps begins with.
 pub(super) struct Prepared {
@@ -31,7 +30,7 @@ pub(super) struct StartingPoint {
     pub trainer: Trainer,
     pub length: Length,
     pub shape: ModelShape,
-    /// The checkpoint that was resumed.
+    /// The checkpoint that was resumed, on each rank that saves.
     pub manifest: Option<CheckpointManifest>,
     /// Why newer checkpoints were not used.
     pub passed_over: Vec<String>,
@@ -44,14 +43,21 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     let Context { spec, config, channel, .. } = *context;
     let train = &spec.train;
     chaos::point("stage");
-    let (loaded, passed_over) = newest_checkpoint(spec, ranks)?;
-    if let Some(lost) = loaded.as_ref().and_then(|loaded| loaded.lost_best.as_ref()) {
+    let is_shared = ranks.can_save_parts(train.parallel) && sees_same_folder(spec, ranks)?;
+    let (resumed, passed_over) = newest_checkpoint(spec, ranks, is_shared)?;
+    if let Some(lost) = resumed.as_ref().and_then(Resumed::lost_best) {
         context.note(format!("{lost}; the next evaluation finds the best ones anew"));
     }
-    let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
+    // Differences are made of whole tensors, by one rank.
+    let is_whole = matches!(resumed, Some(Resumed::Whole(_))) || train.checkpoint.codec != Codec::Full;
+    let [is_whole] = ranks.broadcast_flags([is_whole])?;
+    ranks.set_saves_parts(is_shared && !is_whole);
+    let manifest = resumed.as_ref().map(|resumed| resumed.manifest().clone());
 
     let mut recorded = match context.options.omitted.data {
-        false => Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash),
+        false => {
+            Recorded::by(manifest.as_ref().filter(|_| ranks.is_first()), Path::new(&spec.checkpoints), &spec.job_hash)
+        }
         true => Recorded::Unknown,
     };
     let mut provenance = recorded.provenance(spec, ranks)?;
@@ -70,7 +76,7 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     torch::set_deterministic(train.deterministic)?;
     config.format.settle(context.options.device)?;
     let mut initial = InitialState::fresh(train, shape, context.options.device, spec.threads, ranks)?;
-    fill(&mut initial, loaded, context, ranks)?;
+    fill(&mut initial, resumed, context, ranks)?;
     initial.trains_on(digest, changed);
     if let Some(RollBack { step, cursor, .. }) = rolled_back {
         initial.skip_to(*step, *cursor);
@@ -84,59 +90,15 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     Ok(Prepared { data, start: StartingPoint { trainer, length, shape, manifest, passed_over, is_first } })
 }
 
-/// The newest checkpoint that verifies, on the first rank, and why newer ones do not. Where there are some and none
-/// verifies, the run ends: whether to pay for all steps again is for the user to say.
-///
-/// A checkpoint whose values are not finite is passed over like one that does not verify.
-fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
-    if !ranks.is_first() {
-        return Ok((None, Vec::new()));
-    }
-    let folder = Path::new(&spec.checkpoints);
-    checkpoint::claim(folder, spec.fence)?;
-    // Those that earlier versions saved without a look at their values.
-    let is_finite = |loaded: &LoadedCheckpoint| match not_finite(loaded, &spec.train.model) {
-        Some(name) => Err(format!("`{name}` has values that are not finite")),
-        None => Ok(()),
-    };
-    match checkpoint::newest_usable(folder, &spec.job_hash, &is_finite)? {
-        (None, passed_over) if !passed_over.is_empty() => {
-            let message = format!(
-                "no checkpoint in `{}` can be resumed, and the run would start over from step 0: {}",
-                folder.display(),
-                passed_over.join("; ")
-            );
-            let hint = "put the files back and resume the run, or train from step 0 with `gradus run JOB.yaml --new`";
-            Err(Finding::new(Cause::Internal, message).hint(hint).into())
-        }
-        found => Ok(found),
-    }
-}
-
-/// The first tensor of a checkpoint that is not finite. The constants of a user's own module may be infinite, as those of
-/// masks are.
-fn not_finite<'a>(loaded: &'a LoadedCheckpoint, model: &ModelSource) -> Option<&'a str> {
-    let weights = match model {
-        ModelSource::Named(_) => &loaded.model[..],
-        ModelSource::Module(_) => &[],
-    };
-    weights.iter().chain(&loaded.training).find(|tensor| !tensor.is_finite()).map(|tensor| tensor.name.as_str())
-}
-
-/// Fills the network of the first rank with a checkpoint, or with pretrained weights.
-fn fill(
-    initial: &mut InitialState,
-    loaded: Option<LoadedCheckpoint>,
-    context: &Context,
-    ranks: &Ranks,
-) -> Result<(), Error> {
+/// Fills the network with a checkpoint, or that of the first rank with pretrained weights.
+fn fill(initial: &mut InitialState, resumed: Option<Resumed>, context: &Context, ranks: &Ranks) -> Result<(), Error> {
     let train = &context.spec.train;
-    match (loaded, &train.weights) {
-        (Some(loaded), _) => initial.restore(loaded, context.options.omitted)?,
+    match (resumed, &train.weights) {
+        (Some(resumed), _) => initial.restore(resumed, context.options.omitted, ranks)?,
         (None, Some(path)) if ranks.is_first() => {
-            for text in pretrained::load(&initial.network, &train.model, Path::new(path))? {
-                context.note(text);
-            }
+            let weights = pretrained::open(&initial.network, &train.model, Path::new(path))?;
+            weights.notes.iter().for_each(|text| context.note(text.clone()));
+            initial.start_from(weights, ranks)?;
         }
         (None, Some(_) | None) => {}
     }

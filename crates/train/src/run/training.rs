@@ -70,7 +70,14 @@ impl<'a> Training<'a> {
         let Context { spec, channel, .. } = *context;
         let StartingPoint { trainer, length, shape, manifest, passed_over, is_first } = start;
         let train = &spec.train;
-        let writer = if ranks.is_first() { Some(open_writer(context, manifest.as_ref())?) } else { None };
+        let writer = match (ranks.is_first(), ranks.saves_parts()) {
+            (true, _) => Some(open_writer(context, manifest.as_ref())?),
+            (false, true) => {
+                let folder = Path::new(&spec.checkpoints);
+                Some(CheckpointWriter::open_part(folder, spec.rank, WriterIdentity::of(spec), manifest.as_ref()))
+            }
+            (false, false) => None,
+        };
         let step = trainer.progress.step;
         let checkpointer = Checkpointer::new(writer, spec, step, channel);
         let last = length.end_of(train.last_epoch());

@@ -8,34 +8,41 @@ pub mod average;
 mod best;
 pub mod pretrained;
 mod progress;
+mod resume;
+mod saved;
+mod snapshot;
 mod tensors;
 mod trial;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use checkpoint::{BestWeights, LoadedCheckpoint, Snapshot};
+use checkpoint::{BestWeights, Placement};
 use data::Cursor;
 use domain::finding::{Cause, Finding};
 use domain::train::{ModelSource, Module, Train};
 use tch::{Device, Tensor};
 
 use crate::error::Error;
-use crate::model::{ModelShape, Named, Network, Weights, fingerprint};
+use crate::model::{BuildHooks, ModelShape, Named, Network, Weights, fingerprint};
 use crate::optim::GradScaler;
 use crate::optim::schedule::{EpochOrigin, Length};
 use crate::optim::{ModelOptimizer, kinds};
-use crate::ranks::shards::{self, StateKeys};
+use crate::ranks::shards::StateKeys;
 use crate::ranks::{ParamSet, Ranks};
 use crate::step::precision::ComputeFormat;
 use crate::torch;
 use average::AveragedModel;
-use tensors::{HostCopies, fill, find, state_mismatch, to_tensor};
+use pretrained::Pretrained;
+use saved::{WholeWeights, fill_from_files};
+use tensors::{fill, state_mismatch};
 use trial::trial_step;
 
+pub use best::WhichWeights;
 pub use progress::{BestScore, TrainProgress};
-pub(crate) use tensors::{copy, fill_from};
+pub use saved::{CheckpointFiles, Resumed};
+pub(crate) use tensors::{copy, to_tensor as tensor_of};
 
 /// The tensors of all ranks' generators, of the CPU and of CUDA devices.
 const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
@@ -55,7 +62,8 @@ pub struct OmittedState {
     pub finite_check: bool,
 }
 
-/// What a run begins with: a network that is whole on every rank, until the ranks divide it.
+/// What a run begins with: a network that is whole on every rank, until the ranks divide it; or divided from the start,
+/// where no rank is to have all of it.
 pub struct InitialState {
     /// The network.
     pub network: Network,
@@ -63,8 +71,18 @@ pub struct InitialState {
     best: Option<Arc<BestWeights>>,
     device: Device,
     /// What was saved besides the weights, where something was.
-    resumed: Option<Vec<checkpoint::Tensor>>,
+    resumed: Option<SavedState>,
+    /// Weights of the first rank for a network that is divided.
+    whole: Option<WholeWeights>,
     omitted: OmittedState,
+}
+
+/// What was saved besides the weights.
+enum SavedState {
+    /// In memory, on the first rank.
+    Tensors(Vec<checkpoint::Tensor>),
+    /// In files that every rank reads.
+    Files(Box<CheckpointFiles>),
 }
 
 /// A network in training.
@@ -81,6 +99,9 @@ pub struct Trainer {
     held: Weights,
     /// What the optimiser keeps for each parameter.
     kinds: &'static [&'static str],
+    /// Where each rank saves its own part: how each tensor of it lies in the whole.
+    places: Arc<BTreeMap<String, Placement>>,
+    /// On the first rank, or a part of them on each that saves its own.
     best: Option<Arc<BestWeights>>,
     device: Device,
 }
@@ -95,12 +116,17 @@ impl InitialState {
         shape: ModelShape,
         device: Device,
         threads: u32,
-        ranks: &Ranks,
+        ranks: &mut Ranks,
     ) -> Result<InitialState, Error> {
-        let moments = ranks.moments();
+        ranks.forget_division();
         let (mut network, module) = match &train.model {
             ModelSource::Named(model) => {
-                (Network::over(moments, *model, shape, train.seed, device, train.memory_format)?, None)
+                let dividing = ranks.dividing(train.parallel);
+                let on_block = dividing.as_ref().map(|dividing| dividing.on_block(&train.parameters.freeze));
+                let hooks = BuildHooks { sync_batch_norm: ranks.moments(), on_block };
+                let network = Network::among(hooks, *model, shape, train.seed, device, train.memory_format)?;
+                dividing.into_iter().for_each(|dividing| ranks.take_division(dividing));
+                (network, None)
             }
             ModelSource::Module(Module::Torchscript(path)) => {
                 let path = Path::new(path);
@@ -124,12 +150,13 @@ impl InitialState {
             data: None,
             origin: EpochOrigin::default(),
         };
-        Ok(InitialState { network, progress, best: None, device, resumed: None, omitted: OmittedState::default() })
+        let omitted = OmittedState::default();
+        Ok(InitialState { network, progress, best: None, device, resumed: None, whole: None, omitted })
     }
 
     /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job.
-    pub fn restore(&mut self, loaded: LoadedCheckpoint, omitted: OmittedState) -> Result<(), Error> {
-        let state = serde_json::from_value(loaded.manifest.state);
+    pub fn restore(&mut self, resumed: Resumed, omitted: OmittedState, ranks: &Ranks) -> Result<(), Error> {
+        let state = serde_json::from_value(resumed.manifest().state.clone());
         let mut progress: TrainProgress =
             state.map_err(|error| state_mismatch(&format!("its progress cannot be read: {error}")))?;
         if progress.module != self.progress.module {
@@ -138,17 +165,45 @@ impl InitialState {
                 .hint("put the old file back, or start over with a new run")
                 .into());
         }
-        fill(self.network.weights().all(), &loaded.model)?;
         if omitted.position {
             progress.position = 0;
         }
-        if loaded.lost_best.is_some() {
+        if resumed.lost_best().is_some() {
             // The next evaluation finds the best weights anew; also the one of this step, if an epoch ends here.
             (progress.best, progress.evaluated) = (None, false);
         }
-        self.best = loaded.best.map(Arc::new);
         self.progress = progress;
-        (self.resumed, self.omitted) = (Some(loaded.training), omitted);
+        self.omitted = omitted;
+        let is_divided = ranks.division().is_some();
+        let weights = self.network.weights();
+        self.resumed = Some(match resumed {
+            Resumed::Whole(loaded) => {
+                self.best = loaded.best.map(Arc::new);
+                if is_divided {
+                    fill(weights.buffers(), &loaded.model)?;
+                    self.whole = Some(WholeWeights::Loaded(loaded.model));
+                } else {
+                    fill(weights.all(), &loaded.model)?;
+                }
+                SavedState::Tensors(loaded.training)
+            }
+            Resumed::Files(files) => {
+                let parameters = weights.parameters().iter().filter(|_| !is_divided);
+                fill_from_files(parameters.chain(weights.buffers()), &files.model, |_| None, |_| false)?;
+                SavedState::Files(files)
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes over pretrained weights, on the first rank.
+    pub fn start_from(&mut self, pretrained: Pretrained, ranks: &Ranks) -> Result<(), Error> {
+        let weights = self.network.weights();
+        if ranks.division().is_none() {
+            return pretrained.fill(weights.all());
+        }
+        pretrained.fill(weights.buffers())?;
+        self.whole = Some(WholeWeights::Pretrained(pretrained));
         Ok(())
     }
 
@@ -170,15 +225,21 @@ impl InitialState {
     /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was
     /// saved of the optimiser, the generators and the mean of the weights.
     pub fn among(self, train: &Train, ranks: &mut Ranks) -> Result<Trainer, Error> {
-        let InitialState { mut network, mut progress, best, device, resumed, omitted } = self;
+        let InitialState { mut network, mut progress, best, device, resumed, whole, omitted } = self;
         let [is_resumed] = ranks.broadcast_flags([resumed.is_some()])?;
         if ranks.size() > 1 {
             let text = serde_json::to_string(&progress).map_err(|error| state_mismatch(&error.to_string()))?;
             let text = ranks.broadcast_text(0, &text)?;
             progress = serde_json::from_str(&text).map_err(|error| state_mismatch(&error.to_string()))?;
         }
-        ranks.broadcast(network.weights().all())?;
-        ranks.divide(&mut network, train.parallel)?;
+        if ranks.division().is_some() {
+            ranks.broadcast(network.weights().buffers())?;
+            resume::scatter_weights(whole.as_ref(), &ranks.held(network.weights()), ranks)?;
+            drop(whole);
+        } else {
+            ranks.broadcast(network.weights().all())?;
+            ranks.divide(&mut network, train.parallel)?;
+        }
 
         let held = ranks.held(network.weights());
         let kept = ranks.kept(&held, train.parallel);
@@ -188,8 +249,13 @@ impl InitialState {
         }
         let average = train.average.map(|rule| AveragedModel::new(rule, &held)).transpose()?;
         let kinds = kinds(train.optimizer);
-        let trainer = Trainer { network, optimizer, progress, average, held, kinds, best, device };
-        trainer.resume(is_resumed, &resumed.unwrap_or_default(), omitted, train.seed, ranks)?;
+        let places = Arc::new(resume::places(ranks, kinds));
+        let mut trainer = Trainer { network, optimizer, progress, average, held, kinds, places, best, device };
+        match resumed {
+            Some(SavedState::Files(files)) => trainer.resume_files(&files, omitted, train.seed, ranks)?,
+            Some(SavedState::Tensors(saved)) => trainer.resume(is_resumed, &saved, omitted, train.seed, ranks)?,
+            None => trainer.resume(is_resumed, &[], omitted, train.seed, ranks)?,
+        }
         Ok(trainer)
     }
 }
@@ -206,101 +272,9 @@ impl Trainer {
         InitialState::fresh(train, shape, device, threads, ranks)?.among(train, ranks)
     }
 
-    /// Fills what each rank keeps with what the first one has `saved`.
-    fn resume(
-        &self,
-        is_resumed: bool,
-        saved: &[checkpoint::Tensor],
-        omitted: OmittedState,
-        seed: u64,
-        ranks: &Ranks,
-    ) -> Result<(), Error> {
-        // A run that goes on with scaled losses, where it began without, scales them as a fresh one.
-        let find = |name: &str| match find(saved, name) {
-            Ok(tensor) => to_tensor(tensor).map(Some),
-            Err(_) if !ranks.is_first() || name.starts_with("scaler.") => Ok(None),
-            Err(error) => Err(error),
-        };
-        let [restores_optimizer] = ranks.broadcast_flags([is_resumed && !omitted.optimizer])?;
-        if restores_optimizer {
-            shards::scatter(&self.optimizer.state(), self.kept(), &find, ranks)?;
-        }
-        if let (Some(average), true) = (&self.average, is_resumed) {
-            shards::scatter(average.state(), AVERAGE, &find, ranks)?;
-        }
-        if is_resumed && ranks.is_first() && !omitted.random {
-            for (device, name) in self.generators() {
-                torch::set_random_state(device, &to_tensor(self::find(saved, name)?)?)?;
-            }
-        }
-        ranks.seed_per_share(seed, self.progress.step)?;
-        for (device, _) in self.generators() {
-            let found = saved.iter().find(|tensor| tensor.name == generators_name(device));
-            ranks.set_generators(device, found.map(to_tensor).transpose()?)?;
-        }
-        Ok(())
-    }
-
     /// What the optimiser keeps for each parameter.
     fn kept(&self) -> StateKeys<'static> {
         StateKeys { names: self.kinds, of: ParamSet::Trained }
-    }
-
-    /// Copies the state of all ranks, into the memory of an earlier snapshot where there is one; none on a rank that
-    /// is not the first.
-    pub fn snapshot(&self, spare: Option<Snapshot>, ranks: &Ranks) -> Result<Option<Snapshot>, Error> {
-        let began = Instant::now();
-        ranks.check_replicas(&self.network, self.progress.step)?;
-        let (old_model, old_training) = spare.map_or_else(Default::default, |old| (old.model, old.training));
-        let mut training = HostCopies::over(old_training);
-        shards::gather(&self.optimizer.state(), self.kept(), ranks, &mut |named| training.add(named))?;
-        if let Some(average) = &self.average {
-            shards::gather(average.state(), AVERAGE, ranks, &mut |named| training.add(named))?;
-        }
-        let of_ranks = self.generators().into_iter().map(|(device, _)| Ok((device, ranks.generators(device)?)));
-        let of_ranks = of_ranks.collect::<torch::Result<Vec<_>>>()?;
-        let model = self.whole_weights(old_model, ranks)?;
-        if !ranks.is_first() {
-            return Ok(None);
-        }
-        for (device, name) in self.generators() {
-            training.add(&Named { name: name.into(), tensor: torch::random_state(device)? })?;
-        }
-        for (device, tensor) in of_ranks.into_iter().filter_map(|(device, tensor)| Some((device, tensor?))) {
-            training.add(&Named { name: generators_name(device).into(), tensor })?;
-        }
-        let state = serde_json::to_value(&self.progress).map_err(|error| state_mismatch(&error.to_string()))?;
-        let (step, training, best) = (self.progress.step, training.made, self.best.clone());
-        Ok(Some(Snapshot { step, began, model, training, state, best }))
-    }
-
-    /// Copies of all weights and buffers, sorted by name, on the first rank; nothing on the others.
-    fn whole_weights(&self, spare: Vec<checkpoint::Tensor>, ranks: &Ranks) -> Result<Vec<checkpoint::Tensor>, Error> {
-        let mut copies = HostCopies::over(spare);
-        let weights = self.network.weights();
-        match ranks.division() {
-            Some(division) => {
-                let mut failed = None;
-                let own = |name: &str| {
-                    let found = self.held.parameters().iter().find(|named| named.name == name);
-                    found.map(|named| named.tensor.shallow_clone())
-                };
-                division.each_whole(ParamSet::All, &own, &mut |name, tensor| {
-                    if failed.is_none() {
-                        failed = copies.add(&Named { name: name.to_owned(), tensor }).err();
-                    }
-                    Ok(())
-                })?;
-                failed.map_or(Ok(()), Err)?;
-                copies.made.sort_by(|left, right| left.name.cmp(&right.name));
-            }
-            None if ranks.is_first() => weights.parameters().iter().try_for_each(|named| copies.add(named))?,
-            None => {}
-        }
-        if ranks.is_first() {
-            weights.buffers().iter().try_for_each(|named| copies.add(named))?;
-        }
-        Ok(copies.made)
     }
 
     /// What is held here of the weights, and the buffers.

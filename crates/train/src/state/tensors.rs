@@ -39,6 +39,17 @@ impl HostCopies {
     }
 }
 
+impl HostCopies {
+    /// As [`HostCopies::add`], as a tensor of one dimension.
+    pub(super) fn add_flat(&mut self, named: &Named) -> Result<(), Error> {
+        self.add(named)?;
+        if let Some(made) = self.made.last_mut() {
+            made.shape = vec![made.shape.iter().product()];
+        }
+        Ok(())
+    }
+}
+
 /// Copies tensors to plain memory.
 pub(crate) fn copy<'a>(tensors: impl IntoIterator<Item = &'a Named>) -> Result<Vec<checkpoint::Tensor>, Error> {
     let mut copies = HostCopies::over(Vec::new());
@@ -62,17 +73,17 @@ pub(super) fn fill<'a>(
     Ok(())
 }
 
-/// Writes the values of a file, in whatever float format it has, into tensors of the same names and shapes.
-pub(crate) fn fill_from<'a>(
-    tensors: impl IntoIterator<Item = &'a Named>,
-    saved: &[checkpoint::Tensor],
-) -> Result<(), Error> {
-    for named in tensors {
-        let values = to_tensor(find(saved, &named.name)?)?;
-        let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
-        target.f_copy_(&values).map_err(torch::Error::from)?;
+/// Writes saved values into a tensor with as many of the same type, of whatever shape.
+pub(super) fn copy_values(named: &Named, saved: &checkpoint::Tensor) -> Result<(), Error> {
+    let values = to_tensor(saved)?;
+    if values.numel() != named.tensor.numel() || values.kind() != named.tensor.kind() {
+        return Err(state_mismatch(&format!("`{}` has another shape", named.name)));
     }
-    Ok(())
+    let copied = || -> Result<(), tch::TchError> {
+        let mut target = named.tensor.f_detach()?;
+        target.f_copy_(&values.f_view(named.tensor.size().as_slice())?)
+    };
+    Ok(copied().map_err(torch::Error::from)?)
 }
 
 /// The tensor of this name in a list that is sorted by name.
@@ -81,7 +92,7 @@ pub(super) fn find<'a>(saved: &'a [checkpoint::Tensor], name: &str) -> Result<&'
     saved.iter().find(|tensor| tensor.name == name).ok_or_else(missing)
 }
 
-pub(super) fn to_tensor(saved: &checkpoint::Tensor) -> Result<Tensor, Error> {
+pub(crate) fn to_tensor(saved: &checkpoint::Tensor) -> Result<Tensor, Error> {
     let shape: Vec<i64> = saved.shape.iter().map(|length| *length as i64).collect();
     Ok(Tensor::f_from_data_size(&saved.bytes, &shape, kind(saved.dtype)).map_err(torch::Error::from)?)
 }

@@ -4,6 +4,9 @@
 
 #![allow(unsafe_code)]
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+
 use cxx::UniquePtr;
 use tch::Tensor;
 
@@ -88,18 +91,78 @@ pub(super) mod ffi {
 
 /// A closure that autograd runs in the forward pass, and `again` in the backward pass.
 ///
-/// It need not be `Send`: the backward pass runs on the thread that asked for it, or on one of libtorch's while that
-/// thread waits.
-pub struct AutogradClosure(pub(super) Compute);
+/// Autograd may drop it on a thread of its own, at any time after the backward pass, and what a closure holds counts its
+/// references without atomics. So a closure that is dropped anywhere else than on the thread that made it is sent back
+/// there, and dropped when that thread makes another one or ends.
+pub struct AutogradClosure {
+    /// Present until it is dropped.
+    work: Option<Work>,
+    maker: Arc<Returns>,
+}
 
 /// Values out for values in, and whether it is `again`.
 pub(super) type Compute = Box<dyn Fn(&Tensor, bool) -> super::Result<Tensor>>;
 
+/// A closure that may be on another thread than its maker's.
+struct Work(Compute);
+
+// SAFETY: a closure is boxed, so moving it touches nothing that it holds. It is run while its maker waits, and dropped by
+// its maker only: see `AutogradClosure`.
+unsafe impl Send for Work {}
+
+/// Closures that other threads have dropped; none are taken in once the thread that made them has ended.
+struct Returns {
+    maker: ThreadId,
+    waiting: Mutex<Option<Vec<Work>>>,
+}
+
+/// The returns of this thread, closed when it ends.
+struct OwnReturns(Arc<Returns>);
+
+thread_local! {
+    static OWN: OwnReturns = OwnReturns(Arc::new(Returns {
+        maker: std::thread::current().id(),
+        waiting: Mutex::new(Some(Vec::new())),
+    }));
+}
+
+impl Drop for OwnReturns {
+    fn drop(&mut self) {
+        // Dropped after the lock is given back: a closure may hold others.
+        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(waiting);
+    }
+}
+
 impl AutogradClosure {
+    /// A closure of this thread, which drops those of its own that have come back.
+    pub(super) fn new(work: Compute) -> AutogradClosure {
+        let maker = OWN.with(|own| Arc::clone(&own.0));
+        let returned = maker.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take);
+        drop(returned);
+        AutogradClosure { work: Some(Work(work)), maker }
+    }
+
+    /// Called on the thread that made it, or on one of libtorch's while that thread waits.
     fn run(&self, x: UniquePtr<ffi::Tensor>, again: bool) -> super::Result<UniquePtr<ffi::Tensor>> {
-        let mut out = std::mem::ManuallyDrop::new((self.0)(&adopt(x), again)?);
+        let Work(work) = self.work.as_ref().ok_or_else(|| super::Error::new("a closure was run after its end"))?;
+        let mut out = std::mem::ManuallyDrop::new(work(&adopt(x), again)?);
         // SAFETY: tch makes its handles with `new at::Tensor`; this one is given away, and not dropped here.
         Ok(unsafe { UniquePtr::from_raw(out.as_mut_ptr().cast()) })
+    }
+}
+
+impl Drop for AutogradClosure {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        if std::thread::current().id() == self.maker.maker {
+            return;
+        }
+        match &mut *self.maker.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(waiting) => waiting.push(work),
+            // Nobody is left who may drop it.
+            None => std::mem::forget(work),
+        }
     }
 }
 

@@ -200,13 +200,13 @@ pub fn lerp(tensors: &[Tensor], towards: &[Tensor], share: f64) -> Result<()> {
 
 /// `work(x, false)`, of which autograd saves only `x`: the backward pass runs `work(x, true)` to recompute the rest.
 pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 'static) -> Result<Tensor> {
-    Ok(adopt(ffi::recompute(borrow(x), Box::new(AutogradClosure(Box::new(work))))?))
+    Ok(adopt(ffi::recompute(borrow(x), Box::new(AutogradClosure::new(Box::new(work))))?))
 }
 
 /// The same values, with a backward hook: `work` runs before the gradient is passed on.
 pub fn backward_hook(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
     let work = move |gradient: &Tensor, _: bool| work().map(|()| gradient.shallow_clone());
-    Ok(adopt(ffi::gate(borrow(x), Box::new(AutogradClosure(Box::new(work))))?))
+    Ok(adopt(ffi::gate(borrow(x), Box::new(AutogradClosure::new(Box::new(work))))?))
 }
 
 /// Hands every parameter its gradient, of the same shape.

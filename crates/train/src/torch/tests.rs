@@ -1,6 +1,9 @@
 use std::ffi::CString;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::{self, ThreadId};
 
 use tch::{Device, Kind, Tensor};
 
@@ -174,4 +177,52 @@ fn a_library_for_cuda_says_what_it_was_built_for_before_it_is_used() {
     assert!(!load::is_known(c"gradus_stand_in") && !load::is_known(c"gradus_cuda_built_for"));
     assert_eq!(check(&good, load::CUDA_PART), Ok(true));
     assert!(load::is_known(c"gradus_cuda_built_for"));
+}
+
+/// Notes on which thread it is dropped.
+struct Noted(mpsc::Sender<ThreadId>);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+/// Autograd may drop a graph on a thread of its own, as it does for CUDA devices.
+#[test]
+fn a_closure_is_dropped_where_it_was_made_whoever_drops_it() {
+    let (notes, noted) = mpsc::channel();
+    let closure = || {
+        let held = Rc::new(Noted(notes.clone()));
+        bridge::AutogradClosure::new(Box::new(move |x, _| {
+            let _ = &held;
+            Ok(x.shallow_clone())
+        }))
+    };
+    let drop_elsewhere = |closure: bridge::AutogradClosure| thread::spawn(move || drop(closure)).join().unwrap();
+    drop(closure());
+    assert_eq!(noted.try_recv(), Ok(thread::current().id()));
+    drop_elsewhere(closure());
+    assert!(noted.try_recv().is_err(), "it was dropped by another thread");
+    drop(closure());
+    assert_eq!([noted.recv().unwrap(), noted.recv().unwrap()], [thread::current().id(); 2]);
+    // One that outlives its thread is dropped by nobody, and one that came back in time by the thread's end.
+    let notes = notes.clone();
+    let (late, early) = thread::spawn(move || {
+        let one = || {
+            let held = Rc::new(Noted(notes.clone()));
+            bridge::AutogradClosure::new(Box::new(move |x, _| {
+                let _ = &held;
+                Ok(x.shallow_clone())
+            }))
+        };
+        let (late, early) = (one(), one());
+        thread::spawn(move || drop(early)).join().unwrap();
+        (late, thread::current().id())
+    })
+    .join()
+    .unwrap();
+    assert_eq!(noted.recv().unwrap(), early);
+    drop(late);
+    assert!(noted.try_recv().is_err(), "it was dropped by another thread");
 }

@@ -44,6 +44,29 @@ fn several_nodes_find_each_other_by_address() {
     assert!(!folder.path().join("node-1/out").exists(), "only rank 0 writes");
 }
 
+/// Ranks that do not see the first one's folder could not write their parts there, nor read them.
+#[test]
+fn nodes_without_a_common_folder_leave_whole_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = format!("{JOB}  parallel: {{shard: parameters}}\n  optimizer: {{adamw: {{lr: 0.001}}}}\n");
+    let model = folder.path().join("node-0/out/export/model.safetensors");
+    let mut models = Vec::new();
+    // The second time each rank gets its part of what the first one reads.
+    for _ in 0..2 {
+        let outputs = launch(folder.path(), &job, 2, crate::scene::port(), &[]);
+        assert_eq!(outputs.iter().map(last).collect::<Vec<_>>(), [Report::Trained, Report::Trained]);
+        models.push(fs::read(&model).unwrap());
+        fs::remove_file(&model).unwrap();
+    }
+    assert_eq!(models[0], models[1]);
+    let saved = fs::read_dir(folder.path().join("node-0/out/checkpoints")).unwrap();
+    let names: Vec<String> = saved.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let manifest = names.iter().find(|name| name.starts_with("manifest-")).unwrap();
+    let text = fs::read_to_string(folder.path().join("node-0/out/checkpoints").join(manifest)).unwrap();
+    assert!(text.contains("\"schema\": 1,") && !text.contains("-of-"), "{text}");
+    assert!(!folder.path().join("node-1/out").exists(), "only rank 0 writes");
+}
+
 /// As `torchrun --max-restarts`: the launcher keeps the store, in which the ranks of before have left their addresses.
 #[test]
 fn ranks_that_are_restarted_do_not_meet_their_old_selves() {

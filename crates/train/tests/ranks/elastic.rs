@@ -24,9 +24,10 @@ fn as_many_ranks_go_on_with_the_same_bits() {
 
 /// From three ranks on, the bits of a sum depend on the order in which it is made, and that on the buckets of gradients.
 #[test]
-fn a_kill_among_four_or_eight_ranks_changes_no_bit() {
+fn a_kill_among_any_number_of_ranks_changes_no_bit() {
     let shards = ["none", "optimizer", "gradients", "parameters"];
-    for (ranks, shard) in [4, 8].into_iter().flat_map(|ranks| shards.map(|shard| (ranks, shard))) {
+    let several = [2, 4, 8].into_iter().flat_map(|ranks| shards.map(|shard| (ranks, shard)));
+    for (ranks, shard) in [(1, "none")].into_iter().chain(several) {
         let job = json!({"model": "cnn", "optimizer": {"adamw": {"lr": 2e-3}}, "parallel": {"shard": shard}});
         let whole = Scene::new(job.clone()).finish(ranks);
         // Far more steps than are made before the signal arrives, however slow the machine is.
@@ -34,7 +35,10 @@ fn a_kill_among_four_or_eight_ranks_changes_no_bit() {
         let mut running = scene.start(ranks, ranks, 120);
         running.until_step(7);
         running.signal(ranks as usize - 1, "KILL");
-        assert_eq!(running.end().finding().cause, Cause::RankLost, "{ranks} ranks, {shard}");
+        let killed = running.end();
+        if ranks > 1 {
+            assert_eq!(killed.finding().cause, Cause::RankLost, "{ranks} ranks, {shard}");
+        }
         scene.lose_after(5);
         let resumed = scene.with("epochs", json!(2)).finish(ranks);
         assert_eq!(resumed.resumed_from(), 5, "{ranks} ranks, {shard}");

@@ -4,6 +4,7 @@ mod by_hand;
 mod changed;
 mod elastic;
 mod finite;
+mod parts;
 mod same;
 mod scene;
 mod sharded;

@@ -2,8 +2,9 @@
 //! variables that torchrun sets; its reports are the lines on its stdout.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +38,8 @@ pub struct Scene {
     pub data: PathBuf,
     attempts: u64,
     pub accept_data_change: bool,
+    /// Kills a rank when it comes to a point for the nth time, from 1.
+    pub kill: Option<(u32, &'static str, usize)>,
 }
 
 /// Ranks that run.
@@ -68,7 +71,7 @@ impl Scene {
             train[key] = value.clone();
         }
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz");
-        Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0, accept_data_change: false }
+        Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0, accept_data_change: false, kill: None }
     }
 
     /// A small job on a few lines of text: a model that says the next word, or one that tells three classes apart.
@@ -135,6 +138,11 @@ impl Scene {
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
             command.env("LOCAL_RANK", rank.to_string());
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            if let Some((_, point, nth)) = self.kill.filter(|(killed, _, _)| *killed == rank) {
+                let socket = self.path(&format!("chaos-{}", self.attempts));
+                kill_at(&socket, point, nth);
+                command.env(chaos::VARIABLE, socket);
+            }
             command.stderr(File::create(&log).unwrap());
             command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::from(File::create(&out).unwrap()) });
             processes.push(command.spawn().unwrap());
@@ -181,6 +189,7 @@ impl Scene {
             data: self.data.clone(),
             attempts: self.attempts,
             accept_data_change: self.accept_data_change,
+            kill: None,
         }
     }
 
@@ -189,6 +198,25 @@ impl Scene {
         self.train[key] = value;
         self
     }
+}
+
+/// Kills the process that comes to `point` for the nth time, of those that report to this socket.
+fn kill_at(socket: &Path, point: &'static str, nth: usize) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        let mut left = nth;
+        for mut stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            left -= usize::from(words[2] == point);
+            if left == 0 {
+                Command::new("kill").args(["-KILL", words[1]]).status().unwrap();
+                return;
+            }
+            let _ = stream.write_all(b".");
+        }
+    });
 }
 
 impl Ranks {

@@ -38,6 +38,7 @@ pub fn digits() -> PathBuf {
 
 /// A small job: `changes` are keys of the `train:` section.
 pub fn bench(changes: Value) -> Bench {
+    formats::install();
     let mut train = json!({
         "model": "mlp", "data": {"path": "digits.csv.gz"}, "epochs": 2, "batch": 100, "seed": 1,
         "optimizer": {"sgd": {"lr": 0.05}}, "checkpoint": {"every": "5 steps", "keep": 100},

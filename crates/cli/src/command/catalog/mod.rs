@@ -32,7 +32,7 @@ enum Subcommand {
     /// Import prices or your own machines from a CSV file, such as SkyPilot's `vms.csv`
     Import {
         /// CSV file whose header line names the columns, such as `InstanceType`, `AcceleratorName`, `AcceleratorCount`,
-        /// `Price`, `SpotPrice`, `Region`; an error names a missing one, and shows a table of own machines
+        /// `Price`, `SpotPrice`, `Region`; if one is missing, the error names it and shows an example
         file: PathBuf,
         /// Cloud of rows without one; `own` for your own machines
         #[arg(long, value_name = "NAME")]

@@ -16,10 +16,10 @@ use crate::settings::GlobalSettings;
 pub struct Args {
     /// Name of the node in gradus
     name: String,
-    /// What `ssh` is given: `user@host`, or a host of `~/.ssh/config` [default: the name]
+    /// SSH destination: `user@host`, or a host of `~/.ssh/config` [default: the name]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// Configuration file of `ssh` [default: your own]
+    /// SSH configuration file [default: that of `ssh`]
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
     /// What the machine costs per hour
@@ -27,7 +27,7 @@ pub struct Args {
     price: Rate,
 }
 
-/// Connects, prepares the machine, and writes down what it is made of. Adding it again brings it up to date.
+/// Connects, prepares the machine, and records its hardware. Adding it again updates both.
 ///
 /// # Errors
 /// [`Error::Usage`] for a name that cannot be one, [`Error::Code`] when the machine cannot be reached or prepared.
@@ -96,7 +96,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::Usage { message, hint })
 }
 
-/// Copies what is missing on a machine, and asks what it is made of.
+/// Copies what is missing on a machine, and asks for its hardware.
 fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Error> {
     let connection = Connection::new(host, owner);
     let site = bootstrap::prepare(&connection, program, owner).map_err(|error| {

@@ -13,14 +13,14 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus nodes drain` and `gradus nodes resume`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Node
+    /// Name of the node
     node: String,
 }
 
 /// Arguments of `gradus nodes rm`.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
-    /// Node
+    /// Name of the node
     node: String,
     /// Forget the node although it cannot be reached; what was copied to it stays there
     #[arg(long)]

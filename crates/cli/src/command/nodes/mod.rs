@@ -21,9 +21,9 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
-    /// Add a machine: connect to it, copy gradus there, and note what it is made of
+    /// Add a machine: connect to it, copy gradus there, and record its hardware
     Add(add::Args),
-    /// List nodes, what they are made of, and what runs there
+    /// List nodes with their hardware and what runs on them
     List,
     /// Start nothing new on a node; what runs there continues
     Drain(change::Args),

@@ -12,7 +12,7 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus ssh`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Node
+    /// Name of the node
     node: String,
     /// Command to run there instead of a shell
     #[arg(trailing_var_arg = true)]

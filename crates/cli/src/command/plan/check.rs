@@ -20,8 +20,8 @@ pub struct Args {
     /// `batch_per_gpu`, `throughput`, `unit`; see docs/estimate.md
     #[arg(value_name = "FILE.csv", required = true)]
     files: Vec<PathBuf>,
-    /// Networks of the tables: a CSV file with the columns `model` and `shape` (in words) or `file`, or a folder of files
-    /// called by their networks
+    /// Networks of the tables: a CSV file with the columns `model` and `shape` (a description) or `file`, or a folder of
+    /// model files named after their networks
     #[arg(long, value_name = "models.csv|FOLDER")]
     models: Option<PathBuf>,
 }

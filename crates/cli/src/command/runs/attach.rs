@@ -1,8 +1,8 @@
 //! `gradus attach`: follow a run that another process keeps, or take it over where none does.
 
-use server::{Home, State};
+use server::Home;
 
-use crate::command::find::find;
+use crate::command::find::{find, open_named};
 use crate::error::{Error, exit};
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
@@ -22,7 +22,7 @@ pub struct Args {
 /// [`Error`]; [`Error::Code`] for a run that has ended.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let state = State::open(&home)?;
+    let state = open_named(&home, &args.run)?;
     let world = state.world();
     let id = find(world, &args.run)?;
     if let Some(run) = world.runs.get(&id).filter(|run| run.state.is_final() && run.bill.is_some()) {

@@ -2,7 +2,7 @@
 
 use server::{Home, Series, State};
 
-use crate::command::find::find;
+use crate::command::find::{find, open_named};
 use crate::error::Error;
 use crate::error::exit;
 use crate::figures::time;
@@ -32,7 +32,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     if args.operations {
         return operations(&home, printer);
     }
-    let state = State::open(&home)?;
+    let state = args.run.as_ref().map_or_else(|| Ok(State::open(&home)?), |name| open_named(&home, name))?;
     let records = match args.run {
         Some(name) => state.records(&find(state.world(), &name)?, 0)?,
         None => state.records_after(0)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::RunId;
 use server::{Home, State};
 
-use crate::command::find::find;
+use crate::command::find::{find, open_named};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
@@ -30,7 +30,7 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let mut state = State::open(&home)?;
+    let mut state = open_named(&home, &args.run)?;
     let id = find(state.world(), &args.run)?;
     if let Some(run) = state.world().runs.get(&id) {
         // A log that an earlier version wrote has them.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use server::{Home, Series, State};
+use server::{Home, Series};
 
-use crate::command::find::{RunOrSweep, find_any};
+use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::report;
@@ -25,7 +25,7 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let (state, series) = (State::open(&home)?, Series::open(&home)?);
+    let (state, series) = (open_named(&home, &args.run)?, Series::open(&home)?);
     let id = match find_any(state.world(), &args.run)? {
         RunOrSweep::Run(id) => id,
         RunOrSweep::Sweep(id) => {

@@ -6,7 +6,7 @@ use plan::Resumption;
 use server::{Home, State};
 
 use super::rm::REMOVED;
-use crate::command::find::{RunOrSweep, find_any};
+use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::Error;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
@@ -43,7 +43,7 @@ impl Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let mut state = State::open(&home)?;
+    let mut state = open_named(&home, &args.run)?;
     let id = match find_any(state.world(), &args.run)? {
         RunOrSweep::Run(id) => id,
         RunOrSweep::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use server::{Home, State};
+use server::Home;
 
-use crate::command::find::find;
+use crate::command::find::{find, open_named};
 use crate::command::gc::{bytes_below, delete};
 use crate::error::{Error, exit};
 use crate::figures::size;
@@ -33,11 +33,11 @@ const KEPT: [&str; 3] = ["told", "attend.lock", REMOVED];
 /// [`Error::Usage`] for a run that has not ended or where nobody confirms.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let state = State::open(&home)?;
+    let state = open_named(&home, &args.run)?;
     let id = find(state.world(), &args.run)?;
     let folder = home.run(&id);
     let ended = state.world().runs.get(&id).is_some_and(|run| run.state.is_final() && run.bill.is_some());
-    if !ended || home.is_watched(&folder) {
+    if !ended || home.is_followed(&folder) {
         let message = format!("run `{id}` has not ended, so its files are in use");
         return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }

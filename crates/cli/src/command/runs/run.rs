@@ -62,8 +62,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         let flags = (args.new, args.yes);
         return crate::sweep::run(settings, printer, &home, job, plan, &preview, &file, flags);
     }
-    let mut state = State::open(&home)?;
-    let unfinished = if args.new { None } else { submit::unfinished(&home, &state, &job, &plan, &file) };
+    let mut state = State::open_lean(&home)?;
+    let unfinished = if args.new { None } else { submit::unfinished(&home, &mut state, &job, &plan, &file)? };
     if let Some(run) = unfinished {
         printer.say(format!("resuming run {run}; use `--new` to start another"));
         let since = Since::Event(state.world().last_seq);
@@ -135,7 +135,7 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
             continue;
         };
         // A short run may be over before anybody looks.
-        let is_over = State::open(home)?.world().runs.get(run).is_some_and(|run| run.state.is_final());
+        let is_over = State::open_lean(home)?.world().runs.get(run).is_none_or(|run| run.state.is_final());
         if !is_over {
             let message = format!("the process that keeps run `{run}` has ended ({status})");
             let hint = Some(format!("read `{}`, then resume it with `gradus resume {run}`", path.display()));

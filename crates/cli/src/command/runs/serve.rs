@@ -22,7 +22,7 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also serve the API at this address of this machine, for programs with the token in `api.token` of the home folder
+    /// Also serve the API on this loopback address; clients need the token in `api.token` of the home folder
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Price of this machine for runs on it, such as `0.35/h`
@@ -63,6 +63,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let providers = machine::providers(settings, &home, args.price)?;
+    let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
     let address = args.listen.map(|address| api::token(&home).map(|token| (address, token))).transpose()?;
     let planner = planner(settings.clone(), home.clone(), args.price);
@@ -73,7 +74,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             false => printer.say(format!("listening at {place}")),
         }
     }
-    let mut control = Control::new(State::open(&home)?, Series::open(&home)?, &home, &providers);
+    let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
     control.keeps_all = true;
     control.policy.lease = LEASE;
     let left = control.run(&sender, &inbox, |_| false)?;

@@ -5,7 +5,7 @@ use domain::{Event, SweepId};
 use plan::SweepState;
 use server::{Home, State};
 
-use crate::command::find::{RunOrSweep, find_any};
+use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::result::{finish, told};
@@ -27,7 +27,7 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let mut state = State::open(&home)?;
+    let mut state = open_named(&home, &args.run)?;
     let id = match find_any(state.world(), &args.run)? {
         RunOrSweep::Run(id) => id,
         RunOrSweep::Sweep(id) => return sweep(state, settings, printer, &home, &id),

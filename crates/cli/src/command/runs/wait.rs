@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use server::{Home, State};
+use server::Home;
 
-use crate::command::find::find;
+use crate::command::find::{find, open_named};
 use crate::error::{Error, exit};
 use crate::follow::liveness::Liveness;
 use crate::follow::result::{exit_code, told};
@@ -27,7 +27,7 @@ pub struct Args {
 /// [`Error::Failed`] when it failed, [`Error::Code`] when no process runs it, so that it would never end.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let mut state = State::open(&home)?;
+    let mut state = open_named(&home, &args.run)?;
     let id = find(state.world(), &args.run)?;
     loop {
         state.refresh()?;

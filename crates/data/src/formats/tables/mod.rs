@@ -1,6 +1,30 @@
-//! Columnar files: Parquet and Arrow, and which of their columns hold samples and classes.
+//! Columnar files: Parquet and Arrow, whose libraries an executable may leave out.
 
 pub(super) mod arrow;
-pub(super) mod columns;
-mod pages;
 pub(super) mod parquet;
+
+use std::path::Path;
+
+use plugin::TableError;
+
+use crate::Error;
+use crate::error::layout;
+pub(crate) use crate::files::library;
+
+/// What to do with a column that holds no classes.
+const AS_CLASSES: &str = "write the classes as whole numbers or words, in pandas with `.astype(int)` or `.astype(str)`";
+
+/// Why a file of a table cannot be used, where `damaged` says so of a damaged one.
+fn refused(path: &Path, damaged: impl Fn(&Path, &str) -> Error) -> impl Fn(TableError) -> Error {
+    move |error| match error {
+        TableError::Read(source) => Error::Read { name: path.display().to_string(), source },
+        TableError::Broken(why) => damaged(path, &why),
+        TableError::NoClasses(why) => layout(path, why, AS_CLASSES),
+        TableError::Compressed => layout(
+            path,
+            "its columns are compressed as a whole, and samples are read from their places",
+            "write it again, in Python with `pyarrow.feather.write_feather(table, path, compression=\"uncompressed\")`, or \
+             as Parquet",
+        ),
+    }
+}

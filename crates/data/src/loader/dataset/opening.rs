@@ -27,6 +27,14 @@ pub(super) struct Opening<'a> {
     pub left_out: Option<String>,
 }
 
+/// Values of an image, and the byte that stands for 1.
+struct Shape {
+    channels: usize,
+    height: usize,
+    width: usize,
+    full: u8,
+}
+
 impl<'a> Opening<'a> {
     /// Lists the files at `path` and checks their classes.
     pub fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
@@ -59,24 +67,12 @@ impl<'a> Opening<'a> {
         let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
         let moments = |sample: u32| Moments::of(&pixels[sample as usize * length..][..length], channels);
         let (mean, std) = self.normalize(channels, full, &parts, provenance, moments)?;
-        let Opening { classes, labels, skipped, left_out, .. } = self;
-        let pixels = Pixels::Kept(pixels);
-        let notes = Vec::new();
-        Ok(Dataset {
-            classes,
-            labels,
+        Ok(self.dataset(
             parts,
-            channels,
-            height,
-            width,
-            full,
-            mean,
-            std,
-            pixels,
-            notes,
-            skipped,
-            left_out,
-        })
+            Shape { channels, height, width, full },
+            (mean, std),
+            (Pixels::Kept(pixels), Vec::new()),
+        ))
     }
 
     /// Opens images that stay encoded; those that take at most `limit` bytes in all are decoded once and kept.
@@ -117,27 +113,23 @@ impl<'a> Opening<'a> {
         }
         let (mean, std) =
             self.normalize(3, 255, &parts, provenance, |sample| moments[sample as usize].clone().unwrap_or_default())?;
-        let (pixels, notes) = match kept {
+        let contents = match kept {
             Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
             None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
         };
+        Ok(self.dataset(parts, Shape { channels: 3, height, width, full: 255 }, (mean, std), contents))
+    }
+
+    /// The data set, once everything about it is known.
+    fn dataset(
+        self,
+        parts: Parts,
+        Shape { channels, height, width, full }: Shape,
+        (mean, std): (Vec<f32>, Vec<f32>),
+        (pixels, notes): (Pixels, Vec<Box<[u8]>>),
+    ) -> Dataset {
         let Opening { classes, labels, skipped, left_out, .. } = self;
-        let (channels, full) = (3, 255);
-        Ok(Dataset {
-            classes,
-            labels,
-            parts,
-            channels,
-            height,
-            width,
-            full,
-            mean,
-            std,
-            pixels,
-            notes,
-            skipped,
-            left_out,
-        })
+        Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped, left_out }
     }
 
     /// Reads the files into memory, if the job asks for it.

@@ -119,8 +119,9 @@ fn communication(values: &Values, setup: &Setup, is_half: bool) -> f64 {
 }
 
 /// What exchanges take on processors, where the C library's allocator never gives blocks below 32 MiB back: buckets of
-/// gradients that are laid out anew after the first step; the whole network that a rank begins with; and, with sharded
-/// parameters, all that was ever gathered. At work are a gradient, the same laid out to be sent, and what is being sent.
+/// gradients that are laid out anew after the first step; the whole network that a rank begins with, or, with sharded
+/// parameters, as much again as was ever gathered (measured, `docs/parallel.md`). At work are a gradient, the same laid out
+/// to be sent, and what is being sent.
 fn held_by_processor(values: &Values, setup: &Setup) -> f64 {
     if setup.parallel.data <= 1 {
         return 0.0;

@@ -11,4 +11,4 @@ mod weights;
 
 pub use pass::{BatchNormMode, Pass};
 pub use tensor_parallel::TensorParallel;
-pub use weights::{ConvNormPair, Named, Weights};
+pub use weights::{BuildHooks, ConvNormPair, Named, OnBlock, Weights};

@@ -30,12 +30,40 @@ pub struct Named {
     pub tensor: Tensor,
 }
 
+/// Is called with the parameters of each block as soon as it is made, and at last with those around the blocks; it may move
+/// their values.
+pub struct OnBlock(Box<BlockWork>);
+
+type BlockWork = dyn FnMut(&[Named]) -> Result<()>;
+
+impl OnBlock {
+    /// Calls `work`.
+    pub fn new(work: impl FnMut(&[Named]) -> Result<()> + 'static) -> OnBlock {
+        OnBlock(Box::new(work))
+    }
+}
+
+impl std::fmt::Debug for OnBlock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("OnBlock")
+    }
+}
+
+/// What other ranks have to do with a network that is being made.
+#[derive(Debug, Default)]
+pub struct BuildHooks {
+    /// The ranks over which batch statistics are taken; none for this one alone.
+    pub sync_batch_norm: Option<Rc<ProcessGroup>>,
+    /// Divides the values of each block; none where each rank has all of them.
+    pub on_block: Option<OnBlock>,
+}
+
 /// All tensors of a network, sorted by name, so that every rank and every file has them in the same order.
 #[derive(Debug)]
 pub struct Weights {
     device: Device,
     format: MemoryFormat,
-    sync_batch_norm: Option<Rc<ProcessGroup>>,
+    hooks: BuildHooks,
     parameters: Vec<Named>,
     buffers: Vec<Named>,
     /// Names of the parameters in the order in which layers were created, from the stem to the head.
@@ -48,16 +76,12 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// No tensors yet. `sync_batch_norm` are the ranks over which batch statistics are taken; `None` for this one alone.
-    pub(in crate::model) fn new(
-        device: Device,
-        format: MemoryFormat,
-        sync_batch_norm: Option<Rc<ProcessGroup>>,
-    ) -> Weights {
+    /// No tensors yet.
+    pub(in crate::model) fn new(device: Device, format: MemoryFormat, hooks: BuildHooks) -> Weights {
         Weights {
             device,
             format,
-            sync_batch_norm,
+            hooks,
             parameters: Vec::new(),
             buffers: Vec::new(),
             made: Vec::new(),
@@ -67,10 +91,18 @@ impl Weights {
         }
     }
 
-    pub(in crate::model) fn sort(&mut self) {
+    /// After the last layer.
+    pub(in crate::model) fn finish(&mut self) -> Result<()> {
+        if let Some(mut on_block) = self.hooks.on_block.take() {
+            let is_around = |name: &String| !self.by_block().any(|block| block.contains(name));
+            let around: Vec<Named> =
+                self.parameters.iter().filter(|named| is_around(&named.name)).map(shared).collect();
+            (on_block.0)(&around)?;
+        }
         self.parameters.sort_by(|left, right| left.name.cmp(&right.name));
         self.buffers.sort_by(|left, right| left.name.cmp(&right.name));
         self.count = self.parameters.iter().map(|named| named.tensor.numel() as u64).sum();
+        Ok(())
     }
 
     /// A block of the network, whose parameters are those that `make` creates.
@@ -81,6 +113,10 @@ impl Weights {
         let start = self.made.len();
         let block = make(self)?;
         self.blocks.push(start..self.made.len());
+        if let Some(on_block) = &mut self.hooks.on_block {
+            // Parameters are not sorted yet, so they stand as they were made.
+            (on_block.0)(&self.parameters[start..])?;
+        }
         Ok(Arc::new(block))
     }
 
@@ -169,7 +205,6 @@ impl Weights {
     /// The parameters that `keep` accepts; the handles are shared.
     pub fn only(&self, keep: impl Fn(&Named) -> bool) -> Weights {
         let kept = self.parameters.iter().filter(|named| keep(named));
-        let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
         self.with(kept.map(shared).collect())
     }
 
@@ -178,12 +213,12 @@ impl Weights {
         let (device, format, buffers, count) = (self.device, self.format, Vec::new(), self.count);
         // The order is that of all parameters: it says to which layer each belongs.
         let (made, blocks, pairs) = (self.made.clone(), self.blocks.clone(), self.pairs.clone());
-        Weights { device, format, sync_batch_norm: None, parameters, buffers, made, blocks, count, pairs }
+        Weights { device, format, hooks: BuildHooks::default(), parameters, buffers, made, blocks, count, pairs }
     }
 
     /// The ranks over which batch statistics are taken.
     pub(in crate::model) fn sync_batch_norm(&self) -> Option<Rc<ProcessGroup>> {
-        self.sync_batch_norm.clone()
+        self.hooks.sync_batch_norm.clone()
     }
 
     fn place(&self, values: Tensor) -> Result<Tensor> {
@@ -223,4 +258,9 @@ impl Weights {
     pub fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// Another handle of the same tensor.
+fn shared(named: &Named) -> Named {
+    Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() }
 }

@@ -4,33 +4,31 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use checkpoint::TensorSource;
 use domain::finding::{Cause, Finding};
 use serde_json::Value;
 
 use crate::error::Error;
 
-/// Tensors and their configuration.
+/// Tensors, of which only names and shapes are read so far, and their configuration.
 #[derive(Debug)]
 pub(super) struct Saved {
-    pub tensors: Vec<checkpoint::Tensor>,
+    pub source: TensorSource,
     /// The `config.json` beside them; none where there is none.
     pub config: Option<Value>,
 }
 
 impl Saved {
-    /// Reads everything at `path`.
-    pub fn read(path: &Path) -> Result<Saved, Error> {
-        let mut tensors = Vec::new();
-        for file in files(path)? {
-            tensors.extend(checkpoint::read_tensors(&file).map_err(|error| {
-                let finding = error.finding();
-                let usual = || "check `train.weights`; it is relative to the job file".to_owned();
-                Finding::new(Cause::Job, finding.message).hint(finding.hint.unwrap_or_else(usual))
-            })?);
-        }
+    /// Opens everything at `path`.
+    pub fn open(path: &Path) -> Result<Saved, Error> {
+        let source = TensorSource::of_files(files(path)?).map_err(|error| {
+            let finding = error.finding();
+            let usual = || "check `train.weights`; it is relative to the job file".to_owned();
+            Finding::new(Cause::Job, finding.message).hint(finding.hint.unwrap_or_else(usual))
+        })?;
         let folder = if path.is_dir() { Some(path) } else { path.parent() };
         let config = folder.map(|folder| folder.join("config.json")).filter(|file| file.is_file());
-        Ok(Saved { tensors, config: config.map(|file| json(&file)).transpose()? })
+        Ok(Saved { source, config: config.map(|file| json(&file)).transpose()? })
     }
 }
 

@@ -7,18 +7,22 @@
 mod config;
 mod files;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use checkpoint::TensorSource;
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::train::{Model, ModelSource};
 
 use serde_json::Value;
+use tch::{Kind, Tensor};
 
 use self::files::Saved;
 use crate::error::Error;
-use crate::model::Network;
+use crate::model::{Named, Network};
 use crate::state;
+use crate::torch;
 
 /// A tensor by its name and the length of each dimension.
 pub type NamedShape = (String, Vec<i64>);
@@ -127,27 +131,77 @@ fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
     }
 }
 
+/// Weights that fit a network, still in their files: each is read when it is needed.
+pub struct Pretrained {
+    /// What to tell the user, a sentence each.
+    pub notes: Vec<String>,
+    source: TensorSource,
+    /// By the names of tensors here, those in the files.
+    taken: BTreeMap<String, String>,
+}
+
+impl Pretrained {
+    /// The names of the network's tensors that are in the files.
+    pub fn taken(&self) -> impl Iterator<Item = &str> {
+        self.taken.keys().map(String::as_str)
+    }
+
+    /// One of them, in 32 bits where it is a float.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has none for this name.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        let saved = self.taken.get(name).map(|there| self.source.whole(there)).transpose()?.flatten();
+        let missing = || Finding::new(Cause::Internal, format!("`{name}` is not among the pretrained weights"));
+        let tensor = state::tensor_of(&saved.ok_or_else(missing)?)?;
+        let kind = if tensor.is_floating_point() { Kind::Float } else { tensor.kind() };
+        Ok(tensor.f_to_kind(kind).map_err(torch::Error::from)?)
+    }
+
+    /// Fills those tensors that are in the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn fill<'a>(&self, tensors: impl IntoIterator<Item = &'a Named>) -> Result<(), Error> {
+        for named in tensors.into_iter().filter(|named| self.taken.contains_key(&named.name)) {
+            let values = self.tensor(&named.name)?;
+            let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
+            target.f_copy_(&values).map_err(torch::Error::from)?;
+        }
+        Ok(())
+    }
+}
+
 /// Fills `network`, a `model`, from the file at `path`, and returns what to tell the user.
 ///
 /// # Errors
 /// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
 pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<String>, Error> {
-    let Saved { tensors: mut saved, config } = Saved::read(path)?;
+    let pretrained = open(network, model, path)?;
+    pretrained.fill(network.weights().all())?;
+    Ok(pretrained.notes)
+}
+
+/// Compares the file at `path` with `network`, a `model`; reads names and shapes only.
+///
+/// # Errors
+/// As [`load`].
+pub fn open(network: &Network, model: &ModelSource, path: &Path) -> Result<Pretrained, Error> {
+    let Saved { source, config } = Saved::open(path)?;
     if let (Some(config), Some(model)) = (&config, model.named()) {
         check_config(config, model, path)?;
     }
     let architecture = model.architecture();
-    saved.retain_mut(|tensor| match name_here(&tensor.name, architecture) {
-        Some(name) => {
-            tensor.name = name;
-            true
+    let mut names = BTreeMap::new();
+    for there in source.names() {
+        if let Some(here) = name_here(there, architecture) {
+            names.entry(here).or_insert_with(|| there.to_owned());
         }
-        None => false,
-    });
+    }
     let here: Vec<NamedShape> =
         network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
-    let shape = |saved: &checkpoint::Tensor| saved.shape.iter().map(|length| *length as i64).collect();
-    let there: Vec<NamedShape> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
+    let shape = |there: &str| source.shape(there).unwrap_or_default().iter().map(|length| *length as i64).collect();
+    let there: Vec<NamedShape> = names.iter().map(|(here, there)| (here.clone(), shape(there))).collect();
     let fit = WeightMatch::of(&here, &there, network.head_names());
     if !fit.wrong.is_empty() {
         let count = fit.wrong.len();
@@ -173,9 +227,8 @@ pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<S
         };
         return Err(Finding::new(Cause::Job, message).hint(hint).into());
     }
-    let taken = network.weights().all().filter(|named| fit.taken.contains(&named.name));
-    state::fill_from(taken, &saved)?;
-    Ok(fit.notes(path))
+    let taken = names.into_iter().filter(|(here, _)| fit.taken.contains(here)).collect();
+    Ok(Pretrained { notes: fit.notes(path), source, taken })
 }
 
 /// Refuses weights of another network whose tensors look alike.

@@ -21,7 +21,14 @@ use crate::table;
 pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
     run: Option<String>,
+
+    /// List every run, not only open ones and the newest hundred
+    #[arg(long)]
+    all: bool,
 }
+
+/// So many runs are listed besides open ones.
+const LISTED: usize = 100;
 
 /// Lists runs, newest last, or shows the state of one.
 ///
@@ -29,14 +36,16 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let (state, series) = (State::open(&home)?, measurements(&home, printer));
+    let (mut state, series) = (State::open_lean(&home)?, measurements(&home, printer));
     let series = series.as_ref();
     if let Some(name) = args.run {
+        state.recall_named(&name)?;
         return match find_any(state.world(), &name)? {
             RunOrSweep::Run(id) => one::show(&home, &state, series, printer, &id),
             RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
         };
     }
+    let all = state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
     let mut runs: Vec<(&RunId, &plan::Run)> = state.world().runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.order);
     let (mut rows, mut told) = (Vec::new(), Vec::new());
@@ -75,6 +84,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     } else if !printer.is_json() {
         let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], &rows);
         lines.into_iter().for_each(|line| printer.data(line));
+    }
+    let hidden = all.saturating_sub(state.world().runs.len() as u64);
+    if hidden > 0 {
+        printer.say(format!("{hidden} older runs are not listed; list them with `gradus status --all`"));
     }
     Ok(exit::DONE)
 }

@@ -4,21 +4,11 @@
 //! struct with its file in `bytes`, or a column of bytes; a class is an integer or a word.
 
 use arrow_schema::{DataType, Field, Schema};
-
-/// What the rows of a table are read for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want<'a> {
-    Images,
-    /// The text in a column, with the class in another.
-    Texts {
-        column: &'a str,
-        label: Option<&'a str>,
-    },
-}
+use plugin::{LABELS, Want};
 
 /// The columns that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::formats) struct Columns {
+pub(crate) struct Columns {
     /// Names from the top to the column of bytes or text.
     pub content: Vec<String>,
     /// The column of classes, and the type of its values.
@@ -30,12 +20,6 @@ pub(in crate::formats) struct Columns {
 }
 
 const IMAGES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
-pub(in crate::formats) const LABELS: [&str; 7] =
-    ["label", "labels", "fine_label", "class", "cls", "category", "target"];
-
-/// What to do with a column that holds no classes.
-pub(in crate::formats) const AS_CLASSES: &str =
-    "write the classes as whole numbers or words, in pandas with `.astype(int)` or `.astype(str)`";
 
 impl Columns {
     /// The columns of a schema.

@@ -16,14 +16,14 @@ use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
 
 /// A reader of one flat column of one row group.
-pub(in crate::formats) enum Column {
+pub(crate) enum Column {
     Short(ColumnReaderImpl<Int32Type>),
     Long(ColumnReaderImpl<Int64Type>),
     Bytes(ColumnReaderImpl<ByteArrayType>),
 }
 
 /// Values of a column; `None` where a row has none.
-pub(in crate::formats) fn read<T: DataType>(
+pub(crate) fn read<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     depth: i16,
     rows: usize,
@@ -38,7 +38,7 @@ pub(in crate::formats) fn read<T: DataType>(
 }
 
 /// Opens a column of a row group.
-pub(in crate::formats) fn column<R: ChunkReader + 'static>(
+pub(crate) fn column<R: ChunkReader + 'static>(
     file: R,
     metadata: &ParquetMetaData,
     group: usize,

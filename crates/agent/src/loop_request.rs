@@ -1,0 +1,96 @@
+//! A request to the loop: HTTP over its Unix socket, with a connection of its own, so that a loop that was replaced is
+//! found by the next one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct LoopRequest {
+    method: Method,
+    address: String,
+    content_type: Option<&'static str>,
+    body: Vec<u8>,
+}
+
+/// What the loop answered.
+#[derive(Debug)]
+pub struct LoopAnswer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+impl LoopRequest {
+    /// A request with these bytes, at an address below `/v1/`.
+    pub fn new(method: Method, address: &str, body: Vec<u8>) -> LoopRequest {
+        LoopRequest { method, address: format!("/v1/{address}"), content_type: None, body }
+    }
+
+    /// A request with a JSON value.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn json(method: Method, address: &str, value: &impl Serialize) -> serde_json::Result<LoopRequest> {
+        let request = LoopRequest::new(method, address, serde_json::to_vec(value)?);
+        Ok(LoopRequest { content_type: Some("application/json"), ..request })
+    }
+
+    /// Sends it to the loop that listens at `socket`, and reads the whole answer.
+    ///
+    /// # Errors
+    /// What failed, and why; that there was no answer within `deadline`.
+    pub fn send(&self, socket: &Path, deadline: Duration) -> Result<LoopAnswer, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot prepare a request: {error}"))?;
+        let answer = runtime.block_on(async { timeout(deadline, self.exchange(socket)).await });
+        answer.unwrap_or_else(|_| Err(format!("no answer within {} s", deadline.as_secs_f64())))
+    }
+
+    async fn exchange(&self, socket: &Path) -> Result<LoopAnswer, String> {
+        let stream = UnixStream::connect(socket).await.map_err(|error| format!("cannot connect: {error}"))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        tokio::spawn(connection);
+        // The name of the host is not looked up; the socket takes its place.
+        let mut request = Request::builder().method(self.method.clone()).uri(&self.address).header(HOST, "loop");
+        if let Some(content_type) = self.content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        let body = Full::new(Bytes::from(self.body.clone()));
+        let request = request.body(body).map_err(|error| format!("cannot ask for `{}`: {error}", self.address))?;
+        let response = sender.send_request(request).await.map_err(failed)?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(failed)?.to_bytes();
+        Ok(LoopAnswer { status, body })
+    }
+}
+
+impl LoopAnswer {
+    /// Why it was refused: the text of the answer, or else its status.
+    pub fn refusal(&self) -> String {
+        match std::str::from_utf8(&self.body) {
+            Ok(text) if !text.is_empty() => text.to_owned(),
+            Ok(_) | Err(_) => self.status.to_string(),
+        }
+    }
+}
+
+/// An error with its causes.
+fn failed(error: hyper::Error) -> String {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        message = format!("{message}: {inner}");
+        source = inner.source();
+    }
+    message
+}

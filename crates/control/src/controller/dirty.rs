@@ -1,0 +1,213 @@
+//! What has to be looked at: what has changed since the last decision, and what time alone may change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::subject::EventSubject;
+use domain::{Elapsed, Event, InstanceId, RunId, SweepId};
+use plan::{RunOrSweep, Scope};
+
+use super::{Controller, WatchedWork};
+
+/// The wall clock was set when it went on so much more or less than the other one, in microseconds.
+const CLOCK_SET: u64 = 1_000_000;
+
+/// What the next decision looks at, and when which run or sweep is looked at again.
+#[derive(Debug, Default)]
+pub(super) struct Dirty {
+    /// Everything.
+    all: bool,
+    /// Runs that wait for a place: one may have become free.
+    waiting: bool,
+    scope: Scope,
+    /// Looked at since the next moments were found.
+    seen: Scope,
+    runs: Timers<RunId>,
+    sweeps: Timers<SweepId>,
+    /// Machines whose end nobody could prove in time, so that they take no place.
+    lost: BTreeSet<InstanceId>,
+}
+
+/// When each of some things is due, on the monotonic clock.
+#[derive(Debug)]
+struct Timers<T> {
+    at: BTreeMap<T, Elapsed>,
+    order: BTreeSet<(Elapsed, T)>,
+}
+
+impl<T> Default for Timers<T> {
+    fn default() -> Timers<T> {
+        Timers { at: BTreeMap::new(), order: BTreeSet::new() }
+    }
+}
+
+impl<T: Ord + Clone> Timers<T> {
+    fn set(&mut self, of: &T, at: Option<Elapsed>) {
+        if self.at.get(of).copied() == at {
+            return;
+        }
+        if let Some(before) = self.at.remove(of) {
+            self.order.remove(&(before, of.clone()));
+        }
+        if let Some(at) = at {
+            self.at.insert(of.clone(), at);
+            self.order.insert((at, of.clone()));
+        }
+    }
+
+    fn first(&self) -> Option<Elapsed> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes what is due.
+    fn due(&mut self, now: Elapsed) -> Option<T> {
+        let (at, _) = self.order.first()?;
+        if *at > now {
+            return None;
+        }
+        let (_, of) = self.order.pop_first()?;
+        self.at.remove(&of);
+        Some(of)
+    }
+}
+
+impl Dirty {
+    /// When something is due.
+    pub(super) fn first_due(&self) -> Option<Elapsed> {
+        [self.runs.first(), self.sweeps.first()].into_iter().flatten().min()
+    }
+}
+
+impl Controller {
+    /// Everything is to be looked at.
+    pub(super) fn touch_all(&mut self) {
+        self.dirty.all = true;
+        self.is_changed = true;
+    }
+
+    /// A run is to be looked at, and the sweep that it is a trial of.
+    pub(super) fn touch_run(&mut self, id: &RunId) {
+        self.dirty.scope.add_run(&self.world, id);
+        self.is_changed = true;
+    }
+
+    /// The run of a machine is to be looked at.
+    pub(super) fn touch_instance(&mut self, id: &InstanceId) {
+        if let Some(run) = self.world.instances.get(id).map(|instance| instance.run.clone()) {
+            self.touch_run(&run);
+        }
+    }
+
+    /// What an event that was applied is about is to be looked at, and whoever waits for the place that it has freed.
+    pub(super) fn touch(&mut self, event: &Event) {
+        if let EventSubject::Sweep(sweep) = event.subject() {
+            self.dirty.scope.sweeps.insert(sweep.clone());
+        }
+        if let Some(run) = self.world.run_of(event).cloned() {
+            self.touch_run(&run);
+        }
+        self.dirty.waiting |= matches!(event, Event::Released { .. } | Event::RentFailed { .. });
+        self.is_changed = true;
+    }
+
+    /// What another process has appended.
+    pub(super) fn touch_work(&mut self, work: RunOrSweep) {
+        match work {
+            RunOrSweep::Run(run) => self.touch_run(&run),
+            RunOrSweep::Sweep(sweep) => {
+                let trials = self.world.sweeps.get(&sweep).map(|sweep| sweep.trials.clone()).unwrap_or_default();
+                self.dirty.scope.runs.extend(trials);
+                self.dirty.scope.sweeps.insert(sweep);
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// Whoever is waited for now and was not, or the other way round.
+    pub(super) fn touch_watched(&mut self, watched: &WatchedWork) {
+        if watched.all != self.watched.all {
+            return self.touch_all();
+        }
+        let runs: Vec<RunId> = watched.runs.symmetric_difference(&self.watched.runs).cloned().collect();
+        let sweeps: Vec<SweepId> = watched.sweeps.symmetric_difference(&self.watched.sweeps).cloned().collect();
+        runs.iter().for_each(|run| self.touch_run(run));
+        sweeps.into_iter().for_each(|sweep| self.touch_work(RunOrSweep::Sweep(sweep)));
+    }
+
+    /// What time alone may have changed by now. Where the wall clock was set, all that rests on it.
+    pub(super) fn touch_due(&mut self, is_set: bool) {
+        if is_set {
+            self.touch_all();
+        }
+        let now = self.now.monotonic;
+        while let Some(run) = self.dirty.runs.due(now) {
+            self.touch_run(&run);
+        }
+        while let Some(sweep) = self.dirty.sweeps.due(now) {
+            self.dirty.scope.sweeps.insert(sweep);
+            self.is_changed = true;
+        }
+    }
+
+    /// Takes what the next decision looks at.
+    pub(super) fn take_scope(&mut self) -> Scope {
+        let dirty = &mut self.dirty;
+        let mut scope = std::mem::take(&mut dirty.scope);
+        if std::mem::take(&mut dirty.all) {
+            scope = Scope::all(&self.world);
+            dirty.waiting = false;
+        }
+        let lost: BTreeSet<InstanceId> = self.lost_instances();
+        let dirty = &mut self.dirty;
+        dirty.waiting |= lost != dirty.lost;
+        dirty.lost = lost;
+        if std::mem::take(&mut dirty.waiting) {
+            scope.add_waiting(&self.world);
+        }
+        dirty.seen.runs.extend(scope.runs.iter().cloned());
+        dirty.seen.sweeps.extend(scope.sweeps.iter().cloned());
+        scope
+    }
+
+    fn lost_instances(&self) -> BTreeSet<InstanceId> {
+        if self.world.releasing_instances().next().is_none() {
+            return BTreeSet::new();
+        }
+        let facts = self.machine_facts(&Scope::default());
+        let releasing = self.world.releasing_instances();
+        let lost = releasing.filter(|(id, instance)| plan::is_lost(&facts, &self.policy, id, instance));
+        lost.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Finds when what was looked at is to be looked at again.
+    pub(super) fn set_timers(&mut self) {
+        let seen = std::mem::take(&mut self.dirty.seen);
+        if seen.is_empty() {
+            return;
+        }
+        let facts = self.facts(&seen);
+        let now = self.now.monotonic;
+        let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
+        for id in &seen.runs {
+            let machines = self.world.runs.get(id).map(|run| run.instances.clone()).unwrap_or_default();
+            machines.iter().for_each(|machine| self.note_rented(machine));
+            let due = self.world.runs.get(id).filter(|_| self.world.is_open(id)).and_then(|run| {
+                let decision = plan::run_due(&self.world, &facts, &self.policy, id, run).map(at);
+                let machines = run.instances.iter().filter_map(|id| self.machine_due(id, self.machines.get(id)?));
+                decision.into_iter().chain(machines).min()
+            });
+            // What is due now was done just now: not again before a moment has passed.
+            self.dirty.runs.set(id, due.map(|due| due.max(Elapsed(now.0 + 1))));
+        }
+        for id in &seen.sweeps {
+            let due = self.world.sweeps.get(id).and_then(|sweep| plan::sweep_due(&self.world, &facts, sweep)).map(at);
+            self.dirty.sweeps.set(id, due.map(|due| due.max(Elapsed(now.0 + 1))));
+        }
+    }
+
+    /// Whether the wall clock was set between two steps.
+    pub(super) fn is_clock_set(before: super::Now, now: super::Now) -> bool {
+        let passed = now.monotonic.0.saturating_sub(before.monotonic.0);
+        let shown = now.wall.0.saturating_sub(before.wall.0);
+        shown.saturating_sub_unsigned(passed).unsigned_abs() >= CLOCK_SET
+    }
+}

@@ -1,0 +1,56 @@
+//! What an event is about.
+
+use crate::event::Event;
+use crate::id::{AttemptId, InstanceId, RunId, SweepId};
+
+/// What an event names first: from this the run or sweep that it belongs to can be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventSubject<'a> {
+    /// A run.
+    Run(&'a RunId),
+    /// A machine of a run.
+    Instance(&'a InstanceId),
+    /// An attempt of a run.
+    Attempt(&'a AttemptId),
+    /// A sweep.
+    Sweep(&'a SweepId),
+}
+
+impl Event {
+    /// What it is about. A trial's submission is about its run; its sweep changes with it.
+    pub fn subject(&self) -> EventSubject<'_> {
+        match self {
+            Event::Submitted(submitted) => EventSubject::Run(&submitted.run),
+            Event::RentIntended(intent) => EventSubject::Run(&intent.run),
+            Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } => EventSubject::Run(run),
+            Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } => EventSubject::Run(run),
+            Event::Ended { run, .. } | Event::Billed { run, .. } => EventSubject::Run(run),
+            Event::Launched { instance, .. } | Event::RentFailed { instance, .. } => EventSubject::Instance(instance),
+            Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance } => EventSubject::Instance(instance),
+            Event::Released { instance, .. } | Event::DoubleEnded { instance, .. } => EventSubject::Instance(instance),
+            Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => EventSubject::Attempt(attempt),
+            Event::SweepSubmitted(submitted) => EventSubject::Sweep(&submitted.sweep),
+            Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
+                EventSubject::Sweep(sweep)
+            }
+            Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => EventSubject::Sweep(sweep),
+        }
+    }
+
+    /// The machine whose state it changes, if it changes one.
+    pub fn instance(&self) -> Option<&InstanceId> {
+        match (self, self.subject()) {
+            (Event::RentIntended(intent), _) => Some(&intent.instance),
+            (_, EventSubject::Instance(instance)) => Some(instance),
+            (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => None,
+        }
+    }
+
+    /// The attempt whose state it changes, if it changes one.
+    pub fn attempt(&self) -> Option<&AttemptId> {
+        match (self, self.subject()) {
+            (Event::AttemptIntended { attempt, .. }, _) | (_, EventSubject::Attempt(attempt)) => Some(attempt),
+            (_, EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Sweep(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `formats`: Parquet, Arrow and tokenizers, by the libraries that take longest to build.
+//!
+//! An executable calls [`install`] first thing in `main`; `data` then finds the libraries by `plugin`. Without the feature
+//! `libraries`, as in a first build, there is nothing to install, and data that needs them is refused with what to do.
+//! `columns` says which columns of a table matter; `arrow` and `parquet` (with `pages`) read them, and `tokenizer` has
+//! nothing to do with either.
+
+#[cfg(feature = "libraries")]
+mod arrow;
+#[cfg(feature = "libraries")]
+mod columns;
+#[cfg(feature = "libraries")]
+mod libraries;
+#[cfg(feature = "libraries")]
+mod pages;
+#[cfg(feature = "libraries")]
+mod parquet;
+#[cfg(feature = "libraries")]
+mod tokenizer;
+
+/// Makes the formats known to this process, those that were built.
+pub fn install() {
+    #[cfg(feature = "libraries")]
+    plugin::install(&libraries::Libraries);
+}

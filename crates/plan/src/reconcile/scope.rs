@@ -1,0 +1,53 @@
+//! What a decision looks at: all that is open, or only what may have changed.
+
+use std::collections::BTreeSet;
+
+use domain::run::InstanceState;
+use domain::{RunId, SweepId};
+
+use crate::world::World;
+
+/// Runs and sweeps that a decision looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Runs.
+    pub runs: BTreeSet<RunId>,
+    /// Sweeps. A sweep is decided with what is known of all of its trials.
+    pub sweeps: BTreeSet<SweepId>,
+}
+
+impl Scope {
+    /// All that is open.
+    pub fn all(world: &World) -> Scope {
+        let open = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
+        Scope {
+            runs: world.open_runs().map(|(id, _)| id.clone()).collect(),
+            sweeps: open.map(|(id, _)| id.clone()).collect(),
+        }
+    }
+
+    /// Whether there is nothing to look at.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.sweeps.is_empty()
+    }
+
+    /// Adds a run, and the sweep that it is a trial of.
+    pub fn add_run(&mut self, world: &World, id: &RunId) {
+        let trial = world.runs.get(id).and_then(|run| run.trial.as_ref());
+        self.sweeps.extend(trial.map(|trial| trial.sweep.clone()));
+        if !self.runs.contains(id) {
+            self.runs.insert(id.clone());
+        }
+    }
+
+    /// Adds the runs that have no machine they could use: whichever comes first takes a place that has become free.
+    pub fn add_waiting(&mut self, world: &World) {
+        for (id, run) in world.open_runs() {
+            let has_machine =
+                world.live_instance(run).is_some_and(|(_, instance)| instance.state != InstanceState::Releasing);
+            if !run.state.is_final() && !has_machine {
+                self.runs.insert(id.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How a log is opened: made on first use, its values sealed, its rows brought up to the newest event.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::{log, rows};
+use crate::error::Error;
+use crate::secrets::SecretKey;
+
+/// WAL with FULL: a commit that was acknowledged survives a power cut.
+pub fn configure(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(Duration::from_secs(20))?;
+    db.pragma_update(None, "journal_mode", "wal")?;
+    db.pragma_update(None, "synchronous", "full")
+}
+
+/// Whether the rows go up to the newest event, so that nothing has to be written before they are read.
+fn is_current(db: &Connection) -> bool {
+    let newest = log::newest(db);
+    log::is_sealed(db) && newest.is_ok_and(|newest| rows::head(db).is_ok_and(|head| head == Some(newest)))
+}
+
+/// A transaction in which the rows go up to the newest event. It writes nothing.
+pub fn reading<'a>(db: &'a Connection, path: &Path, key: &SecretKey) -> Result<Transaction<'a>, Error> {
+    loop {
+        let transaction = db.unchecked_transaction().map_err(Error::sqlite("read", path))?;
+        if is_current(&transaction) {
+            return Ok(transaction);
+        }
+        // A process of an earlier version has appended without them, or there are none yet.
+        drop(transaction);
+        bring_up(db, path, key, false)?;
+    }
+}
+
+/// Reads from the rows in one transaction; where they cannot be read they are made again.
+pub fn read<T>(
+    db: &Connection,
+    path: &Path,
+    key: &SecretKey,
+    read: impl Fn(&Connection) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let first = reading(db, path, key).and_then(|transaction| read(&transaction));
+    match first {
+        Err(Error::State { source, .. }) if rows::is_unusable(&source) => {
+            bring_up(db, path, key, true)?;
+            reading(db, path, key).and_then(|transaction| read(&transaction))
+        }
+        first => first,
+    }
+}
+
+/// Makes what is missing and brings the rows up to the newest event, all anew where they are damaged.
+fn bring_up(db: &Connection, path: &Path, key: &SecretKey, is_damaged: bool) -> Result<(), Error> {
+    let doing = |doing| Error::sqlite(doing, path);
+    let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate).map_err(doing("open"))?;
+    log::create(&transaction).map_err(doing("open"))?;
+    let has_sealed = log::seal_values(&transaction, path, key)?;
+    if is_damaged {
+        rows::clear(&transaction).map_err(doing("write"))?;
+    }
+    rows::catch_up(&transaction, path)?;
+    transaction.commit().map_err(doing("write"))?;
+    if has_sealed {
+        // Pages and journals still hold what was overwritten.
+        db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(doing("write"))?;
+    }
+    Ok(())
+}

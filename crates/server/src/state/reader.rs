@@ -1,0 +1,185 @@
+//! Questions to the rows, also beside the process that appends.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::{Record, RunId, SweepId, Timestamp};
+use plan::{RunOrSweep, World};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+
+use super::{log, rows};
+use crate::error::Error;
+use crate::home::Home;
+
+/// Reads a home's state while another process, or another thread, appends to it. What it tells is on disk.
+#[derive(Debug)]
+pub struct StateReader {
+    db: Mutex<Connection>,
+    path: PathBuf,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those in this state, by its word.
+    pub state: Option<String>,
+    /// Only those that were submitted before this one.
+    pub before: Option<RunId>,
+    /// So many at most, the newest ones.
+    pub limit: usize,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedRun {
+    /// Its name.
+    pub run: RunId,
+    /// One word for where it stands.
+    pub state: String,
+    /// When it was submitted.
+    pub submitted: Timestamp,
+    /// Attempts that were started.
+    pub attempts: u64,
+    /// Micro-dollars of its final bill.
+    pub billed_micro_usd: Option<i64>,
+}
+
+impl StateReader {
+    /// Opens the state of a home that some process has opened before.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn open(home: &Home) -> Result<StateReader, Error> {
+        let path = home.state();
+        let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let db = db.map_err(Error::sqlite("open", &path))?;
+        db.busy_timeout(Duration::from_secs(20)).map_err(Error::sqlite("open", &path))?;
+        Ok(StateReader { db: Mutex::new(db), path })
+    }
+
+    fn ask<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = db.unchecked_transaction().map_err(Error::sqlite("read", &self.path))?;
+        ask(&transaction).map_err(Error::sqlite("read", &self.path))
+    }
+
+    /// Every event of one run after `seq`, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::State`] or [`Error::Unreadable`].
+    pub fn records(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
+        log::of_run(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, run, seq)
+    }
+
+    /// A run with its sweep, if it is a trial, and all that belongs to them; none where there is none of this name.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn run(&self, run: &RunId) -> Result<Option<World>, Error> {
+        self.ask(|db| match rows::work_of_run(db, run)? {
+            Some(work) => rows::load(db, &work),
+            None => Ok(None),
+        })
+    }
+
+    /// Runs, the newest first, and whether there are more.
+    ///
+    /// # Errors
+    /// [`Error::State`]; [`Error::NoRun`] where the run to begin after is unknown.
+    pub fn list(&self, filter: &RunFilter) -> Result<(Vec<ListedRun>, bool), Error> {
+        let before = match &filter.before {
+            None => i64::MAX,
+            Some(run) => {
+                let sql = "SELECT ord FROM run_rows WHERE id = ?1";
+                let order = self.ask(|db| {
+                    let mut statement = db.prepare_cached(sql)?;
+                    statement.query_map([run.as_str()], |row| row.get(0))?.next().transpose()
+                })?;
+                order.ok_or_else(|| Error::NoRun(run.to_string()))?
+            }
+        };
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX).saturating_add(1);
+        let listed = |row: &Row<'_>| {
+            Ok(ListedRun {
+                run: RunId::new(row.get::<_, String>(0)?),
+                state: row.get(1)?,
+                submitted: Timestamp(row.get(2)?),
+                attempts: row.get::<_, i64>(3)?.unsigned_abs(),
+                billed_micro_usd: row.get(4)?,
+            })
+        };
+        let columns = "SELECT id, state, submitted, attempts, cost FROM run_rows";
+        let mut runs: Vec<ListedRun> = self.ask(|db| match &filter.state {
+            None => {
+                let sql = format!("{columns} INDEXED BY runs_listed WHERE ord < ?1 ORDER BY ord DESC LIMIT ?2");
+                db.prepare_cached(&sql)?.query_map(params![before, limit], listed)?.collect()
+            }
+            Some(state) => {
+                let sql = format!("{columns} WHERE state = ?3 AND ord < ?1 ORDER BY ord DESC LIMIT ?2");
+                db.prepare_cached(&sql)?.query_map(params![before, limit, state], listed)?.collect()
+            }
+        })?;
+        let has_more = runs.len() > filter.limit;
+        runs.truncate(filter.limit);
+        Ok((runs, has_more))
+    }
+
+    /// How many runs are in each state.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn count_by_state(&self) -> Result<Vec<(String, u64)>, Error> {
+        self.ask(|db| {
+            let mut statement = db.prepare_cached("SELECT state, count(*) FROM run_rows GROUP BY state")?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?.collect()
+        })
+    }
+}
+
+/// What a name may mean: a run or sweep of this name, some of which it is the beginning, or the newest for `last`.
+pub(super) fn named(db: &Connection, name: &str) -> rusqlite::Result<Vec<RunOrSweep>> {
+    if name == "last" {
+        // The newest run may be a trial of a sweep that is older than another run.
+        let mut works = newest(db, 1)?.0;
+        let sql = "SELECT id FROM run_rows INDEXED BY runs_listed WHERE sweep IS NULL ORDER BY ord DESC LIMIT 1";
+        let alone: Option<String> = db.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+        works.extend(alone.map(|id| RunOrSweep::Run(RunId::new(id))));
+        return Ok(works);
+    }
+    // The exact name sorts first; more than one other makes it ambiguous, whatever they are.
+    let (from, to) = (name, format!("{name}\u{10FFFF}"));
+    let sql = |table: &str| format!("SELECT id FROM {table} WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 20");
+    let mut ids = db.prepare_cached(&sql("sweep_rows"))?;
+    let sweeps = ids.query_map(params![from, to], |row| row.get::<_, String>(0))?;
+    let mut works: Vec<RunOrSweep> =
+        sweeps.map(|id| Ok(RunOrSweep::Sweep(SweepId::new(id?)))).collect::<rusqlite::Result<_>>()?;
+    let mut ids = db.prepare_cached(&sql("run_rows"))?;
+    for id in ids.query_map(params![from, to], |row| row.get::<_, String>(0))? {
+        works.push(RunOrSweep::Run(RunId::new(id?)));
+    }
+    Ok(works)
+}
+
+/// The newest runs and sweeps, at most so many of each, and how many runs there are.
+pub(super) fn newest(db: &Connection, limit: usize) -> rusqlite::Result<(Vec<RunOrSweep>, u64)> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement =
+        db.prepare_cached("SELECT id FROM run_rows INDEXED BY runs_listed ORDER BY ord DESC LIMIT ?1")?;
+    let runs: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let sql = "SELECT count(*) FROM run_rows INDEXED BY runs_listed";
+    let all: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    // A sweep whose first trial is not begun has no run yet.
+    let mut statement = db.prepare_cached("SELECT id FROM sweep_rows ORDER BY ord DESC LIMIT ?1")?;
+    let sweeps: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut works: Vec<RunOrSweep> = runs.into_iter().map(|id| RunOrSweep::Run(RunId::new(id))).collect();
+    works.extend(sweeps.into_iter().map(|id| RunOrSweep::Sweep(SweepId::new(id))));
+    Ok((works, all.unsigned_abs()))
+}
+
+/// Runs of a job, by the hash of what defines its result, the newest ones.
+pub(super) fn of_job(db: &Connection, job_hash: &str) -> rusqlite::Result<Vec<RunOrSweep>> {
+    let mut statement = db.prepare_cached("SELECT id FROM run_rows WHERE job_hash = ?1 ORDER BY ord DESC LIMIT 100")?;
+    let ids = statement.query_map([job_hash], |row| row.get::<_, String>(0))?;
+    ids.map(|id| Ok(RunOrSweep::Run(RunId::new(id?)))).collect()
+}

@@ -1,0 +1,69 @@
+//! Rows written as events change them.
+
+use std::collections::BTreeSet;
+
+use domain::{AttemptId, InstanceId, Record, RunId, SweepId};
+use plan::{RunOrSweep, World};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use super::LAYOUT;
+
+/// Rows that events have changed, each to be written once.
+#[derive(Debug, Default)]
+pub struct RowChanges {
+    runs: BTreeSet<RunId>,
+    instances: BTreeSet<InstanceId>,
+    attempts: BTreeSet<AttemptId>,
+    sweeps: BTreeSet<SweepId>,
+}
+
+impl RowChanges {
+    /// Notes what an event has changed: never more than one run, one instance, one attempt and one sweep.
+    pub fn note(&mut self, world: &World, record: &Record) {
+        let event = &record.event;
+        self.runs.extend(world.run_of(event).cloned());
+        self.instances.extend(event.instance().cloned());
+        self.attempts.extend(event.attempt().cloned());
+        if let Some(RunOrSweep::Sweep(sweep)) = world.work_of(event) {
+            self.sweeps.insert(sweep);
+        }
+    }
+
+    /// Writes the rows as they are in this world, and how far they go.
+    pub fn write(&self, db: &Connection, world: &World) -> rusqlite::Result<()> {
+        let put = "INSERT OR REPLACE INTO";
+        let mut statement =
+            db.prepare_cached(&format!("{put} run_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"))?;
+        for (id, run) in self.runs.iter().filter_map(|id| world.runs.get_key_value(id)) {
+            let sweep = run.trial.as_ref().map(|trial| trial.sweep.as_str());
+            let cost = run.bill.as_ref().map(|bill| bill.total.micros());
+            let (order, attempts) = (run.order as i64, run.attempts.len() as i64);
+            let (is_open, word, hash) = (world.is_open(id), run.state.word(), &run.job_hash);
+            let body = body(run)?;
+            let submitted = run.submitted.0;
+            let row = params![id.as_str(), order, sweep, is_open, word, submitted, attempts, cost, hash, body];
+            statement.execute(row)?;
+        }
+        let mut statement = db.prepare_cached(&format!("{put} instance_rows VALUES (?1, ?2, ?3)"))?;
+        for (id, instance) in self.instances.iter().filter_map(|id| world.instances.get_key_value(id)) {
+            statement.execute(params![id.as_str(), instance.run.as_str(), body(instance)?])?;
+        }
+        let mut statement = db.prepare_cached(&format!("{put} attempt_rows VALUES (?1, ?2, ?3)"))?;
+        for (id, attempt) in self.attempts.iter().filter_map(|id| world.attempts.get_key_value(id)) {
+            statement.execute(params![id.as_str(), attempt.run.as_str(), body(attempt)?])?;
+        }
+        let mut statement = db.prepare_cached(&format!("{put} sweep_rows VALUES (?1, ?2, ?3, ?4)"))?;
+        for (id, sweep) in self.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
+            let (order, is_open) = (sweep.order as i64, !sweep.state.is_final());
+            statement.execute(params![id.as_str(), order, is_open, body(sweep)?])?;
+        }
+        db.prepare_cached("DELETE FROM row_head")?.execute([])?;
+        db.prepare_cached("INSERT INTO row_head VALUES (?1, ?2)")?.execute(params![LAYOUT, world.last_seq as i64])?;
+        Ok(())
+    }
+}
+
+fn body(body: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(body).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}

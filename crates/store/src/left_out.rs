@@ -1,0 +1,102 @@
+//! What stands in for transfers in an executable without the clients of object stores: each is refused with what to do.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
+use data::cache::CacheCounts;
+
+use crate::{Access, Checked, Error, Limits, Location, Meter, Options, Places, Pulled, Pushed, Staged};
+
+/// An opened location, of which there is none.
+#[derive(Debug)]
+pub enum NoRemote {}
+
+impl NoRemote {
+    /// Host and port that requests go to.
+    pub fn host(&self) -> Option<String> {
+        match *self {}
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Location {
+        match *self {}
+    }
+}
+
+/// Data from elsewhere that is being served, of which there is none.
+#[derive(Debug)]
+pub struct NothingServed {
+    /// The file or folder to open.
+    pub path: PathBuf,
+    never: Infallible,
+}
+
+impl NothingServed {
+    /// Reads that the cache answered, and that went elsewhere.
+    pub fn counts(&self) -> CacheCounts {
+        match self.never {}
+    }
+
+    /// Whether a rank waits for bytes now.
+    pub fn is_awaited(&self) -> bool {
+        match self.never {}
+    }
+}
+
+/// Refuses to open a location.
+///
+/// # Errors
+/// [`Error::LeftOut`].
+pub fn open(_location: &Location, _access: &Access, _limits: Limits) -> Result<NoRemote, Error> {
+    Err(Error::LeftOut)
+}
+
+/// Sends data to a location.
+///
+/// # Errors
+/// None: no location is ever open.
+pub fn push(_source: &Path, remote: &NoRemote, _options: &Options, _meter: &Meter) -> Result<Pushed, Error> {
+    match *remote {}
+}
+
+/// Fetches data from a location.
+///
+/// # Errors
+/// None: no location is ever open.
+pub fn pull(remote: &NoRemote, _target: &Path, _options: &Options, _meter: &Meter) -> Result<Pulled, Error> {
+    match *remote {}
+}
+
+/// Checks data at a location.
+///
+/// # Errors
+/// None: no location is ever open.
+pub fn check(remote: &NoRemote, _verify: bool, _meter: &Meter) -> Result<Checked, Error> {
+    match *remote {}
+}
+
+/// Refuses to serve what lies at `uri`.
+///
+/// # Errors
+/// [`Error::LeftOut`], or that `uri` names no place.
+pub fn serve(
+    uri: &str,
+    _budget: u64,
+    _places: Places<'_>,
+    _access: &Access,
+    _limits: Limits,
+) -> Result<NothingServed, Error> {
+    uri.parse::<Location>()?;
+    Err(Error::LeftOut)
+}
+
+/// A local path stays where it is; anything else is refused.
+///
+/// # Errors
+/// [`Error::LeftOut`], or that `uri` names no place.
+pub fn stage(uri: &str, _cache: &Path, _access: &Access, _limits: Limits, _meter: &Meter) -> Result<Staged, Error> {
+    match uri.parse::<Location>()?.local() {
+        Some(path) => Ok(Staged { path: path.to_owned(), pulled: Pulled::default() }),
+        None => Err(Error::LeftOut),
+    }
+}
