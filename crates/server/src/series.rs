@@ -4,7 +4,6 @@
 //! kept once, however often an agent repeats itself.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use control::OperationNote;
 use domain::series::Point;
@@ -14,6 +13,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::Error;
 use crate::home::Home;
+use crate::sqlite;
 
 /// The measurements of a home.
 #[derive(Debug)]
@@ -32,9 +32,7 @@ impl Series {
         let doing = |doing| Error::sqlite(doing, &path);
         let db = Connection::open(&path).map_err(doing("open"))?;
         let set_up = || -> rusqlite::Result<()> {
-            db.busy_timeout(Duration::from_secs(20))?;
-            db.pragma_update(None, "journal_mode", "wal")?;
-            db.pragma_update(None, "synchronous", "normal")?;
+            sqlite::configure(&db, "normal")?;
             db.execute_batch(
                 "CREATE TABLE IF NOT EXISTS points (number INTEGER PRIMARY KEY, instance TEXT NOT NULL, seq INTEGER NOT NULL,
                     run TEXT NOT NULL, attempt TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL) STRICT;

@@ -22,10 +22,11 @@ use crate::clock;
 use crate::error::Error;
 use crate::home::Home;
 use crate::secrets::{self, SecretKey};
+use crate::sqlite;
 
 pub(crate) use follow::Foreign;
 use follow::{follow, foreign};
-use opening::{configure, read};
+use opening::read;
 pub use reader::{ListedRun, RunFilter, StateReader};
 
 /// The event log and the world it amounts to.
@@ -65,7 +66,7 @@ impl State {
         let key = SecretKey::open(home.root())?;
         secrets::private(&path).map_err(Error::file("open", &path))?;
         let db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(Error::sqlite("open", &path))?;
-        configure(&db).map_err(Error::sqlite("open", &path))?;
+        sqlite::configure(&db, "full").map_err(Error::sqlite("open", &path))?;
         let world = read(&db, &path, &key, |db| load(db).map_err(Error::sqlite("read", &path)))?;
         let state = State { db, path, world, key, kept };
         state.check_key(&state.world)?;

@@ -1,20 +1,12 @@
 //! How a log is opened: made on first use, its values sealed, its rows brought up to the newest event.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{log, rows};
 use crate::error::Error;
 use crate::secrets::SecretKey;
-
-/// WAL with FULL: a commit that was acknowledged survives a power cut.
-pub fn configure(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(Duration::from_secs(20))?;
-    db.pragma_update(None, "journal_mode", "wal")?;
-    db.pragma_update(None, "synchronous", "full")
-}
 
 /// Whether the rows go up to the newest event, so that nothing has to be written before they are read.
 fn is_current(db: &Connection) -> bool {
