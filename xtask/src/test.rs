@@ -20,7 +20,7 @@ const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
 const SCHEDULES: u64 = 200_000;
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
-const LAB_HOSTS: u8 = 4;
+const LAB_HOSTS: u8 = 9;
 const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
 
 /// Its tests train.

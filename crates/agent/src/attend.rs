@@ -149,6 +149,14 @@ impl Agent {
                     }
                     SupervisorOutput::Call(heartbeat) => self.client.send(heartbeat),
                     SupervisorOutput::Begin(start) => inputs.extend(self.begin(*start)),
+                    SupervisorOutput::Go { nodes } => {
+                        let now = self.clock.now();
+                        let events =
+                            self.attempt.as_mut().map(|attempt| (attempt.id().clone(), attempt.go(nodes, now)));
+                        let happened = |(attempt, events)| SupervisorInput::Happened { attempt, events };
+                        inputs.extend(events.filter(|(_, events)| !events.is_empty()).map(happened));
+                        inputs.extend(self.turn());
+                    }
                     SupervisorOutput::End { why, within } => {
                         let within = within.map(|within| Duration::from_micros(within.0));
                         if let Some(attempt) = &mut self.attempt {
@@ -181,6 +189,7 @@ impl Agent {
             folder: self.folder.clone(),
             root,
             remote,
+            address: self.spec.address.clone(),
             access: self.access.clone(),
             patience: self.patience,
             lease: Duration::from_micros(self.supervisor.lease().0),

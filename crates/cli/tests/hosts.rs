@@ -61,6 +61,11 @@ impl Scene {
 
     /// A job file with this place to run, and so many epochs on a table of its own.
     fn job(&self, infra: &str, epochs: u32) -> String {
+        self.job_on(infra, 1, 1, epochs)
+    }
+
+    /// The same with so many processes on each of so many nodes.
+    fn job_on(&self, infra: &str, nodes: u32, processes: u32, epochs: u32) -> String {
         let table = self.path("table.csv");
         if !table.exists() {
             let row = |row: u32| (0..64).map(|column| ((row * 31 + column * 17) % 16).to_string()).collect::<Vec<_>>();
@@ -69,8 +74,8 @@ impl Scene {
         }
         let job = self.path("job.yaml");
         let text = format!(
-            "name: job\nresources: {{infra: {infra}}}\ntrain:\n  model: mlp\n  data: {{path: table.csv}}\n  epochs: {epochs}\n  \
-             batch: 8\n  seed: 3\n  threads: 1\n  checkpoint: {{every: 1s}}\n"
+            "name: job\nresources: {{infra: {infra}}}\nnum_nodes: {nodes}\ntrain:\n  model: mlp\n  data: {{path: table.csv}}\n  epochs: {epochs}\n  \
+             batch: 8\n  seed: 3\n  threads: 1\n  processes: {processes}\n  checkpoint: {{every: 1s}}\n"
         );
         fs::write(&job, text).unwrap();
         job.to_string_lossy().into_owned()
@@ -93,6 +98,10 @@ impl Scene {
             fs::read_dir(self.path("home/runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
         runs.sort_by_key(|path| fs::metadata(path).unwrap().created().unwrap());
         runs.pop().expect("a run")
+    }
+
+    fn name(&self) -> String {
+        self.run_folder().file_name().unwrap().to_string_lossy().into_owned()
     }
 
     fn manifests(&self) -> usize {
@@ -127,8 +136,13 @@ impl Scene {
 }
 
 fn expected(epochs: u32) -> Vec<u8> {
+    expected_of(1, epochs)
+}
+
+/// What so many processes on this machine come to.
+fn expected_of(processes: u32, epochs: u32) -> Vec<u8> {
     let scene = Scene::with(&[]);
-    scene.ok(&["run", &scene.job("local", epochs), "--json", "--yes"]);
+    scene.ok(&["run", &scene.job_on("local", 1, processes, epochs), "--json", "--yes"]);
     scene.weights()
 }
 
@@ -252,4 +266,71 @@ fn nodes_that_cannot_be_used_are_refused_with_what_to_type() {
     scene.ok(&["nodes", "drain", "spare"]);
     refused(&["run", &scene.job("ssh/spare", 1), "--yes"], "node `spare` is drained");
     assert!(Path::new(&scene.path("home/nodes.json")).exists());
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn two_nodes_train_one_model_with_the_bits_of_as_many_processes_here() {
+    let scene = Scene::with(&[5, 6]);
+    scene.ok(&["run", &scene.job_on("ssh", 2, 2, 6), "--json", "--yes"]);
+    assert_eq!(scene.weights(), expected_of(4, 6));
+    let mut logs: Vec<String> = fs::read_dir(scene.run_folder().join("logs")).unwrap().map(name).collect();
+    logs.sort();
+    let ranks: Vec<&str> = logs.iter().map(|log| &log[log.len() - "rank-0.log".len()..]).collect();
+    assert_eq!(ranks, ["rank-0.log", "rank-1.log", "rank-2.log", "rank-3.log"], "the logs of all ranks are here");
+    assert_eq!((scene.processes(5), scene.processes(6)), (Vec::<String>::new(), Vec::<String>::new()));
+    // A program finds its place in its environment, and the others' addresses.
+    let program = scene.path("program.yaml");
+    let text = "name: program\nnum_nodes: 2\nresources: {infra: ssh}\nsetup: echo ready > made\nrun: |\n  \
+                echo \"$NODE_RANK of $PET_NNODES at $MASTER_ADDR, $(echo \"$SKYPILOT_NODE_IPS\" | wc -l) nodes, $(cat made)\"\n";
+    fs::write(&program, text).unwrap();
+    scene.ok(&["run", program.to_str().unwrap(), "--json", "--yes"]);
+    let said = |rank: u32| {
+        let logs = fs::read_dir(scene.run_folder().join("logs")).unwrap().map(|entry| entry.unwrap().path());
+        let mut own = logs.filter(|path| path.to_string_lossy().ends_with(&format!("rank-{rank}.log")));
+        fs::read_to_string(own.next().unwrap()).unwrap()
+    };
+    let (first, second) = (said(0), said(1));
+    assert!(first.starts_with("0 of 2 at 10.") && first.ends_with("2 nodes, ready\n"), "{first}");
+    assert_eq!(second, first.replacen("0 of 2", "1 of 2", 1), "both name node rank 0's address");
+    // What fails on one node ends the run with its name and code.
+    let failing =
+        "name: program\nnum_nodes: 2\nresources: {infra: ssh}\nrun: test $NODE_RANK = 0 && sleep 60 || exit 3\n";
+    fs::write(&program, failing).unwrap();
+    let failed = scene.gradus(&["run", program.to_str().unwrap(), "--json", "--yes"]);
+    let told = String::from_utf8_lossy(&failed.stdout);
+    assert!(!failed.status.success() && told.contains("node 1: `run` ended with code 3"), "{failed:?}");
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
+    let scene = Scene::with(&[7, 8, 9]);
+    let more = scene.gradus(&["run", &scene.job_on("ssh", 4, 1, 1), "--json", "--yes"]);
+    let said = String::from_utf8_lossy(&more.stdout);
+    assert!(said.contains("asks for more than the 3 nodes"), "{more:?}");
+    let mut run = scene.start(&scene.job_on("ssh", 2, 1, 400));
+    scene.wait("checkpoints have come here", 60, || scene.manifests() >= 2);
+    // The machine of node rank 1 was rented second.
+    let places = |number: u32| {
+        let place = scene.path("home/instances").join(format!("{}-i{number}", scene.name())).join("host");
+        fs::read_to_string(place).unwrap_or_default().trim().to_owned()
+    };
+    let (stays, lost) = (places(1), places(2));
+    let number: &str = lost.strip_prefix("host-").unwrap();
+    scene.lab(&["kill", number]);
+    scene.wait("it is trained", 180, || scene.events().contains("trained its model"));
+    scene.lab(&["start", number]);
+    scene.wait("the run has ended", 60, || run.try_wait().unwrap().is_some());
+    let events = scene.events();
+    assert!(events.contains("node 1: instance"), "the lost node is named: {events}");
+    let count = |what: &str| events.matches(what).count();
+    assert_eq!((count("trains from step 0 "), count("resumed at step")), (1, 1), "from a checkpoint: {events}");
+    assert_eq!(count("renting any"), 3, "only one machine was replaced: {events}");
+    assert!(![&stays, &lost].contains(&&places(3)), "on the third host");
+    assert_eq!(scene.weights(), expected_of(2, 400));
+}
+
+fn name(entry: std::io::Result<fs::DirEntry>) -> String {
+    entry.unwrap().file_name().to_string_lossy().into_owned()
 }

@@ -32,6 +32,9 @@ pub struct LaunchSpec {
     /// Whether the loop is on another machine: files of runs travel, and lie in `runs/` beside `instances/`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_remote: bool,
+    /// Where other machines reach this one, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// What is read of `launch.json` first: all that every version has in common.
@@ -92,6 +95,7 @@ mod tests {
             rank_program: "/usr/bin/gradus-rank".into(),
             libtorch: None,
             is_remote: false,
+            address: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));

@@ -16,6 +16,7 @@ pub mod search;
 pub mod spot;
 pub mod sweep;
 pub mod utilisation;
+pub mod verdict;
 pub mod world;
 
 pub use orders::{hear, orders};

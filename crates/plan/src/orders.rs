@@ -1,12 +1,12 @@
 //! What an agent is told, and what its words mean.
 
 use domain::rank::Report;
-use domain::run::{InstanceState, RunState};
-use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
+use domain::run::{AttemptEnd, InstanceState, RunState};
+use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Event, InstanceId, RunId};
 
 use crate::reconcile::{Policy, wind_down};
-use crate::world::{AttemptState, Run, World};
+use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
 /// What an instance is wanted to do, as its agent is told with every reply. `start` fills in what only the shell
 /// knows: the folder on the node.
@@ -23,20 +23,65 @@ pub fn orders(
     }
     let Some(run) = world.runs.get(&instance.run) else { return vec![AgentCommand::Leave] };
     let Some((attempt, state)) = world.active_attempt(run) else { return Vec::new() };
-    if state.instance != *id {
+    let member = state.member(id);
+    if !state.instances().any(|one| one == id) || member.is_some_and(|member| member.end.is_some()) {
         return Vec::new();
     }
     if matches!(run.state, RunState::Stopping { .. }) {
-        let within = Duration::from_micros(wind_down(policy, run.job.budget, run.plan.offer.rate).0);
-        return vec![AgentCommand::Stop { attempt: attempt.clone(), within: Some(within) }];
+        let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
+        return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
-    vec![AgentCommand::Start(Box::new(start(&instance.run, run, attempt)))]
+    let order = Box::new(start(&instance.run, run, attempt));
+    match state.members.iter().position(|member| member.instance == *id) {
+        None => vec![AgentCommand::Start(order)],
+        Some(rank) => orders_of_member(world, state, rank, order),
+    }
+}
+
+/// How long ranks are given to end that have lost those of another machine.
+const NODE_LOST: Duration = Duration::from_micros(10_000_000);
+
+/// First all machines of an attempt are prepared, then all are started; when one has failed, the others end.
+fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: Box<Start>) -> Vec<AgentCommand> {
+    let has_failed = |member: &Member| {
+        let instance = world.instances.get(&member.instance);
+        matches!(member.end, Some((_, AttemptEnd::Failed { .. })))
+            || instance.is_none_or(|instance| instance.state != InstanceState::Up)
+    };
+    if state.members.iter().any(has_failed) {
+        let attempt = order.attempt;
+        return vec![AgentCommand::Stop { attempt, is_node_lost: true, within: Some(NODE_LOST) }];
+    }
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    order.member = Some(NodeRank { rank: count(rank), nodes: count(state.members.len()) });
+    if state.members.get(rank).is_some_and(|member| member.address.is_none()) {
+        return vec![AgentCommand::Prepare(order)];
+    }
+    let nodes: Option<Vec<NodeAddress>> = state.members.iter().map(|member| member.address.clone()).collect();
+    nodes.map(|nodes| AgentCommand::Go { attempt: order.attempt, nodes }).into_iter().collect()
 }
 
 /// The event that an agent's word amounts to, or none: most words are measurements, and a word that was heard before,
 /// or that comes after its attempt was given up, changes nothing.
-pub fn hear(world: &World, entry: &Entry) -> Option<Event> {
+pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event> {
     let attempt = world.attempts.get(&entry.attempt)?;
+    if !attempt.members.is_empty() && !matches!(attempt.state, AttemptState::Ended { .. }) {
+        let member = attempt.member(instance)?;
+        let (attempt_id, instance) = (entry.attempt.clone(), instance.clone());
+        match &entry.event {
+            AgentEvent::Ended { end } => {
+                let event = Event::MemberEnded { attempt: attempt_id, instance, end: end.clone() };
+                return member.end.is_none().then_some(event);
+            }
+            AgentEvent::Prepared { address } => {
+                let event = Event::MemberPrepared { attempt: attempt_id, instance, address: address.clone() };
+                return (member.end.is_none() && member.address.is_none()).then_some(event);
+            }
+            // Node rank 0 speaks for all.
+            _ if instance != attempt.instance => return None,
+            _ => {}
+        }
+    }
     match (&attempt.state, &entry.event) {
         (AttemptState::Ended { .. }, _) => None,
         (_, AgentEvent::Ended { end }) => {
@@ -55,6 +100,8 @@ pub fn hear(world: &World, entry: &Entry) -> Option<Event> {
         (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Started | AgentEvent::Reported { .. }) => {
             None
         }
-        (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Unknown) => None,
+        (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Prepared { .. } | AgentEvent::Unknown) => {
+            None
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! called again with the same facts it says the same, so a crash between saying and doing costs nothing.
 
 mod due;
+mod gang;
 mod limits;
 mod lost;
 mod observed;
@@ -54,6 +55,8 @@ pub struct Policy {
     pub strangers: Elapsed,
     /// A run whose machine was given up continues elsewhere when its end was not proved after so long.
     pub replace: Elapsed,
+    /// A run on several machines that cannot start because some are missing gives the others back after so long.
+    pub incomplete: Elapsed,
 }
 
 impl Policy {
@@ -91,6 +94,7 @@ impl Default for Policy {
             heartbeat_idle: Elapsed(20_000),
             strangers: Elapsed(600_000_000),
             replace: Elapsed(10_000_000),
+            incomplete: Elapsed(600_000_000),
         }
     }
 }
@@ -104,10 +108,12 @@ pub enum Action {
     Launch { instance: InstanceId },
     /// Write down that an instance was rented: its provider lists it, though no reply has said so.
     RecordLaunch { instance: InstanceId },
-    /// Write the intent to start an attempt; the agent hears of it with its next call.
-    Start { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
-    /// Write down that an attempt ended with its instance.
-    FailAttempt { attempt: AttemptId, finding: Finding },
+    /// Write the intent to start an attempt on these machines, by node rank; their agents hear of it with their next calls.
+    Start { run: RunId, attempt: AttemptId, fence: Fence, instances: Vec<InstanceId> },
+    /// Write down that an attempt ended: with its machine, or on all of its machines.
+    EndAttempt { attempt: AttemptId, end: AttemptEnd },
+    /// Write down that an attempt on several machines ended with one of them.
+    EndMember { attempt: AttemptId, instance: InstanceId, end: AttemptEnd },
     /// Write the end of a run.
     End { run: RunId, end: RunEnd },
     /// Ask a run to stop.
@@ -176,9 +182,7 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
             }
             continue;
         }
-        if let Some(action) = for_run(world, facts, policy, id, run, &mut room) {
-            actions.push(action);
-        }
+        actions.extend(for_run(world, facts, policy, id, run, &mut room));
     }
     for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
         actions.extend(sweep::actions(world, facts, policy, id, sweep));
@@ -200,11 +204,7 @@ fn for_instance(
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
     let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
-    let failed = |why: String| {
-        let attempt = world.active_attempt(run).filter(|(_, state)| state.instance == *id);
-        let finding = Finding::new(Cause::InstanceLost, why);
-        attempt.map(|(attempt, _)| Action::FailAttempt { attempt: attempt.clone(), finding })
-    };
+    let failed = |why: String| gang::fail(world, run, id, Finding::new(Cause::InstanceLost, why));
     let gone = |usage: Usage| {
         let mut actions: Vec<Action> = failed(format!("instance `{id}` is gone")).into_iter().collect();
         actions.push(Action::RecordRelease { instance: id.clone(), usage });
@@ -277,42 +277,53 @@ fn for_run<'a>(
     world: &'a World,
     facts: &'a ObservedState,
     policy: &'a Policy,
-    id: &RunId,
+    id: &'a RunId,
     run: &'a Run,
     room: &mut Room<'a>,
-) -> Option<Action> {
+) -> Vec<Action> {
+    if let Some(action) = gang::ended(world, run) {
+        return vec![action];
+    }
     if let Some(end) = decided_end(world, run) {
-        return Some(Action::End { run: id.clone(), end });
+        return vec![Action::End { run: id.clone(), end }];
     }
     if let Some(action) = limits::limits(world, facts, policy, id, run) {
-        return Some(action);
+        return vec![action];
     }
     if matches!(run.state, RunState::Stopping { .. }) || world.active_attempt(run).is_some() {
-        return None;
+        return Vec::new();
     }
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
-        return None;
+        return Vec::new();
     }
     let reachable = |(id, instance): &(&InstanceId, &Instance)| !lost::is_lost(facts, policy, id, instance);
-    match world.live_instance(run).filter(reachable) {
-        // Its end is written down first; the next round sees that.
-        Some((instance, _)) if matches!(facts.sights.get(instance), Some(Sight::Gone(_))) => None,
-        Some((instance, rented)) if is_silent(facts, policy, instance, rented) => None,
-        Some((instance, Instance { state: InstanceState::Up, .. })) => {
-            let fence = Fence(run.attempts.len() as u64 + 1);
-            let attempt = id.attempt(fence);
-            Some(Action::Start { run: id.clone(), attempt, fence, instance: instance.clone() })
-        }
-        Some(_) => None,
-        None if !room.has_some(run) => None,
-        None if !limits::affords_rent(world, facts, policy, run) => {
-            Some(Action::Stop { run: id.clone(), by: StopBy::Budget })
-        }
-        None => {
-            room.take(run);
-            Some(rent(world, facts, id, run))
-        }
+    let (usable, leaving): (Vec<_>, Vec<_>) = world
+        .live_instances_of(run)
+        .filter(reachable)
+        .partition(|(_, instance)| instance.state != InstanceState::Releasing);
+    // An end is written down first; the next round sees that.
+    let is_gone = |id: &InstanceId| matches!(facts.sights.get(id), Some(Sight::Gone(_)));
+    let is_ending = |(id, instance): &(&InstanceId, &Instance)| is_gone(id) || is_silent(facts, policy, id, instance);
+    if usable.iter().any(is_ending) {
+        return Vec::new();
     }
+    let missing = (run.job.nodes() as usize).saturating_sub(usable.len());
+    if missing == 0 && usable.iter().all(|(_, instance)| instance.state == InstanceState::Up) {
+        let fence = Fence(run.attempts.len() as u64 + 1);
+        let instances = usable.into_iter().map(|(instance, _)| instance.clone()).collect();
+        return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
+    }
+    let given_back = gang::give_back(world, facts, policy, run);
+    // What is on its way out is waited for.
+    let missing = missing.saturating_sub(leaving.len());
+    if !given_back.is_empty() || missing == 0 || !room.has_some(id, run, missing) {
+        return given_back;
+    }
+    if !limits::affords_rent(world, facts, policy, run) {
+        return vec![Action::Stop { run: id.clone(), by: StopBy::Budget }];
+    }
+    room.take(id, run, missing);
+    (1..=missing).map(|number| rent(world, facts, id, run, number)).collect()
 }
 
 /// The end that the newest attempt, or the order to stop, has brought.
@@ -359,8 +370,9 @@ fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool
     facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run))
 }
 
-fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run) -> Action {
-    let instance = id.instance(run.instances.len() as u64 + 1);
+/// Rents the first, second, … of the machines that a run needs now.
+fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run, number: usize) -> Action {
+    let instance = id.instance((run.instances.len() + number) as u64);
     let spent = limits::spent_so_far(world, facts, run);
     let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
     Action::Rent { run: id.clone(), instance, offer: run.plan.offer.clone(), reserve }

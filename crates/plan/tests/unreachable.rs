@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
 use domain::rental::ProviderTraits;
-use domain::run::{Sight, Usage};
+use domain::run::{AttemptEnd, Sight, Usage};
 use domain::{Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile, run_due};
 
@@ -33,7 +33,13 @@ fn world() -> (World, RunId, InstanceId) {
         Event::RentIntended(Box::new(intent)),
         Event::Launched { instance: instance.clone(), handle: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0) },
-        Event::AttemptIntended { run: run.clone(), attempt: run.attempt(fence), fence, instance: instance.clone() },
+        Event::AttemptIntended {
+            run: run.clone(),
+            attempt: run.attempt(fence),
+            fence,
+            instance: instance.clone(),
+            others: Vec::new(),
+        },
         Event::ReleaseIntended { instance: instance.clone() },
     ];
     let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });
@@ -70,7 +76,9 @@ fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: 
 
 fn words(actions: &[Action]) -> Vec<&'static str> {
     let word = |action: &Action| match action {
-        Action::FailAttempt { finding, .. } if finding.cause == Cause::InstanceLost => "fail",
+        Action::EndAttempt { end: AttemptEnd::Failed { finding, .. }, .. } if finding.cause == Cause::InstanceLost => {
+            "fail"
+        }
         Action::Terminate { .. } => "terminate",
         Action::RecordRelease { .. } => "released",
         Action::Rent { .. } => "rent",
@@ -103,11 +111,10 @@ fn a_replacement_is_rented_while_the_lost_machine_is_still_asked_to_end() {
     let (mut world, run, id) = world();
     let policy = Policy::default();
     let facts = seen(&run, &id, (policy.silence.0 / SECOND, policy.replace.0 / SECOND), None);
-    let [Action::FailAttempt { attempt, finding }, _] = &reconcile(&world, &facts, &policy)[..] else {
+    let [Action::EndAttempt { attempt, end }, _] = &reconcile(&world, &facts, &policy)[..] else {
         panic!("the attempt was not failed")
     };
-    let end = domain::run::AttemptEnd::Failed { finding: finding.clone(), exit_code: None };
-    let event = Event::AttemptEnded { attempt: attempt.clone(), end };
+    let event = Event::AttemptEnded { attempt: attempt.clone(), end: end.clone() };
     world.apply(&Record { seq: world.last_seq + 1, at: Timestamp(0), event }).unwrap();
     // There is one place for machines, and the lost one does not take it.
     assert_eq!(words(&reconcile(&world, &facts, &policy)), ["terminate", "rent"]);

@@ -369,7 +369,7 @@ impl Running<'_, '_> {
         let instance = self.controller.world().instances.get(&heartbeat.instance);
         let provider = instance.map(|instance| instance.offer.provider.clone());
         for command in &mut reply.orders {
-            if let AgentCommand::Start(start) = command {
+            if let AgentCommand::Start(start) | AgentCommand::Prepare(start) = command {
                 self.control.state.key().unseal_job(&mut start.job);
                 let folder = self.control.home.run(&start.run);
                 if provider.as_deref() != Some(cloud::local::NAME) {

@@ -175,6 +175,7 @@ fn speak(wake: &mpsc::Sender<Wake>, run: &RunId, queue: &mut dyn Queue) {
     let attempt: AttemptId = loop {
         let order = call(queue).into_iter().find_map(|order| match order {
             AgentCommand::Start(start) => Some(start.attempt),
+            AgentCommand::Prepare(_) | AgentCommand::Go { .. } => None,
             AgentCommand::Stop { .. } | AgentCommand::Leave => None,
         });
         if let Some(attempt) = order {
@@ -229,6 +230,7 @@ fn an_agent_that_calls_after_its_run_was_settled_is_told_to_leave() {
             attempt: attempt.clone(),
             fence: Fence(1),
             instance: instance.clone(),
+            others: Vec::new(),
         },
         Event::AttemptEnded { attempt, end: AttemptEnd::Succeeded },
         Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } },

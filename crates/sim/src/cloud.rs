@@ -96,7 +96,9 @@ impl Cloud {
             let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);
             return Outcome { answer, rented: None };
         }
-        if has_faults && draws.below(100) < scenario.refusal {
+        let alive = self.machines.values().filter(|machine| machine.is_alive()).count();
+        let is_full = scenario.capacity.is_some_and(|most| alive >= most);
+        if has_faults && (is_full || draws.below(100) < scenario.refusal) {
             let message = "none free in this zone".to_owned();
             return Outcome { answer: ProviderAnswer::Refused(Refusal::Capacity { message }), rented: None };
         }

@@ -30,7 +30,7 @@ fn job() -> &'static Job {
 }
 
 /// A run is asked for.
-pub(crate) fn submitted(run: &RunId, budget: Option<Money>) -> Event {
+pub(crate) fn submitted(run: &RunId, nodes: u32, budget: Option<Money>) -> Event {
     let offer = Offer {
         provider: PROVIDER.into(),
         kind: "m1".into(),
@@ -41,9 +41,13 @@ pub(crate) fn submitted(run: &RunId, budget: Option<Money>) -> Event {
     let (share, memory, time, cost) = (None, None, None, None);
     let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new() };
     let budget = budget.map(|max| Budget { max, ..Budget::default() });
+    let mut job = Job { budget, ..job().clone() };
+    if nodes > 1 {
+        job.wants.nodes = vec![nodes];
+    }
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),
-        job: Job { budget, ..job().clone() },
+        job,
         plan,
         job_hash: "hash".into(),
         file: "job.yaml".into(),

@@ -13,6 +13,7 @@
 
 mod cloud;
 mod faults;
+mod gang;
 mod job;
 mod loop_process;
 mod machine;

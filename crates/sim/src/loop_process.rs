@@ -141,10 +141,12 @@ pub(crate) fn policy(rule: Option<Rule>) -> Policy {
         heartbeat: Elapsed(5 * SECOND),
         heartbeat_idle: Elapsed(SECOND),
         saving: Elapsed(20 * SECOND),
+        incomplete: Elapsed(60 * SECOND),
         ..Policy::default()
     };
     match rule {
         Some(Rule::SilenceIsGivenUp) => policy.silence = Elapsed(u64::MAX),
+        Some(Rule::WaitingIsBounded) => policy.incomplete = Elapsed(u64::MAX),
         Some(Rule::StrangersAreEnded) => policy.strangers = Elapsed(u64::MAX),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! A simulated machine: what the cloud knows of it, the agent on it, and the ranks of its attempt.
 
 use control::{Supervisor, SupervisorInput, SupervisorOutput};
-use domain::wire::Entry;
+use domain::wire::{Entry, NodeRank};
 use domain::{AttemptId, Elapsed, Fence, InstanceId, RunId, Timestamp};
 
 /// A machine, from its rent to its end. Times are in microseconds of virtual time.
@@ -43,6 +43,12 @@ pub(crate) struct Rank {
     pub step: u64,
     pub is_staged: bool,
     pub is_ending: bool,
+    /// Its place, where other machines take part.
+    pub member: Option<NodeRank>,
+    /// Whether it was told that all machines are prepared.
+    pub may_run: bool,
+    /// Whether all ranks have met.
+    pub has_met: bool,
 }
 
 impl Machine {

@@ -48,7 +48,7 @@ impl Simulation {
     }
 
     /// Gives an agent an input and does what it says.
-    fn tell_agent(&mut self, handle: &MachineHandle, input: SupervisorInput) {
+    pub(crate) fn tell_agent(&mut self, handle: &MachineHandle, input: SupervisorInput) {
         let now = self.now;
         let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| !machine.is_frozen) else { return };
         let age = machine.age(now);
@@ -73,6 +73,7 @@ impl Simulation {
                 }
                 SupervisorOutput::Call(heartbeat) => self.heartbeat(handle, Box::new(heartbeat)),
                 SupervisorOutput::Begin(start) => self.begin(handle, &start),
+                SupervisorOutput::Go { .. } => self.go(handle),
                 SupervisorOutput::End { why, within } => self.end_rank(handle, why, within),
                 SupervisorOutput::Leave(_) => {
                     machine.lose_agent();
@@ -125,6 +126,9 @@ impl Simulation {
             step,
             is_staged: false,
             is_ending: false,
+            member: start.member,
+            may_run: start.member.is_none(),
+            has_met: false,
         });
         let staged = self.now + SECOND + self.draws.below(10 * SECOND);
         self.at(staged, SimEvent::RankWorks { handle: handle.clone(), attempt: start.attempt.clone() });
@@ -136,6 +140,9 @@ impl Simulation {
             return;
         };
         let mut events = Vec::new();
+        if !rank.may_run {
+            return self.prepared(handle, attempt);
+        }
         if rank.is_staged {
             rank.step += 1;
         } else {
@@ -143,6 +150,9 @@ impl Simulation {
             events.extend([AgentEvent::Started, reported(ready(rank.step))]);
         }
         let (step, run, fence) = (rank.step, rank.run.clone(), rank.fence);
+        if !self.are_all_there(handle, attempt) {
+            return self.rank_lost(handle, attempt);
+        }
         if step % SAVE_EVERY == 0 || step >= STEPS {
             if !self.commit(&run, fence, step) {
                 let finding = Finding::new(Cause::Fenced, "a newer attempt has taken over");
@@ -156,7 +166,9 @@ impl Simulation {
         if step >= STEPS {
             let is_frozen = self.cloud.machines.get(handle).is_some_and(|machine| machine.is_frozen);
             if !is_frozen {
-                self.stores.entry(run).or_default().completions += 1;
+                let store = self.stores.entry(run).or_default();
+                store.completions += 1;
+                store.closed = Some(fence);
             }
             return self.ended(handle, attempt, AttemptEnd::Trained { model: model(step) });
         }
@@ -189,9 +201,18 @@ impl Simulation {
                 rank.is_ending = true;
                 let within = within.map_or(SAVE_WITHIN, |within| within.0);
                 let needed = self.draws.below(40 * SECOND);
-                let is_saved = needed <= within;
+                // Node rank 0 saves for all, if all are there.
+                let is_follower = rank.member.is_some_and(|place| place.rank > 0);
+                let needed = if is_follower { within } else { needed };
+                let is_saved = needed <= within && !is_follower;
                 let done = self.now + needed.min(within);
                 self.at(done, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved });
+            }
+            StopReason::NodeLost if rank.is_ending => {}
+            StopReason::NodeLost => {
+                rank.is_ending = true;
+                let done = self.now + self.draws.below(within.map_or(SECOND, |within| within.0));
+                self.at(done, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved: false });
             }
             StopReason::Leave | StopReason::Replaced | StopReason::Signalled | StopReason::Hang(_) => {
                 self.at(self.now, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved: false });
@@ -203,7 +224,9 @@ impl Simulation {
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         let Some(rank) = machine.rank.as_ref().filter(|rank| rank.attempt == *attempt) else { return };
         let (run, fence, step) = (rank.run.clone(), rank.fence, rank.step);
+        let is_saved = is_saved && (step == 0 || self.are_all_there(handle, attempt));
         let end = if is_saved && self.commit(&run, fence, step) {
+            self.stores.entry(run).or_default().closed = Some(fence);
             AttemptEnd::Stopped { step: Some(step) }
         } else {
             failed(Finding::new(Cause::InstanceLost, "ended before its state was saved"))
@@ -211,7 +234,7 @@ impl Simulation {
         self.ended(handle, attempt, end);
     }
 
-    fn ended(&mut self, handle: &MachineHandle, attempt: &AttemptId, end: AttemptEnd) {
+    pub(crate) fn ended(&mut self, handle: &MachineHandle, attempt: &AttemptId, end: AttemptEnd) {
         if let Some(machine) = self.cloud.machines.get_mut(handle) {
             machine.rank = None;
         }
@@ -246,6 +269,7 @@ impl Simulation {
     pub(crate) fn watchdog(&mut self) {
         let now = self.now;
         self.at(now + 60 * SECOND, SimEvent::Watchdog);
+        self.check_waiting();
         // It would hide that one of these is broken, as braces hide a missing belt.
         let hides = matches!(
             self.rule,
@@ -262,7 +286,7 @@ impl Simulation {
     }
 }
 
-fn failed(finding: Finding) -> AttemptEnd {
+pub(crate) fn failed(finding: Finding) -> AttemptEnd {
     AttemptEnd::Failed { finding, exit_code: None }
 }
 

@@ -45,11 +45,15 @@ pub enum Rule {
     StaleWritesAreFenced,
     /// All machines carry the owner's tag, so that those that the log does not know are listed too.
     MachinesAreTagged,
+    /// Ranks on several machines start once all of them are prepared.
+    AllArePrepared,
+    /// Machines that wait too long for the others of their run are given back.
+    WaitingIsBounded,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 21] = [
+    pub const ALL: [Rule; 23] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -71,5 +75,7 @@ impl Rule {
         Rule::EndIsRepeated,
         Rule::StaleWritesAreFenced,
         Rule::MachinesAreTagged,
+        Rule::AllArePrepared,
+        Rule::WaitingIsBounded,
     ];
 }

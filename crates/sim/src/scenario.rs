@@ -14,6 +14,10 @@ pub struct Scenario {
     pub storm: u64,
     /// Runs that are submitted.
     pub runs: u32,
+    /// Machines that each of them needs.
+    pub nodes: u32,
+    /// Machines that the cloud has while faults happen; none where there are always more.
+    pub capacity: Option<usize>,
     /// What the provider promises, and keeps.
     pub traits: ProviderTraits,
     /// How long a machine takes to boot, at most, in microseconds.
@@ -59,11 +63,16 @@ impl Scenario {
         let is_skewed = chance(1) == 1;
         let has_tokens = draws.below(4) > 0;
         let boot = 10 * SECOND + draws.below(230 * SECOND);
+        let mut gangs = Draws::new(key(seed, [4]));
+        let nodes = if gangs.below(4) == 0 { 2 + gangs.below(3) as u32 } else { 1 };
+        let capacity = (nodes > 1 && !is_calm && gangs.below(4) == 0).then_some(nodes as usize - 1);
         // Some list a machine at once, though a request may take its time.
         let is_prompt = Draws::new(key(seed, [3])).below(4) == 0;
         Scenario {
             storm: 240 * SECOND + draws.below(600 * SECOND),
             runs: 1 + draws.below(2) as u32,
+            nodes,
+            capacity,
             traits: ProviderTraits {
                 visible_within: Elapsed(if is_prompt { 0 } else { draws.below(60 * SECOND) }),
                 effective_within: Elapsed(2 * SECOND + draws.below(20 * SECOND)),

@@ -52,6 +52,7 @@ pub(crate) enum SimEvent {
     HeartbeatArrives { handle: MachineHandle, call: u64, heartbeat: Box<Heartbeat> },
     ReplyArrives { handle: MachineHandle, call: u64, reply: Option<Box<HeartbeatReply>> },
     RankWorks { handle: MachineHandle, attempt: AttemptId },
+    FollowerLooks { handle: MachineHandle, attempt: AttemptId },
     RankSaved { handle: MachineHandle, attempt: AttemptId, is_saved: bool },
     UserSubmits(RunId),
     Faults,
@@ -68,6 +69,8 @@ pub(crate) struct Store {
     pub written_by: Option<Fence>,
     pub step: u64,
     pub completions: u32,
+    /// The attempt that has come to its end last, or has saved and stopped: its other machines see that.
+    pub closed: Option<Fence>,
 }
 
 pub(crate) enum ReplyTo {
@@ -117,7 +120,7 @@ impl Simulation {
         let runs: Vec<RunId> = (1..=scenario.runs).map(|number| RunId::new(format!("r{number}"))).collect();
         let budget = scenario.is_budgeted.then(|| {
             let seconds = 100 + draws.below(400);
-            rate().cost(domain::Elapsed(seconds * SECOND))
+            rate().times(scenario.nodes).cost(domain::Elapsed(seconds * SECOND))
         });
         let mut simulation = Simulation {
             rule,
@@ -216,6 +219,7 @@ impl Simulation {
             SimEvent::HeartbeatArrives { handle, call, heartbeat } => self.heartbeat_arrives(handle, call, heartbeat),
             SimEvent::ReplyArrives { handle, call, reply } => self.reply_arrives(&handle, call, reply),
             SimEvent::RankWorks { handle, attempt } => self.rank_works(&handle, &attempt),
+            SimEvent::FollowerLooks { handle, attempt } => self.follower_looks(&handle, &attempt),
             SimEvent::RankSaved { handle, attempt, is_saved } => self.rank_saved(&handle, &attempt, is_saved),
             SimEvent::UserSubmits(run) => self.user_submits(run),
             SimEvent::Faults => self.faults(),
@@ -338,7 +342,8 @@ impl Simulation {
         let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
         // Of two machines for one request, one may be lost.
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        if !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
+        // A machine that waits too long for the others of its run is given back.
+        if self.scenario.nodes > 1 || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
             return;
         }
         let boots =

@@ -137,7 +137,11 @@ fn verdict(simulation: &Simulation) -> Option<String> {
 
 /// Whether an attempt of this run was given up because its machine could not be reached.
 fn is_unreachable(event: &Event, run: &RunId) -> bool {
-    let Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, .. } } = event else { return false };
+    let (Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, .. } }
+    | Event::MemberEnded { attempt, end: AttemptEnd::Failed { finding, .. }, .. }) = event
+    else {
+        return false;
+    };
     attempt.as_str().starts_with(&format!("{run}-")) && finding.message.ends_with("cannot be reached")
 }
 

@@ -6,6 +6,7 @@ use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 
+use super::member::first_rank;
 use super::{Attempt, Working};
 use crate::event::AttemptEvent;
 
@@ -70,7 +71,7 @@ impl Attempt {
             watchdog.hear(&report, now);
             reports.hear(&report);
         }
-        vec![reported(report)]
+        vec![AgentEvent::Reported { rank: first_rank(&self.start), report }]
     }
 }
 

@@ -9,6 +9,7 @@ mod events;
 pub(crate) mod library;
 mod link;
 mod masking;
+mod member;
 mod peers;
 mod process;
 mod program;
@@ -29,7 +30,7 @@ use control::StopReason;
 use domain::files::RunInput;
 use domain::rank;
 use domain::run::AttemptEnd;
-use domain::wire::{AgentEvent, Start};
+use domain::wire::{AgentEvent, NodeAddress, Start};
 use domain::{AttemptId, Command, Elapsed, Finding, InstanceId, Train, Work};
 use node::processes;
 use rustix::process::Signal;
@@ -65,6 +66,8 @@ pub struct Tools {
     pub root: PathBuf,
     /// The loop, where it is on another machine.
     pub remote: Option<RemoteLoop>,
+    /// Where other machines reach this one, as far as is known.
+    pub address: Option<String>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.
@@ -97,6 +100,8 @@ pub struct Attempt {
     served: Option<Serving>,
     /// Who brings back what it writes, where the loop is on another machine.
     uploader: Option<Uploader>,
+    /// The machines of the attempt by node rank, once all are prepared; none where this is the only one.
+    nodes: Vec<NodeAddress>,
     /// Paths of copies here, each with what it is a copy of on the loop's machine.
     copies: Vec<(String, String)>,
 }
@@ -119,6 +124,8 @@ enum Working {
 enum Stage {
     /// The working folder is being copied, or data is being fetched.
     Staging,
+    /// All that the ranks need is here; they start once the other machines are prepared too.
+    Prepared { data: PathBuf },
     /// A process runs.
     Running { process: Process, role: Role, kills: u64 },
     /// It has ended; its last reports may still be on their way.
@@ -144,7 +151,7 @@ impl Attempt {
             fs::create_dir_all(folder).map_err(|error| process::not_written("make", folder, &error))?;
         }
         checkpoint::claim(&run.join("checkpoints"), start.fence).map_err(|error| error.finding())?;
-        let log = run.join("logs").join(format!("{}-rank-0.log", start.attempt));
+        let log = peers::log(&run, &start.attempt, member::first_rank(&start));
         let uploader = tools.uploader(&start, &run);
         match start.job.work.clone() {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
@@ -156,8 +163,8 @@ impl Attempt {
                     workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
                 });
                 let work = Working::Command { command, folder };
-                let (stage, ending, served, copies) = (Stage::Staging, None, None, Vec::new());
-                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader, copies }, Vec::new()))
+                let (stage, ending, served, nodes, copies) = (Stage::Staging, None, None, Vec::new(), Vec::new());
+                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader, nodes, copies }, Vec::new()))
             }
         }
     }
@@ -175,18 +182,21 @@ impl Attempt {
             link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
         };
         let link = listen(0)?;
-        let mut peers = Peers::default();
+        let first = member::first_rank(&start);
+        let mut peers = Peers::from(first);
         for rank in 1..train.processes {
-            peers.add(rank, listen(rank)?, peers::log(&log, rank));
+            peers.add(rank, listen(rank)?, peers::log(Path::new(&start.folder), &start.attempt, first + rank));
         }
         let watchdog = Watchdog::new(now, tools.patience.ready, tools.patience.step);
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
-        let (stage, ending, served, copies) = (Stage::Staging, None, None, Vec::new());
-        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader, copies };
+        let (stage, ending, served, nodes, copies) = (Stage::Staging, None, None, Vec::new(), Vec::new());
+        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader, nodes, copies };
         let events = match staging::place(&data.path)? {
-            Some(path) if attempt.tools.remote.is_none() => attempt.start_rank(&path, now)?,
+            Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
+                attempt.start_rank(&path, now)?
+            }
             _ => {
                 staging::data(&data, &attempt.start, &attempt.tools);
                 Vec::new()
@@ -203,7 +213,7 @@ impl Attempt {
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
     fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
         let Working::Command { folder, .. } = &self.work else { return Vec::new() };
-        let started = program::command(&self.start, role, text, folder).and_then(|mut command| {
+        let started = program::command(&self.start, role, text, folder, &self.nodes).and_then(|mut command| {
             self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         });
@@ -230,8 +240,7 @@ impl Attempt {
         }
         let (exit, role, is_out_of_memory) = (process.reap(), *role, process::memory_kills() > *kills);
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
-            let Working::Command { command, .. } = &self.work else { return Vec::new() };
-            return self.start_program(Role::Program, &command.run.clone());
+            return self.prepared(PathBuf::new(), now);
         }
         if let Working::Train { link, .. } = &mut self.work {
             link.stop_listening();
@@ -248,6 +257,7 @@ impl Attempt {
             (StopReason::Signalled, _) => patience.hurry,
             (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
             (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
+            (StopReason::NodeLost, _) => patience.program,
         };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
@@ -262,7 +272,10 @@ impl Attempt {
         if grace.is_zero() {
             return;
         }
+        let ends_by_itself = why == StopReason::NodeLost || self.is_follower();
         match (&mut self.work, &self.stage) {
+            // Ranks that cannot reach another end by themselves; rank 0 stops all.
+            (Working::Train { .. }, _) if ends_by_itself => {}
             (Working::Train { link, .. }, _) => link.order(rank::RankCommand::Stop),
             (Working::Command { .. }, Stage::Running { process, .. }) => {
                 process.signal(Signal::TERM);
@@ -270,7 +283,11 @@ impl Attempt {
             }
             (
                 Working::Command { .. },
-                Stage::Staging | Stage::Ended { .. } | Stage::Sweeping { .. } | Stage::Uploading { .. },
+                Stage::Staging
+                | Stage::Prepared { .. }
+                | Stage::Ended { .. }
+                | Stage::Sweeping { .. }
+                | Stage::Uploading { .. },
             ) => {}
         }
     }
@@ -293,7 +310,7 @@ impl Attempt {
             process.signal(Signal::KILL);
             self.signal_tagged(Signal::KILL);
         }
-        if let (Stage::Staging, Some(_)) = (&self.stage, &self.ending) {
+        if let (Stage::Staging | Stage::Prepared { .. }, Some(_)) = (&self.stage, &self.ending) {
             let end = self.verdict(Exit::Never, Role::Setup, false);
             self.sweep(end, now);
         }
@@ -318,7 +335,8 @@ impl Attempt {
         else {
             return;
         };
-        if now < watchdog.hangs_at() {
+        // Rank 0 reports the steps of all.
+        if now < watchdog.hangs_at() || self.start.member.is_some_and(|place| place.rank > 0) {
             return;
         }
         if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
@@ -331,10 +349,11 @@ impl Attempt {
     /// When something is due next.
     pub fn due(&self) -> Duration {
         match (&self.stage, &self.ending, &self.work) {
-            (Stage::Staging, None, _) => Duration::MAX,
-            (Stage::Staging, Some(_), _) => Duration::ZERO,
+            (Stage::Staging | Stage::Prepared { .. }, None, _) => Duration::MAX,
+            (Stage::Staging | Stage::Prepared { .. }, Some(_), _) => Duration::ZERO,
             (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
             (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
+            (Stage::Running { .. }, None, Working::Train { peers, .. }) if self.is_follower() => peers.kill_at(),
             (Stage::Running { .. }, None, Working::Train { watchdog, peers, .. }) => {
                 watchdog.hangs_at().min(peers.kill_at())
             }
@@ -366,8 +385,9 @@ impl Attempt {
             return end;
         }
         verdict::verdict(verdict::Facts {
-            rank: 0,
+            rank: member::first_rank(&self.start),
             role,
+            is_follower: self.is_follower(),
             exit,
             is_out_of_memory,
             reports,

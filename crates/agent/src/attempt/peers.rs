@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use domain::AttemptId;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use rustix::process::Signal;
@@ -20,6 +21,8 @@ pub const NOTICE: Duration = Duration::from_secs(10);
 /// The ranks of an attempt from rank 1 on.
 #[derive(Default)]
 pub struct Peers {
+    /// The first rank of this machine among all; the others are numbered from it.
+    first: u32,
     list: Vec<Peer>,
     /// When the first of them ended without having trained.
     lost: Option<Duration>,
@@ -36,6 +39,11 @@ struct Peer {
 }
 
 impl Peers {
+    /// None yet, on a machine whose first rank has this number among all.
+    pub fn from(first: u32) -> Peers {
+        Peers { first, ..Peers::default() }
+    }
+
     /// One more, which listens already and is not started yet.
     pub fn add(&mut self, rank: u32, link: RankSocket, log: PathBuf) {
         let (reports, is_silent, process, exit) = (RankReports::default(), false, None, None);
@@ -112,8 +120,9 @@ impl Peers {
         let failed = |peer: &&Peer| peer.exit.is_some_and(|exit| exit != Exit::Code(0));
         let peer = self.list.iter().filter(failed).find(|peer| !peer.reports.blames_another())?;
         Some(verdict::verdict(Facts {
-            rank: peer.rank,
+            rank: self.first + peer.rank,
             role: Role::Rank,
+            is_follower: true,
             exit: peer.exit.unwrap_or(Exit::Never),
             is_out_of_memory,
             reports: peer.reports.clone(),
@@ -129,8 +138,7 @@ impl Peers {
     }
 }
 
-/// The log of a rank, beside that of rank 0.
-pub fn log(of_first: &Path, rank: u32) -> PathBuf {
-    let name = of_first.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    of_first.with_file_name(name.replace("-rank-0.log", &format!("-rank-{rank}.log")))
+/// The log of a rank, by its number among all.
+pub fn log(run: &Path, attempt: &AttemptId, rank: u32) -> PathBuf {
+    run.join("logs").join(format!("{attempt}-rank-{rank}.log"))
 }

@@ -1,51 +1,62 @@
 //! The user's own program: bash scripts with the variables that torchrun and SkyPilot give to theirs.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
-use domain::wire::Start;
+use domain::wire::{NodeAddress, NodeRank, Start};
 
 use super::process::not_written;
 use super::verdict::Role;
 use domain::Finding;
 
 /// The command that runs `text` in the attempt's working folder, as a script of its own so that a message of bash
-/// names its line.
-pub fn command(start: &Start, role: Role, text: &str, folder: &Path) -> Result<Command, Box<Finding>> {
+/// names its line. `nodes` are the machines of the attempt by node rank, where there are several.
+pub fn command(
+    start: &Start,
+    role: Role,
+    text: &str,
+    folder: &Path,
+    nodes: &[NodeAddress],
+) -> Result<Command, Box<Finding>> {
     let script = folder.join(if role == Role::Setup { "setup.sh" } else { "run.sh" });
     fs::write(&script, text).map_err(|error| not_written("write", &script, &error))?;
     let checkpoints = Path::new(&start.folder).join("checkpoints");
     let mut command = Command::new("bash");
     command.arg(&script).current_dir(folder.join("workdir"));
-    command.envs(start.job.environment()).envs(environment(start, &checkpoints, free_port()));
+    command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes));
     Ok(command)
 }
 
-/// What a program finds in its environment: one node, one rank.
-fn environment(start: &Start, checkpoints: &Path, port: u16) -> Vec<(&'static str, String)> {
-    let one = "1".to_owned();
-    let zero = "0".to_owned();
-    let address = "127.0.0.1".to_owned();
+/// What a program finds in its environment: on each node one process, with the node's rank.
+fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress]) -> Vec<(&'static str, String)> {
+    let place = start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
+    let (node, count) = (place.rank.to_string(), place.nodes.to_string());
+    let alone = NodeAddress { host: HERE.to_owned(), port: free_port() };
+    let NodeAddress { host, port } = nodes.first().unwrap_or(&alone).clone();
+    let gpus = gpus(Path::new("/dev"));
+    let addresses: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+    let addresses = if addresses.is_empty() { HERE.to_owned() } else { addresses.join("\n") };
     vec![
-        ("RANK", zero.clone()),
-        ("LOCAL_RANK", zero.clone()),
-        ("GROUP_RANK", zero.clone()),
-        ("NODE_RANK", zero.clone()),
-        ("WORLD_SIZE", one.clone()),
-        ("LOCAL_WORLD_SIZE", one.clone()),
-        ("MASTER_ADDR", address.clone()),
+        ("RANK", node.clone()),
+        ("LOCAL_RANK", "0".to_owned()),
+        ("GROUP_RANK", node.clone()),
+        ("NODE_RANK", node.clone()),
+        ("WORLD_SIZE", count.clone()),
+        ("LOCAL_WORLD_SIZE", "1".to_owned()),
+        ("MASTER_ADDR", host.clone()),
         ("MASTER_PORT", port.to_string()),
-        ("PET_NNODES", one.clone()),
-        ("PET_NPROC_PER_NODE", one.clone()),
-        ("PET_NODE_RANK", zero.clone()),
-        ("PET_MASTER_ADDR", address.clone()),
+        ("PET_NNODES", count.clone()),
+        // As `torchrun --nproc-per-node auto`.
+        ("PET_NPROC_PER_NODE", gpus.max(1).to_string()),
+        ("PET_NODE_RANK", node.clone()),
+        ("PET_MASTER_ADDR", host),
         ("PET_MASTER_PORT", port.to_string()),
-        ("SKYPILOT_NODE_RANK", zero.clone()),
-        ("SKYPILOT_NODE_IPS", address),
-        ("SKYPILOT_NUM_NODES", one),
-        ("SKYPILOT_NUM_GPUS_PER_NODE", zero),
+        ("SKYPILOT_NODE_RANK", node),
+        ("SKYPILOT_NODE_IPS", addresses),
+        ("SKYPILOT_NUM_NODES", count),
+        ("SKYPILOT_NUM_GPUS_PER_NODE", gpus.to_string()),
         // The run's, not the attempt's: a program that resumes finds the same name after a recovery.
         ("SKYPILOT_TASK_ID", start.run.to_string()),
         ("GRADUS_RUN", start.run.to_string()),
@@ -53,8 +64,36 @@ fn environment(start: &Start, checkpoints: &Path, port: u16) -> Vec<(&'static st
     ]
 }
 
+/// NVIDIA GPUs of this machine: its driver makes a device file for each, `nvidia0`, `nvidia1`, ….
+fn gpus(devices: &Path) -> usize {
+    let names = fs::read_dir(devices).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_gpu = |name: std::ffi::OsString| {
+        let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    names.filter(|name| is_gpu(name.clone())).count()
+}
+
+/// Processes of one machine meet where nobody else can reach them.
+pub const HERE: &str = "127.0.0.1";
+
 /// A port that nobody uses now. Another program may take it before this one does, which torchrun risks as well.
 pub fn free_port() -> u16 {
-    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|listener| listener.local_addr());
     port.map_or(29500, |address| address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_counted_by_their_device_files() {
+        let devices = tempfile::tempdir().unwrap();
+        for name in ["nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia", "null"] {
+            fs::write(devices.path().join(name), "").unwrap();
+        }
+        assert_eq!(gpus(devices.path()), 3);
+        assert_eq!(gpus(&devices.path().join("absent")), 0);
+    }
 }

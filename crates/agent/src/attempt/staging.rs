@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::files::RunInput;
-use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
-use domain::wire::{AgentEvent, Start};
-use domain::{Finding, Train, Work};
+use domain::wire::{AgentEvent, NodeAddress, NodeRank, Start};
+use domain::{Command, Finding, Train, Work};
 use store::{Limits, Location, Meter, Places};
 
 use super::process::{self, Process};
@@ -93,15 +92,11 @@ impl Attempt {
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);
         }
-        let Working::Command { command, .. } = &self.work else {
-            return self.start_rank(&path, now).unwrap_or_else(|finding| {
-                self.sweep(AttemptEnd::Failed { finding: *finding, exit_code: None }, now);
-                Vec::new()
-            });
-        };
-        match command.setup.clone() {
-            Some(text) => self.start_program(Role::Setup, &text),
-            None => self.start_program(Role::Program, &command.run.clone()),
+        match &self.work {
+            Working::Command { command: Command { setup: Some(text), .. }, .. } => {
+                self.start_program(Role::Setup, &text.clone())
+            }
+            Working::Command { .. } | Working::Train { .. } => self.prepared(path, now),
         }
     }
 
@@ -112,16 +107,22 @@ impl Attempt {
         };
         let before_ready = self.tools.patience.ready + data::preloading(&train.data);
         *watchdog = Watchdog::new(now, before_ready, self.tools.patience.step);
-        let seat = Seat { rank: 0, ranks: train.processes.max(1), port: program::free_port() };
-        let launch = |seat: Seat, socket: &Path, log: &Path| {
+        let local_ranks = train.processes.max(1);
+        let place = self.start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
+        let first = place.rank * local_ranks;
+        let alone = || NodeAddress { host: program::HERE.to_owned(), port: program::free_port() };
+        let meeting = self.nodes.first().cloned().unwrap_or_else(alone);
+        let launch = |local_rank: u32, socket: &Path, log: &Path| {
+            let (rank, ranks, node) = (first + local_rank, local_ranks * place.nodes, place.rank);
+            let seat = Seat { rank, ranks, local_rank, local_ranks, node, meeting: meeting.clone() };
             let mut command =
                 trainer::command(&self.start, &self.tools, (**train).clone(), data, folder, socket, seat)?;
             self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         };
-        let process = launch(seat, link.path(), &self.log)?;
+        let process = launch(0, link.path(), &self.log)?;
         for (rank, socket, log) in peers.seats() {
-            peers.started(rank, launch(Seat { rank, ..seat }, &socket, &log)?);
+            peers.started(rank, launch(rank, &socket, &log)?);
         }
         self.stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
         Ok(vec![AgentEvent::Started])

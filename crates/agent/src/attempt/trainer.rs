@@ -6,24 +6,27 @@ use std::process::Command;
 
 use domain::rank::{self, Rendezvous, SPEC_SCHEMA, Spec};
 use domain::threads::Threads;
-use domain::wire::Start;
+use domain::wire::{NodeAddress, Start};
 use domain::{Cause, Finding, Train};
 
 use super::process::not_written;
 use super::{Tools, library};
 
-/// Ranks of one machine meet where nobody else can reach them.
-const HERE: &str = "127.0.0.1";
-
 /// A rank's place among those of its attempt.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Seat {
-    /// From 0.
+    /// From 0, among all ranks.
     pub rank: u32,
     /// Number of ranks.
     pub ranks: u32,
-    /// Where they meet, on this machine.
-    pub port: u16,
+    /// From 0, among the ranks of this machine.
+    pub local_rank: u32,
+    /// Number of ranks of this machine.
+    pub local_ranks: u32,
+    /// Node rank of this machine.
+    pub node: u32,
+    /// Where they meet.
+    pub meeting: NodeAddress,
 }
 
 /// The command that runs a rank on `data` with a specification in the attempt's folder; it will report to `socket`.
@@ -38,14 +41,14 @@ pub fn command(
 ) -> Result<Command, Box<Finding>> {
     let libraries = library::check(tools.libtorch.as_deref())?;
     let path = folder.join(format!("rank-{}.json", seat.rank));
-    let text = serde_json::to_vec_pretty(&spec(start, train, data, socket, seat));
+    let text = serde_json::to_vec_pretty(&spec(start, train, data, socket, seat.clone()));
     let text = text.map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
     fs::write(&path, text).map_err(|error| not_written("write", &path, &error))?;
     let mut command = Command::new(&tools.rank_program);
     command.arg(&path).current_dir(folder);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = u32::try_from(cores).unwrap_or(u32::MAX);
-    command.envs(Threads { per_rank: start.threads, ranks: seat.ranks, cores }.environment());
+    command.envs(Threads { per_rank: start.threads, ranks: seat.local_ranks, cores }.environment());
     // What cuBLAS needs to give the same sums on every run; see PyTorch's notes on reproducibility.
     command.env("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
     // A rank reads local files only, and what it does not have it cannot tell.
@@ -59,10 +62,10 @@ pub fn command(
     }
     command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
     if seat.ranks > 1 {
-        let (rank, ranks) = (seat.rank.to_string(), seat.ranks.to_string());
-        command.env("RANK", &rank).env("LOCAL_RANK", &rank).env("GROUP_RANK", "0");
-        command.env("WORLD_SIZE", &ranks).env("LOCAL_WORLD_SIZE", &ranks);
-        command.env("MASTER_ADDR", HERE).env("MASTER_PORT", seat.port.to_string());
+        command.env("RANK", seat.rank.to_string()).env("LOCAL_RANK", seat.local_rank.to_string());
+        command.env("GROUP_RANK", seat.node.to_string());
+        command.env("WORLD_SIZE", seat.ranks.to_string()).env("LOCAL_WORLD_SIZE", seat.local_ranks.to_string());
+        command.env("MASTER_ADDR", &seat.meeting.host).env("MASTER_PORT", seat.meeting.port.to_string());
     }
     // Before the path that was linked in, so that a rank runs on the libraries that were just checked.
     command.env("LD_LIBRARY_PATH", libraries);
@@ -80,9 +83,9 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
         rank: seat.rank,
         world_size: seat.ranks,
         meeting: (seat.ranks > 1).then(|| Rendezvous {
-            host: HERE.to_owned(),
-            port: seat.port,
-            local_rank: seat.rank,
+            host: seat.meeting.host,
+            port: seat.meeting.port,
+            local_rank: seat.local_rank,
             is_kept: false,
             patience_s: rank::patience().saturating_add(data::preloading(&train.data).as_secs()),
             // Every attempt has a store of its own.

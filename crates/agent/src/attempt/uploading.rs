@@ -20,7 +20,8 @@ impl Tools {
     pub(super) fn uploader(&self, start: &Start, run: &Path) -> Option<Uploader> {
         let attempt = (start.run.clone(), start.attempt.clone(), start.fence);
         let files = self.remote.as_ref()?.files.clone();
-        Some(Uploader::start(files, run.to_owned(), attempt, self.events.clone()))
+        let has_only_logs = start.member.is_some_and(|place| place.rank > 0);
+        Some(Uploader::start(files, (run.to_owned(), has_only_logs), attempt, self.events.clone()))
     }
 }
 

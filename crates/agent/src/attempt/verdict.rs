@@ -45,6 +45,8 @@ pub struct Facts<'a> {
     pub rank: u32,
     /// Which process ended.
     pub role: Role,
+    /// Whether another rank reports the end of training for it.
+    pub is_follower: bool,
     /// How.
     pub exit: Exit,
     /// The kernel has killed something for memory while it ran.
@@ -118,6 +120,10 @@ fn of_rank(facts: Facts) -> AttemptEnd {
             }
         },
         (None, _) => match facts.ending {
+            None if facts.is_follower && facts.exit == Exit::Code(0) => AttemptEnd::Succeeded,
+            Some((StopReason::Stop, false)) if facts.is_follower && facts.exit == Exit::Code(0) => {
+                AttemptEnd::Stopped { step: None }
+            }
             Some((StopReason::Stop, false)) => failed(without_report(&facts)),
             Some((why, _)) => failed(reason(why, &facts)),
             None => failed(without_report(&facts)),
@@ -209,6 +215,7 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
         StopReason::Stop => {
             Finding::new(Cause::Killed, "it did not save its state in time after it was asked to stop, and was killed")
         }
+        StopReason::NodeLost => Finding::new(Cause::RankLost, "the ranks on another node have failed"),
         StopReason::LeaseOver => {
             let message = format!(
                 "the control loop did not answer for {} s, so the agent ended the attempt",
@@ -281,6 +288,7 @@ mod tests {
         let facts = Facts {
             rank: 0,
             role,
+            is_follower: false,
             exit,
             is_out_of_memory: memory,
             reports: heard,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use domain::files::RunInput;
 use domain::wire::Start;
-use domain::{Cause, Finding};
+use domain::{Cause, Finding, Work};
 
 pub use loop_files::{LoopFiles, TravelError};
 pub use upload::Uploader;
@@ -45,7 +45,11 @@ pub type Brought = BTreeMap<RunInput, PathBuf>;
 /// # Errors
 /// [`Finding`] when the loop cannot be reached for long, does not have a file, or this disk refuses.
 pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, Finding> {
-    checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
+    // Of our own trainer, only rank 0 reads checkpoints.
+    let is_follower = start.member.is_some_and(|place| place.rank > 0) && matches!(start.job.work, Work::Train(_));
+    if !is_follower {
+        checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
+    }
     let mut brought = Brought::new();
     for input in RunInput::ALL {
         if let Some(source) = input.of(&start.job.work) {

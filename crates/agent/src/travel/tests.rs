@@ -58,7 +58,7 @@ impl Scene {
     fn upload(&self) -> Result<(), String> {
         let (events, inbox) = mpsc::channel();
         let whose = (RunId::new("r"), AttemptId::new("r-a1"), Fence(1));
-        let uploader = Uploader::start(self.files(), self.here(), whose, events);
+        let uploader = Uploader::start(self.files(), (self.here(), false), whose, events);
         uploader.finish(Duration::from_secs(60));
         match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
             Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => result,
@@ -221,6 +221,7 @@ fn start(folder: &Path) -> domain::wire::Start {
         job_hash: String::new(),
         threads: 1,
         accept_data_change: false,
+        member: None,
         folder: folder.to_string_lossy().into_owned(),
     }
 }

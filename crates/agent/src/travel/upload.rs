@@ -48,15 +48,17 @@ impl std::fmt::Debug for Order {
 
 impl Uploader {
     /// Starts the thread for an attempt whose run has its files in `folder`. Its end is one
-    /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`].
+    /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`]. Of a machine that `has_only_logs`, another one of the
+    /// attempt brings the rest.
     pub fn start(
         files: LoopFiles,
-        folder: PathBuf,
+        (folder, has_only_logs): (PathBuf, bool),
         (run, attempt, fence): (RunId, AttemptId, Fence),
         events: Sender<Wakeup>,
     ) -> Uploader {
         let (orders, inbox) = mpsc::channel();
-        let mut upload = Upload { files, folder, run, fence, sent: BTreeMap::new(), grown: BTreeMap::new() };
+        let (sent, grown) = (BTreeMap::new(), BTreeMap::new());
+        let mut upload = Upload { files, folder, has_only_logs, run, fence, sent, grown };
         std::thread::spawn(move || {
             loop {
                 match inbox.recv_timeout(ROUND) {
@@ -88,6 +90,7 @@ impl Uploader {
 struct Upload {
     files: LoopFiles,
     folder: PathBuf,
+    has_only_logs: bool,
     run: RunId,
     fence: Fence,
     /// Files that are there, as they were: size and time.
@@ -106,6 +109,9 @@ impl Upload {
     fn finish(&mut self, until: Instant) -> Result<(), TravelError> {
         loop {
             let all = self.round().and_then(|()| {
+                if self.has_only_logs {
+                    return Ok(());
+                }
                 for folder in KEPT.into_iter().filter(|folder| !matches!(*folder, "checkpoints" | "logs")) {
                     for path in below(&self.folder, folder)? {
                         self.whole(&path)?;
@@ -123,6 +129,9 @@ impl Upload {
 
     /// Sends what is whole and not there, manifests last; then says what is still needed.
     fn checkpoints(&mut self) -> Result<(), TravelError> {
+        if self.has_only_logs {
+            return Ok(());
+        }
         // A file that is deleted meanwhile is of a checkpoint that has been replaced; the next round has the newer one.
         let mut paths = below(&self.folder, "checkpoints")?;
         paths.retain(|path| !is_own(path.trim_start_matches("checkpoints/")));

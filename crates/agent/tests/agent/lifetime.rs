@@ -49,7 +49,7 @@ fn a_loop_that_comes_back_hears_every_event_once_and_in_order() {
     until("a second of calls", || (scene.control.calls() > calls + 10).then_some(()));
     scene.control.mute(false);
     scene.step(200);
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     scene.end(1);
     // The loop of this test refuses gaps and events that change.
     let entries = scene.control.wait("end", |entries| entries.iter().any(is_end));

@@ -4,7 +4,7 @@ use std::fs;
 
 use domain::Cause;
 use domain::run::AttemptEnd;
-use domain::wire::AgentCommand;
+use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress};
 
 use crate::scene::{Scene, finding, is_alive, until};
 
@@ -93,7 +93,7 @@ fn a_stopped_program_may_save_though_its_shell_is_gone() {
     scene.control.order(vec![scene.start(1, file)]);
     scene.started();
     until("word of the program", || scene.log(1).contains("up").then_some(()));
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
     assert!(scene.folder.join("checkpoints/state").exists(), "it had the time to save");
 }
@@ -104,7 +104,7 @@ fn a_program_that_does_not_stop_is_killed() {
     scene.control.order(vec![scene.start(1, "run: |\n  trap '' TERM\n  echo up\n  while :; do sleep 0.01; done\n")]);
     scene.started();
     until("word of the program", || scene.log(1).contains("up").then_some(()));
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     assert_eq!(finding(scene.end(1)).0.cause, Cause::Killed);
 }
 
@@ -128,9 +128,28 @@ fn what_a_program_leaves_behind_is_ended_with_it() {
 }
 
 #[test]
+fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_lost() {
+    let scene = Scene::new("member", "");
+    let file = "setup: touch made\nrun: |\n  ls\n  echo \"$NODE_RANK of $PET_NNODES at $MASTER_ADDR:$MASTER_PORT\"\n  sleep 60\n";
+    scene.control.order(vec![scene.prepare(1, file)]);
+    let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
+    let entries = scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
+    assert!(!entries.iter().any(|entry| entry.event == AgentEvent::Started), "the others may not be ready");
+    // A loop whose log was put back asks again, and is told again.
+    scene.control.wait("readiness again", |entries| entries.iter().filter(|entry| is_prepared(entry)).count() > 1);
+    let node = |number: u32| NodeAddress { host: format!("10.0.0.{number}"), port: 7 };
+    scene.control.order(vec![AgentCommand::Go { attempt: scene.attempt(1), nodes: vec![node(1), node(2)] }]);
+    let log = scene.folder.join("logs").join(format!("{}-rank-1.log", scene.attempt(1)));
+    let read = || fs::read_to_string(&log).ok().filter(|log| log.ends_with("7\n"));
+    assert_eq!(until("output", read), "made\n1 of 2 at 10.0.0.1:7\n");
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: true, within: None }]);
+    assert_eq!(finding(scene.end(1)).0.cause, Cause::RankLost);
+}
+
+#[test]
 fn a_stop_that_overtakes_the_start_is_answered() {
     let scene = Scene::new("overtaken", "");
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
     scene.control.order(vec![scene.start(1, "run: echo never"), scene.start(2, "run: echo once")]);
     assert_eq!(scene.end(2), AttemptEnd::Succeeded);

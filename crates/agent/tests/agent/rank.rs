@@ -98,7 +98,7 @@ fn an_order_to_stop_saves_first() {
     let scene = Scene::new("stops", "");
     scene.control.order(vec![scene.start(1, &job("forever"))]);
     scene.step(3);
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     let AttemptEnd::Stopped { step: Some(step) } = scene.end(1) else { panic!("it stops") };
     let entries = scene.control.wait("end", |entries| !entries.is_empty());
     let saved =
@@ -111,7 +111,7 @@ fn a_rank_that_does_not_stop_is_killed() {
     let scene = Scene::new("deaf", "save:200");
     scene.control.order(vec![scene.start(1, &job("deaf"))]);
     scene.step(3);
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     assert_eq!(finding(scene.end(1)).0.cause, Cause::Killed);
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cloud::{LaunchRequest, Local, LocalSettings, Sight};
 use domain::rank::Report;
 use domain::run::{AttemptEnd, Usage};
-use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
+use domain::wire::{AgentCommand, AgentEvent, Entry, NodeRank, Start};
 use domain::{AttemptId, Fence, Finding, InstanceId, Job, Rate, RunId};
 
 use crate::control::Control;
@@ -65,6 +65,7 @@ impl Scene {
             ),
             libtorch: Some(libtorch.clone()),
             is_remote: false,
+            address: None,
         });
         let folder = home.join("runs").join(run.as_str());
         Scene { control, local, instance: run.instance(1), run, folder, libtorch, _temporary: temporary }
@@ -91,8 +92,16 @@ impl Scene {
             job_hash: "hash".into(),
             threads: 1,
             accept_data_change: false,
+            member: None,
             folder: self.folder.to_string_lossy().into_owned(),
         }))
+    }
+
+    /// An order to prepare an attempt on two machines, of which this one has node rank 1.
+    pub fn prepare(&self, number: u64, file: &str) -> AgentCommand {
+        let AgentCommand::Start(mut start) = self.start(number, file) else { unreachable!() };
+        start.member = Some(NodeRank { rank: 1, nodes: 2 });
+        AgentCommand::Prepare(start)
     }
 
     /// Orders the first attempt of `file` and waits for its end.
@@ -171,14 +180,14 @@ pub fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 pub fn ended(entries: &[Entry], attempt: &AttemptId) -> Option<AttemptEnd> {
     entries.iter().filter(|entry| entry.attempt == *attempt).find_map(|entry| match &entry.event {
         AgentEvent::Ended { end } => Some(end.clone()),
-        AgentEvent::Started | AgentEvent::Reported { .. } | AgentEvent::Unknown => None,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Reported { .. } | AgentEvent::Unknown => None,
     })
 }
 
 pub fn reports(entries: &[Entry]) -> Vec<Report> {
     let reports = entries.iter().filter_map(|entry| match &entry.event {
         AgentEvent::Reported { report, .. } => Some(report.clone()),
-        AgentEvent::Started | AgentEvent::Ended { .. } | AgentEvent::Unknown => None,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } | AgentEvent::Unknown => None,
     });
     reports.collect()
 }

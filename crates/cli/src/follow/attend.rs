@@ -124,14 +124,19 @@ pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<
 
 /// What keeps running after Ctrl-C, its price, and what to do.
 fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
-    let rented = world.runs.get(id).and_then(|run| world.live_instance(run));
-    let message = match rented {
+    let rented: Vec<_> = world.runs.get(id).into_iter().flat_map(|run| world.live_instances_of(run)).collect();
+    let message = match &rented[..] {
         _ if home.is_watched(&home.run(id)) => {
             format!("stopped following run `{id}`; it keeps running in another process")
         }
-        None => format!("interrupted; nothing of run `{id}` is running"),
-        Some((instance, rent)) => format!(
+        [] => format!("interrupted; nothing of run `{id}` is running"),
+        [(instance, rent)] => format!(
             "interrupted; machine `{instance}` keeps running unattended at {} for up to {LEASE}, then saves a checkpoint and stops",
+            rent.offer.rate
+        ),
+        [.., (_, rent)] => format!(
+            "interrupted; {} machines keep running unattended at {} each for up to {LEASE}, then save a checkpoint and stop",
+            rented.len(),
             rent.offer.rate
         ),
     };

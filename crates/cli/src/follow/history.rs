@@ -24,6 +24,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         | Event::Released { instance, .. }
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
+        Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => of_attempt(attempt),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
             return sweep.to_string();
@@ -47,7 +48,16 @@ pub fn sentence(event: &Event) -> String {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
         Event::AgentUp { instance, .. } => format!("machine {instance} is up"),
-        Event::AttemptIntended { attempt, instance, .. } => format!("attempt {attempt} starts on {instance}"),
+        Event::AttemptIntended { attempt, instance, others, .. } => {
+            let machines: Vec<&str> = std::iter::once(instance).chain(others).map(InstanceId::as_str).collect();
+            format!("attempt {attempt} starts on {}", machines.join(", "))
+        }
+        Event::MemberPrepared { attempt, instance, .. } => {
+            format!("machine {instance} is prepared for attempt {attempt}")
+        }
+        Event::MemberEnded { attempt, instance, end } => {
+            format!("attempt {attempt} {} on machine {instance}", attempt_end(end))
+        }
         Event::AttemptReady { attempt, ready: None } => format!("attempt {attempt} runs its program"),
         Event::AttemptReady { attempt, ready: Some(ready) } => match ready.step {
             0 => format!("attempt {attempt} trains from step 0 of {}", ready.steps),

@@ -268,6 +268,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
             return None;
         }
+        Event::MemberPrepared { .. } | Event::MemberEnded { .. } => return None,
         Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
             return None;
         }

@@ -144,8 +144,33 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     offers.retain(is_meant);
     match &job.wants.node {
         Some(node) if offers.is_empty() => Err(no_node(node, &machine::inventory(home)?)),
-        _ => Ok(offers),
+        Some(node) => too_few_nodes(job.nodes(), node, &machine::inventory(home)?).map_or(Ok(offers), Err),
+        None => Ok(offers),
     }
+}
+
+/// Why a job has not as many nodes to run on as it asks for.
+fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
+    let found = inventory.count(node);
+    if wanted as usize <= found {
+        return None;
+    }
+    let (message, hint) = match node {
+        "any" => (
+            format!(
+                "`num_nodes: {wanted}` asks for more than the {} that cost the same and are not drained",
+                counted(found as u64, "node")
+            ),
+            format!(
+                "write `num_nodes: {found}` or less, or add nodes with `gradus nodes add NAME --address user@host`"
+            ),
+        ),
+        name => (
+            format!("`num_nodes: {wanted}` asks for several nodes, and `infra: ssh/{name}` names one"),
+            "write `infra: ssh` to use any of them".to_owned(),
+        ),
+    };
+    Some(Error::Usage { message, hint })
 }
 
 /// Why a job has no node to run on.
@@ -313,6 +338,10 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         ),
         format!("price    {} ({})", offer.rate, offer.price_source),
     ];
+    if job.nodes() > 1 {
+        lines[1].insert_str("machine  ".len(), &format!("{} × ", job.nodes()));
+        lines[2].push_str(&format!(" each; {} together", offer.rate.times(job.nodes())));
+    }
     if let Some(share) = plan.share {
         let steps = share.steps.map_or(String::new(), |steps| format!("; {} steps", grouped(steps)));
         lines.push(format!(

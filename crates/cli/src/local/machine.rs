@@ -60,6 +60,7 @@ fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str)
         rank_program: settings.rank_program.clone(),
         libtorch: settings.libtorch.clone(),
         is_remote: false,
+        address: None,
     }
 }
 

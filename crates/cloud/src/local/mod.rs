@@ -55,6 +55,8 @@ pub struct LocalSettings {
     pub libtorch: Option<PathBuf>,
     /// Whether the loop is on another machine.
     pub is_remote: bool,
+    /// Where other machines reach this one, as far as is known.
+    pub address: Option<String>,
 }
 
 /// This machine.
@@ -94,6 +96,7 @@ impl Local {
             rank_program: self.settings.rank_program.clone(),
             libtorch: self.settings.libtorch.clone(),
             is_remote: self.settings.is_remote,
+            address: self.settings.address.clone(),
         };
         let _one_at_a_time = self.releases();
         let asked_before = folder.launch_spec()?;

@@ -58,6 +58,7 @@ mod tests {
             rank_program: "/usr/bin/gradus-rank".into(),
             libtorch: None,
             is_remote: false,
+            address: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         let lock = folder.lock().unwrap().unwrap();

@@ -69,6 +69,12 @@ impl Inventory {
         self.hosts.iter().filter(move |host| !host.is_drained && is_meant(host))
     }
 
+    /// How many machines an offer of this kind means that may all be used at once.
+    pub fn count(&self, kind: &str) -> usize {
+        let rate = self.any().map_or(Rate::default(), |(_, rate)| rate);
+        self.wanted(kind, rate).count()
+    }
+
     /// What is offered as [`ANY`]: what each of the cheapest nodes has, at their price. None without nodes.
     pub(super) fn any(&self) -> Option<(Node, Rate)> {
         let rate = self.hosts.iter().filter(|host| !host.is_drained).map(|host| host.rate).min()?;

@@ -2,7 +2,7 @@
 
 use domain::event::{RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
-use domain::run::{AttemptEnd, Usage};
+use domain::run::Usage;
 use domain::{Cause, Elapsed, Event, Finding, InstanceId};
 use plan::{Action, Scope};
 
@@ -58,12 +58,14 @@ impl Controller {
                 let handle = self.machines.get(&instance).and_then(|memory| memory.machines.keys().next().cloned());
                 self.note_accepted(&instance, handle);
             }
-            Action::Start { run, attempt, fence, instance } => {
-                self.must(Event::AttemptIntended { run, attempt, fence, instance });
+            Action::Start { run, attempt, fence, instances } => {
+                let mut instances = instances.into_iter();
+                let Some(instance) = instances.next() else { return };
+                let others = instances.collect();
+                self.must(Event::AttemptIntended { run, attempt, fence, instance, others });
             }
-            Action::FailAttempt { attempt, finding } => {
-                self.must(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } });
-            }
+            Action::EndAttempt { attempt, end } => self.must(Event::AttemptEnded { attempt, end }),
+            Action::EndMember { attempt, instance, end } => self.must(Event::MemberEnded { attempt, instance, end }),
             Action::End { run, end } => self.must(Event::Ended { run, end }),
             Action::Stop { run, by } => self.must(Event::StopRequested { run, by }),
             Action::Alert { run, spent } => self.must(Event::BudgetAlert { run, spent }),

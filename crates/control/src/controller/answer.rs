@@ -130,7 +130,7 @@ impl Controller {
         let Some(memory) = self.machines.get_mut(id) else { return };
         if let ProviderAnswer::LastEvents(entries) = answer {
             memory.last_events = LastEvents::Read;
-            self.take(&entries);
+            self.take(id, &entries);
             if let Some(run) = self.world.instances.get(id).map(|instance| instance.run.clone()) {
                 self.out.push(ControllerOutput::Keep { run, instance: id.clone(), entries });
             }

@@ -52,7 +52,7 @@ impl Controller {
         if is_first {
             self.must(Event::AgentUp { instance: id.clone(), started: heartbeat.started });
         }
-        self.take(&heartbeat.entries);
+        self.take(id, &heartbeat.entries);
         if self.is_changed {
             self.settle();
             self.is_due_changed = true;
@@ -60,18 +60,22 @@ impl Controller {
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(&self.world, &self.policy, id, start);
         let lease = self.lease(&run);
-        self.reply(from, Some(run), HeartbeatReply { lease, ..answer(heartbeat, orders, &self.policy) });
+        let reply = HeartbeatReply { lease, ..answer(heartbeat, orders, &self.policy) };
+        // One that waits for other machines of its attempt waits for long.
+        let has_attempt = self.world.runs.get(&run).is_some_and(|run| self.world.active_attempt(run).is_some());
+        let next = if has_attempt { domain::Duration::from_micros(self.policy.heartbeat.0) } else { reply.next };
+        self.reply(from, Some(run), HeartbeatReply { next, ..reply });
     }
 
     /// Writes what the entries decide. An entry that was heard before changes nothing.
-    pub(super) fn take(&mut self, entries: &[Entry]) {
+    pub(super) fn take(&mut self, id: &InstanceId, entries: &[Entry]) {
         for entry in entries {
             if entry.event == AgentEvent::Unknown {
                 let text =
                     "its agent, of a later version, reports what this version does not know; that is passed over";
                 self.note(entry.attempt.as_str(), text, false);
             }
-            if let Some(event) = plan::hear(&self.world, entry) {
+            if let Some(event) = plan::hear(&self.world, id, entry) {
                 self.must(event);
             }
         }
@@ -121,6 +125,7 @@ impl Controller {
             job_hash: run.job_hash.clone(),
             threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
             accept_data_change: run.accept_data_change,
+            member: None,
             folder: String::new(),
         }
     }

@@ -7,14 +7,16 @@
 //! past its lease therefore asks once more before it gives up.
 
 mod queue;
+mod reason;
 
 use std::collections::BTreeMap;
 
 use domain::run::AttemptEnd;
-use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
+use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, Start};
 use domain::{AttemptId, Elapsed, InstanceId, Timestamp};
 
 pub use queue::{EntryQueue, is_decision};
+pub use reason::{Departure, StopReason};
 
 /// Between the starts of two calls, unless an urgent event waits, in microseconds.
 const GAP: u64 = 30_000;
@@ -70,6 +72,11 @@ pub enum SupervisorOutput {
     Call(Heartbeat),
     /// Begin an attempt.
     Begin(Box<Start>),
+    /// Start the ranks of the attempt on several machines that runs, unless they were started.
+    Go {
+        /// Its machines by node rank.
+        nodes: Vec<NodeAddress>,
+    },
     /// Ask the attempt that runs to end.
     End {
         /// Why, and so how fast.
@@ -81,56 +88,14 @@ pub enum SupervisorOutput {
     Leave(Departure),
 }
 
-/// Why an attempt is ended before it ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopReason {
-    /// The loop ordered it to save and stop.
-    Stop,
-    /// The loop has not answered for longer than its lease.
-    LeaseOver,
-    /// The loop ordered the agent to leave.
-    Leave,
-    /// A signal asked the agent to end.
-    Signalled,
-    /// A later attempt is to start.
-    Replaced,
-    /// Nothing was reported for so long.
-    Hang(Elapsed),
-}
-
-/// Why an agent left; `exit_code` tells them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Departure {
-    /// The loop ordered it.
-    Ordered,
-    /// A signal asked for it.
-    Signalled,
-    /// The loop did not answer for longer than the lease.
-    LeaseOver,
-    /// Another agent looks after this instance.
-    Attended,
-    /// An agent has lived in this folder before; an instance is rented once.
-    Spent,
-}
-
-impl Departure {
-    /// The code that the process exits with.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Departure::Ordered | Departure::Signalled => 0,
-            Departure::LeaseOver => 64,
-            Departure::Attended => 65,
-            Departure::Spent => 66,
-        }
-    }
-}
-
 /// The agent's state.
 #[derive(Debug)]
 pub struct Supervisor {
     instance: InstanceId,
     started: Timestamp,
     attempt: Option<AttemptId>,
+    /// Where the others reach this machine for it, once it was prepared.
+    address: Option<NodeAddress>,
     /// Every attempt that was ever started here, so that a repeated order starts nothing, and how it ended.
     begun: BTreeMap<AttemptId, Option<AttemptEnd>>,
     queue: EntryQueue,
@@ -184,6 +149,7 @@ impl Supervisor {
             instance,
             started,
             attempt: None,
+            address: None,
             begun: BTreeMap::new(),
             queue: EntryQueue::default(),
             lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false },
@@ -206,7 +172,7 @@ impl Supervisor {
             SupervisorInput::Answered(None) => self.unanswered(now),
             SupervisorInput::Happened { attempt, events } => {
                 if self.attempt.as_ref() == Some(&attempt) {
-                    events.into_iter().for_each(|event| self.push(&attempt, event));
+                    events.into_iter().for_each(|event| self.happened(&attempt, event));
                 }
             }
             SupervisorInput::Ended { attempt, end } => self.ended(&attempt, end, now),
@@ -246,8 +212,12 @@ impl Supervisor {
         }
         for order in reply.orders {
             match order {
-                AgentCommand::Start(start) => self.start(start),
-                AgentCommand::Stop { attempt, within } => self.stop(attempt, within.map(|time| Elapsed(time.micros()))),
+                AgentCommand::Start(start) | AgentCommand::Prepare(start) => self.start(start),
+                AgentCommand::Go { attempt, nodes } => self.go(&attempt, nodes),
+                AgentCommand::Stop { attempt, is_node_lost, within } => {
+                    let why = if is_node_lost { StopReason::NodeLost } else { StopReason::Stop };
+                    self.stop(attempt, why, within.map(|time| Elapsed(time.micros())));
+                }
                 AgentCommand::Leave => self.leave(Departure::Ordered, StopReason::Leave, now),
             }
         }
@@ -265,12 +235,8 @@ impl Supervisor {
         if self.leaving.is_some() {
             return;
         }
-        if let Some(end) = self.begun.get(&start.attempt) {
-            // The loop has forgotten that it was told: its log may have been put back from a copy.
-            if let Some(end) = end.clone().filter(|_| self.queue.is_decided()) {
-                self.push(&start.attempt, AgentEvent::Ended { end });
-            }
-            return;
+        if self.begun.contains_key(&start.attempt) {
+            return self.tell_again(&start.attempt, start.member.is_some());
         }
         if self.attempt.is_some() {
             // The order is repeated, and finds the machine free once the older attempt has ended.
@@ -278,13 +244,42 @@ impl Supervisor {
             return;
         }
         self.begun.insert(start.attempt.clone(), None);
-        self.attempt = Some(start.attempt.clone());
+        (self.attempt, self.address) = (Some(start.attempt.clone()), None);
         self.out.push(SupervisorOutput::Begin(start));
     }
 
-    fn stop(&mut self, id: AttemptId, within: Option<Elapsed>) {
+    /// The loop has forgotten what it was told: its log may have been put back from a copy.
+    fn tell_again(&mut self, attempt: &AttemptId, is_asked_to_prepare: bool) {
+        if !self.queue.is_decided() {
+            return;
+        }
+        if let Some(Some(end)) = self.begun.get(attempt).cloned() {
+            self.push(attempt, AgentEvent::Ended { end });
+        } else if let (true, Some(address)) = (is_asked_to_prepare, self.address.clone()) {
+            self.push(attempt, AgentEvent::Prepared { address });
+        }
+    }
+
+    fn happened(&mut self, attempt: &AttemptId, event: AgentEvent) {
+        if let AgentEvent::Prepared { address } = &event {
+            self.address = Some(address.clone());
+        }
+        self.push(attempt, event);
+    }
+
+    fn go(&mut self, attempt: &AttemptId, nodes: Vec<NodeAddress>) {
+        if self.leaving.is_some() {
+            return;
+        }
+        match self.attempt.as_ref() == Some(attempt) {
+            true => self.out.push(SupervisorOutput::Go { nodes }),
+            false => self.tell_again(attempt, false),
+        }
+    }
+
+    fn stop(&mut self, id: AttemptId, why: StopReason, within: Option<Elapsed>) {
         if self.attempt.as_ref() == Some(&id) {
-            self.out.push(SupervisorOutput::End { why: StopReason::Stop, within });
+            self.out.push(SupervisorOutput::End { why, within });
             return;
         }
         // Stopped before its start was ever ordered: it will not be started, and the loop waits for its end.

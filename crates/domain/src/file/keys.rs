@@ -46,7 +46,7 @@ pub(crate) struct JobFile {
     pub resources: Option<Resources>,
     /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.
     pub workdir: Option<String>,
-    /// Number of machines. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one.
+    /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
     #[schemars(range(min = 1, max = 4096))]
     pub num_nodes: Option<u32>,
     /// Bash commands that prepare the machine, executed once per attempt before `run`.

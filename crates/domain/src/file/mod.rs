@@ -138,7 +138,13 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     in_order(&mut problems, &tree);
     in_order(&mut warnings, &tree);
     match lowered.job() {
-        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings, unrentable, unset }),
+        Some(job) if problems.is_empty() => {
+            // Nodes are there already, as many as are asked for.
+            if job.wants.node.is_some() && job.wants.nodes.len() == 1 {
+                unrentable.retain(|problem| !matches!(&*problem.key, "num_nodes" | "resources.nodes"));
+            }
+            Ok(Parsed { job, warnings, unrentable, unset })
+        }
         Some(_) | None => Err(problems),
     }
 }

@@ -49,6 +49,7 @@ const ONE_MACHINE: &str = "only this machine and those of `gradus nodes` can be 
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "accelerators cannot be rented yet";
 const NO_CLOUD: &str = "clouds cannot be rented yet";
+const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH";
 const NO_STORE: &str = "object stores and mounts are not supported yet";
 const COPY: &str = "put the files under `workdir`, which is copied to the machine";
 
@@ -58,12 +59,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("workdir"),
     no("workdir.url", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
     no("workdir.ref", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
-    planned(
-        "num_nodes",
-        &["1"],
-        "a run on several machines is not supported yet",
-        "write `num_nodes: 1` or leave it out",
-    ),
+    planned("num_nodes", &["1"], MACHINES, "write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`"),
     yes("resources"),
     planned(
         "resources.infra",
@@ -159,8 +155,8 @@ pub(super) const OUR_PLANNED: &[SkyKey] = &[
     planned(
         "resources.nodes",
         &["1"],
-        "a run on several machines is not supported yet",
-        "write `nodes: 1` or leave it out",
+        MACHINES,
+        "write `infra: ssh` and one number, such as `nodes: 2`, or leave it out",
     ),
     planned("resources.max_carbon", &[], "what this machine emits is not known", LEAVE_OUT),
 ];

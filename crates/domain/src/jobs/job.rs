@@ -50,6 +50,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Job {
+    /// Machines that compute together in one attempt.
+    pub fn nodes(&self) -> u32 {
+        match self.wants.nodes[..] {
+            [nodes] => nodes.max(1),
+            _ => 1,
+        }
+    }
+
     /// The variables of the work's environment: `envs`, and `secrets` that have a value.
     pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         let envs = self.envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));

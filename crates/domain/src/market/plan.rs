@@ -30,7 +30,7 @@ pub struct Plan {
 pub struct Share {
     /// Samples per optimizer step.
     pub batch: u32,
-    /// Ranks.
+    /// Ranks on each machine.
     pub ranks: u32,
     /// Micro-batches a rank and step.
     pub accumulate: u32,

@@ -17,6 +17,7 @@ use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
 use crate::sweep::{Known, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
+use crate::wire::NodeAddress;
 
 /// One event, in its place in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,8 +69,24 @@ pub enum Event {
     RentFailed { instance: InstanceId, finding: Finding },
     /// The agent on the machine has spoken for the first time.
     AgentUp { instance: InstanceId, started: Timestamp },
-    /// An attempt will be started on a machine.
-    AttemptIntended { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
+    /// An attempt will be started.
+    AttemptIntended {
+        /// Of which run.
+        run: RunId,
+        /// Its name.
+        attempt: AttemptId,
+        /// Its number.
+        fence: Fence,
+        /// The machine of node rank 0.
+        instance: InstanceId,
+        /// The machines of node ranks 1 and up; none for an attempt on one machine.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<InstanceId>,
+    },
+    /// One machine of an attempt on several has all that its ranks need, and can be reached at this address.
+    MemberPrepared { attempt: AttemptId, instance: InstanceId, address: NodeAddress },
+    /// The ranks on one machine of an attempt on several have ended.
+    MemberEnded { attempt: AttemptId, instance: InstanceId, end: AttemptEnd },
     /// Data and model stand; steps are being made. None for the user's own program.
     AttemptReady { attempt: AttemptId, ready: Option<Ready> },
     /// An attempt has ended.

@@ -29,6 +29,9 @@ impl Event {
             Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance } => EventSubject::Instance(instance),
             Event::Released { instance, .. } | Event::DoubleEnded { instance, .. } => EventSubject::Instance(instance),
             Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => EventSubject::Attempt(attempt),
+            Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => {
+                EventSubject::Attempt(attempt)
+            }
             Event::SweepSubmitted(submitted) => EventSubject::Sweep(&submitted.sweep),
             Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
                 EventSubject::Sweep(sweep)

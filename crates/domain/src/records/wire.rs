@@ -48,10 +48,24 @@ pub struct Entry {
     pub event: AgentEvent,
 }
 
+/// Where ranks on other machines reach a machine: if it has node rank 0, ranks meet here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// Name or address.
+    pub host: String,
+    /// A port that was free when it was chosen.
+    pub port: u16,
+}
+
 /// What an agent reports of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "snake_case")]
 pub enum AgentEvent {
+    /// What its ranks need is here: they are started once all machines of the attempt have said so.
+    Prepared {
+        /// Where ranks on other machines reach this one.
+        address: NodeAddress,
+    },
     /// Its ranks were started.
     Started,
     /// A rank reported.
@@ -76,7 +90,7 @@ const DECISIVE: [&str; 5] = ["ready", "exported", "trained", "stopped", "failed"
 fn known_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AgentEvent, D::Error> {
     let value = Value::deserialize(deserializer)?;
     let is_end = value["word"] == "ended";
-    let is_decisive = DECISIVE.iter().any(|report| value["report"]["report"] == *report);
+    let is_decisive = value["word"] == "prepared" || DECISIVE.iter().any(|report| value["report"]["report"] == *report);
     serde_json::from_value(value).or_else(|error| match (is_end, is_decisive) {
         (true, _) => {
             let message = format!("the attempt ended, and its agent is of a later version that says how: {error}");
@@ -90,7 +104,8 @@ fn known_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AgentEvent,
 
 fn known_commands<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AgentCommand>, D::Error> {
     let commands = Vec::<Value>::deserialize(deserializer)?;
-    let is_known = |command: &Value| ["start", "stop", "leave"].iter().any(|known| command["order"] == *known);
+    let is_known =
+        |command: &Value| ["start", "prepare", "go", "stop", "leave"].iter().any(|known| command["order"] == *known);
     let known = commands.into_iter().filter(is_known);
     // A command that this version knows and cannot follow is no reply: the lease runs out as without one.
     known.map(|command| serde_json::from_value(command).map_err(D::Error::custom)).collect()
@@ -120,10 +135,22 @@ pub struct HeartbeatReply {
 pub enum AgentCommand {
     /// Start this attempt, unless it was started already.
     Start(Box<Start>),
+    /// Fetch what this attempt on several machines needs, and report [`AgentEvent::Prepared`], unless that was done already.
+    Prepare(Box<Start>),
+    /// Start the ranks of an attempt for which all its machines are prepared.
+    Go {
+        /// Which.
+        attempt: AttemptId,
+        /// Its machines by node rank.
+        nodes: Vec<NodeAddress>,
+    },
     /// Save the state, then end the attempt.
     Stop {
         /// Which.
         attempt: AttemptId,
+        /// Whether another machine of the attempt has failed, so that its ranks can no longer save anything together.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_node_lost: bool,
         /// The time that was kept back for it; the agent's own patience where none is said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Duration>,
@@ -150,8 +177,20 @@ pub struct Start {
     /// Whether a checkpoint is resumed although the data has changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accept_data_change: bool,
+    /// Its place in an attempt on several machines; none where it is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<NodeRank>,
     /// Folder of the run on the node: checkpoints, logs, export.
     pub folder: String,
+}
+
+/// A machine's place among those of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRank {
+    /// From 0.
+    pub rank: u32,
+    /// Number of machines.
+    pub nodes: u32,
 }
 
 #[cfg(test)]

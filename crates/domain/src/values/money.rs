@@ -35,6 +35,11 @@ impl Rate {
         Rate(micros)
     }
 
+    /// The price of so many of the same.
+    pub fn times(self, count: u32) -> Rate {
+        Rate(self.0.saturating_mul(i64::from(count)))
+    }
+
     /// The price in micro-dollars an hour.
     pub fn micros_per_hour(self) -> i64 {
         self.0

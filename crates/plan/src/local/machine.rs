@@ -7,7 +7,7 @@ use domain::train::{Codec, Shard, Span, Train};
 use domain::{Duration, Offer, Share};
 
 use crate::estimate::processor::{self, DATED, FASTER, SLOWER, START_AND_END};
-use crate::estimate::{FittedCoefficients, Setup};
+use crate::estimate::{Device, FittedCoefficients, Setup};
 use crate::search::workload::spec::{ParallelChoice, TrainingSpec};
 use crate::search::workload::trained::{self, Trained};
 use crate::search::{
@@ -24,6 +24,9 @@ const MEMORY_MARGIN: f64 = 1.2;
 
 /// Decoded data sets up to this size stay in memory.
 const DATA_KEPT: u64 = 512 << 20;
+
+/// What nodes exchange gradients over, in bit/s: Gigabit Ethernet, the least that is common.
+const NETWORK: f64 = 1e9;
 
 /// Seed of the draws of spot interruptions, of which there are none here.
 const SEED: u64 = 1;
@@ -69,18 +72,20 @@ impl OnMachine {
     }
 
     /// Estimates a job of our own trainer.
-    pub fn of(train: &Train, resolved: &Trained, offer: &Offer, facts: &JobFacts) -> OnMachine {
+    pub fn of((train, nodes): (&Train, u32), resolved: &Trained, offer: &Offer, facts: &JobFacts) -> OnMachine {
         let mut assumptions = resolved.assumptions.clone();
         let cores = offer.node.cores.max(1);
-        let share = share(train, cores, resolved.samples, &mut assumptions);
-        let spec = spec(train, resolved);
+        let share = share(train, (cores, nodes), resolved.samples, &mut assumptions);
+        let spec = spec(train, nodes, resolved);
         let listing = listing(offer, share.ranks);
         let coefficients = processor::coefficients();
         let estimator = || RankEstimates::of(resolved, &coefficients, facts, train, share.ranks);
         let cores_of_rank = f64::from(share.threads.saturating_mul(share.ranks).min(cores)) / f64::from(share.ranks);
-        let market = MarketIndex::here(&listing, processor::device(cores_of_rank, share.ranks, offer.node.memory));
+        let device = processor::device(cores_of_rank, share.ranks, offer.node.memory);
+        let network = (nodes > 1).then_some(NETWORK);
+        let market = MarketIndex::here(&listing, Device { network, ..device });
         let mut search = Search::new(&spec, &market, estimator());
-        let config = search.way(0, 1).clone();
+        let config = search.way(0, nodes).clone();
         let is_fitting = matches!(&config, Ok(config) if config.verdict == MemoryFit::Fits);
         let needed = match &config {
             Ok(config) => config.needed,
@@ -95,7 +100,7 @@ impl OnMachine {
                     "{} steps over {} training samples, {} samples evaluated, {START_AND_END:.1} s to start and to end",
                     spec.length.steps, samples[0], spec.length.evaluated,
                 ));
-                let constraints = Constraints { nodes: vec![1], ..Constraints::default() };
+                let constraints = Constraints { nodes: vec![nodes], ..Constraints::default() };
                 let answer = search.answer(&constraints);
                 let candidate = answer.candidates.first();
                 candidate.map(|candidate| forecast(&mut search, &constraints, candidate, band, SEED).time)
@@ -108,6 +113,10 @@ impl OnMachine {
                 None
             }
         };
+        if nodes > 1 {
+            let gigabits = NETWORK / 1e9;
+            assumptions.push(format!("{nodes} nodes exchange gradients at {gigabits:.0} Gbit/s; it is not measured"));
+        }
         warn(train, &share, &mut assumptions);
         let checkpoint = resolved.network.as_ref().map(|_| spec.checkpoints.state.0);
         let fitting = match is_fitting {
@@ -119,9 +128,9 @@ impl OnMachine {
 }
 
 /// The training as the job divides it, on samples that are decoded beside it.
-fn spec(train: &Train, resolved: &Trained) -> TrainingSpec {
+fn spec(train: &Train, nodes: u32, resolved: &Trained) -> TrainingSpec {
     let mut spec = resolved.spec.clone();
-    spec.division = trained::division(train);
+    spec.division = trained::division(train, nodes);
     spec.data.per_core = None;
     // The fused attention of processors cannot drop values out, so that scores are saved.
     spec.program.flash_attention = !trained::drops_out(train);
@@ -149,7 +158,7 @@ fn fitting(spec: &TrainingSpec, market: &MarketIndex, estimator: RankEstimates) 
     None
 }
 
-fn share(train: &Train, cores: u32, samples: Option<[u64; 3]>, assumptions: &mut Vec<String>) -> Share {
+fn share(train: &Train, (cores, nodes): (u32, u32), samples: Option<[u64; 3]>, assumptions: &mut Vec<String>) -> Share {
     let ranks = train.processes.max(1);
     let threads = train.threads.unwrap_or((cores / ranks).max(1));
     let all = threads.saturating_mul(ranks);
@@ -162,7 +171,7 @@ fn share(train: &Train, cores: u32, samples: Option<[u64; 3]>, assumptions: &mut
         u64::from(train.epochs).saturating_mul(steps_of_epoch)
     });
     // Ranks that divide the layers among them have the same samples.
-    let shares = (ranks / train.parallel.tensor.max(1)).max(1);
+    let shares = (ranks * nodes / train.parallel.tensor.max(1)).max(1);
     let micro_batch = train.batch.div_ceil(shares).div_ceil(accumulate);
     Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps }
 }

@@ -46,7 +46,7 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
     let mut plans = Vec::new();
     for offer in offers {
         let estimate = match &resolved {
-            Some((train, resolved)) => OnMachine::of(train, resolved, offer, facts),
+            Some((train, resolved)) => OnMachine::of((train, job.nodes()), resolved, offer, facts),
             None => OnMachine::of_program(),
         };
         let found = fit::reasons(job, offer, &estimate);
@@ -73,11 +73,12 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
 
 fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
     let OnMachine { share, memory, time, mut assumptions, .. } = estimate;
-    let cost = cost(offer.rate, time);
+    let rate = offer.rate.times(job.nodes());
+    let cost = cost(rate, time);
     let reserve = match (job.budget, cost, job.deadline) {
         (Some(budget), _, _) => budget.max,
         (None, Some(cost), _) => cost.high,
-        (None, None, Some(deadline)) => price(offer.rate, deadline),
+        (None, None, Some(deadline)) => price(rate, deadline),
         (None, None, None) => {
             assumptions
                 .push("nothing is set aside, because neither a budget nor a deadline bounds the cost".to_owned());

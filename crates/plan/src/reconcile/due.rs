@@ -4,7 +4,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, Rate, RunId, Timestamp};
 
 use super::limits::{reserve_of, spent_so_far};
-use super::{ObservedState, Policy, lost, patience};
+use super::{ObservedState, Policy, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes what is to be done for a run; none where only an event can. Nothing else may happen
@@ -21,7 +21,8 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
     let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
     let budget = budget_due(world, facts, policy, run);
     let rested = facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet));
-    [machines, deadline, budget, rested].into_iter().flatten().min()
+    let incomplete = gang::due(world, facts, policy, run);
+    [machines, deadline, budget, rested, incomplete].into_iter().flatten().min()
 }
 
 /// The same for a sweep.
@@ -70,7 +71,7 @@ fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) 
     let rates = run.instances.iter().filter(spends).filter_map(|id| Some(world.instances.get(id)?.offer.rate));
     let rate: i64 = rates.map(Rate::micros_per_hour).sum();
     let spent = spent_so_far(world, facts, run);
-    let reserved = run.plan.offer.rate.cost(reserve_of(world, facts, policy, run));
+    let reserved = run.rate().cost(reserve_of(world, facts, policy, run));
     let stop = budget.max.micros().saturating_sub(reserved.micros());
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let next = if run.alerted { stop } else { stop.min(alert) };

@@ -40,7 +40,7 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
     }
     let budget = run.job.budget?;
     let spent = spent_so_far(world, facts, run);
-    let reserved = run.plan.offer.rate.cost(reserve_of(world, facts, policy, run));
+    let reserved = run.rate().cost(reserve_of(world, facts, policy, run));
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
 
@@ -74,7 +74,7 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
 pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
     let Some(budget) = run.job.budget else { return true };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
-    spent_so_far(world, facts, run) + run.plan.offer.rate.cost(Elapsed(least)) < budget.max
+    spent_so_far(world, facts, run) + run.rate().cost(Elapsed(least)) < budget.max
 }
 
 fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
@@ -86,7 +86,7 @@ fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elap
     let beyond = traits.map_or(0, |traits| traits.billing_step.0.saturating_add(traits.effective_within.0));
     // One until it calls, and one for the messages on their way.
     let wait = policy.heartbeat.0.saturating_mul(2);
-    Elapsed(wind_down(policy, run.job.budget, run.plan.offer.rate).0.saturating_add(wait).saturating_add(beyond))
+    Elapsed(wind_down(policy, run.job.budget, run.rate()).0.saturating_add(wait).saturating_add(beyond))
 }
 
 /// What a run has cost until now, as far as it is known.

@@ -3,6 +3,8 @@
 //! A provider that has its machines already says how many they are ([`ProviderTraits::places`]); each of them runs one
 //! instance. All others share [`Policy::slots`].
 
+use std::collections::BTreeSet;
+
 use domain::rental::ProviderTraits;
 use domain::{Offer, RunId, SweepId};
 
@@ -20,6 +22,7 @@ pub(super) struct Room<'a> {
 /// A place that is taken: for which offer, and for a trial of which sweep.
 struct Taken<'a> {
     offer: &'a Offer,
+    run: &'a RunId,
     sweep: Option<&'a SweepId>,
 }
 
@@ -34,12 +37,13 @@ impl<'a> Room<'a> {
         self.taken.get_or_insert_with(|| {
             let sweep = |run: &RunId| world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep);
             let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
-            live.map(|(_, instance)| Taken { offer: &instance.offer, sweep: sweep(&instance.run) }).collect()
+            live.map(|(_, instance)| Taken { offer: &instance.offer, run: &instance.run, sweep: sweep(&instance.run) })
+                .collect()
         })
     }
 
-    /// Whether there is a place for the machine of one more run.
-    pub fn has_some(&mut self, run: &Run) -> bool {
+    /// Whether there are places for so many more machines of a run.
+    pub fn has_some(&mut self, id: &RunId, run: &Run, machines: usize) -> bool {
         let offer = &run.plan.offer;
         let facts = self.facts;
         match places(facts, offer) {
@@ -47,17 +51,18 @@ impl<'a> Room<'a> {
                 let taken = self.taken().iter().filter(|taken| taken.offer.provider == offer.provider);
                 let is_same = |taken: &&Taken<'_>| !offer.is_any() && taken.offer.kind == offer.kind;
                 let (used, same) = taken.fold((0, 0), |(all, same), one| (all + 1, same + usize::from(is_same(&one))));
-                used < places && same == 0
+                used + machines <= places && same == 0
             }
-            None => self.has_slot(run),
+            None => self.has_slot(id, run),
         }
     }
 
     /// Whether there is one among the shared places. Trials of one sweep may have more of them together, where nobody
-    /// else has one.
-    fn has_slot(&mut self, run: &Run) -> bool {
+    /// else has one. All machines of a run take one place.
+    fn has_slot(&mut self, id: &RunId, run: &Run) -> bool {
         let Room { world, facts, policy, .. } = *self;
-        let used = self.taken().iter().filter(|taken| places(facts, taken.offer).is_none()).count();
+        let others = self.taken().iter().filter(|taken| places(facts, taken.offer).is_none() && taken.run != id);
+        let used = others.map(|taken| taken.run).collect::<BTreeSet<_>>().len();
         if used < policy.slots {
             return true;
         }
@@ -67,10 +72,11 @@ impl<'a> Room<'a> {
         used < sweep.search.parallel as usize && others.all(|taken| taken.sweep == own)
     }
 
-    /// Takes a place for a run's machine.
-    pub fn take(&mut self, run: &'a Run) {
+    /// Takes places for so many machines of a run.
+    pub fn take(&mut self, id: &'a RunId, run: &'a Run, machines: usize) {
         let sweep = run.trial.as_ref().map(|trial| &trial.sweep);
-        self.taken().push(Taken { offer: &run.plan.offer, sweep });
+        let taken = std::iter::repeat_with(|| Taken { offer: &run.plan.offer, run: id, sweep });
+        self.taken().extend(taken.take(machines));
     }
 }
 

@@ -43,9 +43,9 @@ impl Scope {
     /// Adds the runs that have no machine they could use: whichever comes first takes a place that has become free.
     pub fn add_waiting(&mut self, world: &World) {
         for (id, run) in world.open_runs() {
-            let has_machine =
-                world.live_instance(run).is_some_and(|(_, instance)| instance.state != InstanceState::Releasing);
-            if !run.state.is_final() && !has_machine {
+            let usable =
+                world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
+            if !run.state.is_final() && usable.count() < run.job.nodes() as usize {
                 self.runs.insert(id.clone());
             }
         }

@@ -80,16 +80,12 @@ impl World {
             Event::Launched { instance, handle } => self.launched(instance, handle.as_ref()),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started } => self.agent_up(instance, *started),
-            Event::AttemptIntended { run, attempt, fence, instance } => {
-                let new = RunAttempt {
-                    run: run.clone(),
-                    fence: *fence,
-                    instance: instance.clone(),
-                    intended: record.at,
-                    state: AttemptState::Intended,
-                };
+            Event::AttemptIntended { run, attempt, fence, instance, others } => {
+                let new = RunAttempt::new(run, *fence, (instance, others), record.at);
                 self.attempt_intended(attempt, new)
             }
+            Event::MemberPrepared { attempt, instance, address } => self.member_prepared(attempt, instance, address),
+            Event::MemberEnded { attempt, instance, end } => self.member_ended(record.seq, attempt, instance, end),
             Event::AttemptReady { attempt, ready } => self.attempt_ready(attempt, ready.as_ref()),
             Event::AttemptEnded { attempt, end } => self.attempt_ended(record.at, attempt, end),
             Event::BudgetAlert { run, .. } => {
@@ -280,8 +276,11 @@ impl World {
     /// A machine that ends before it was of any use counts as a restart, or it would be rented again without end.
     fn released(&mut self, id: &InstanceId, usage: Usage) -> Result<(), String> {
         self.instance_moves(id, InstanceState::Released { usage })?;
+        let was_used = self.was_used(id);
         let run = self.run_of_instance(id)?;
-        if matches!(&run.state, RunState::Renting { instance } if instance == id) {
+        // Of several machines, the newest is not the only one that the run waits for.
+        let is_waited_for = |newest: &InstanceId| newest == id || run.job.nodes() > 1 && !was_used;
+        if matches!(&run.state, RunState::Renting { instance } if is_waited_for(instance)) {
             let finding =
                 Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));
             run.restarts += 1;
@@ -291,9 +290,10 @@ impl World {
     }
 
     fn attempt_intended(&mut self, id: &AttemptId, attempt: RunAttempt) -> Result<(), String> {
-        let instance = self.instance_mut(&attempt.instance)?;
-        if instance.state != InstanceState::Up {
-            return Err(format!("instance `{}` is not up", attempt.instance));
+        for instance in attempt.instances() {
+            if self.instances.get(instance).is_none_or(|known| known.state != InstanceState::Up) {
+                return Err(format!("instance `{instance}` is not up"));
+            }
         }
         let run = self.run_mut(&attempt.run)?;
         refuse_final(run)?;

@@ -2,6 +2,7 @@
 
 mod bill;
 mod lifecycle;
+mod members;
 mod open;
 mod residence;
 
@@ -12,11 +13,12 @@ use domain::rank::Ready;
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
-use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp};
+use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
+pub use members::Member;
 pub use residence::RunOrSweep;
 
 /// Everything that is known, as the event log tells it. Who needs only what is left to do lets go of the rest
@@ -213,8 +215,11 @@ pub struct RunAttempt {
     pub run: RunId,
     /// Its number.
     pub fence: Fence,
-    /// Where it runs.
+    /// Where it runs; of several machines, the one of node rank 0.
     pub instance: InstanceId,
+    /// Its machines by node rank; none where it is only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
     /// When it was intended.
     pub intended: Timestamp,
     /// Where it stands.
@@ -260,11 +265,10 @@ impl World {
         }
     }
 
-    /// The instance of a run that is not released, if there is one.
-    pub fn live_instance<'a>(&'a self, run: &'a Run) -> Option<(&'a InstanceId, &'a Instance)> {
-        let id = run.instances.last()?;
-        let instance = self.instances.get(id)?;
-        if matches!(instance.state, InstanceState::Released { .. }) { None } else { Some((id, instance)) }
+    /// The instances of a run that are not released, oldest first.
+    pub fn live_instances_of<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = (&'a InstanceId, &'a Instance)> {
+        let known = run.instances.iter().filter_map(|id| self.instances.get_key_value(id));
+        known.filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
     }
 
     /// The sweep that a run is a trial of.
@@ -279,6 +283,11 @@ impl World {
 }
 
 impl Run {
+    /// What its machines cost together.
+    pub fn rate(&self) -> Rate {
+        self.plan.offer.rate.times(self.job.nodes())
+    }
+
     /// Which ends are tried again.
     pub fn recovery(&self) -> &Recovery {
         &self.job.recovery

@@ -58,7 +58,7 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
             }
         };
         let (run, instance, fence) = (run.clone(), instance.clone(), Fence(fence));
-        life.push(Event::AttemptIntended { run, attempt: attempt.clone(), fence, instance });
+        life.push(Event::AttemptIntended { run, attempt: attempt.clone(), fence, instance, others: Vec::new() });
         life.push(Event::AttemptReady { attempt: attempt.clone(), ready: None });
         life.push(Event::AttemptEnded { attempt, end });
     }

@@ -64,6 +64,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         attempt: attempts[number].clone(),
         fence: Fence(number as u64 + 1),
         instance: instance.clone(),
+        others: Vec::new(),
     };
     let is_ready = |attempt: usize, step: u64, passed_over: &[String]| {
         let Report::Ready(ready) = ready(step) else { unreachable!() };

@@ -106,10 +106,11 @@ impl View {
             Event::AgentUp { instance, .. } if ours.instances.contains(instance) => {
                 self.plain(at, format!("{instance} is up"));
             }
-            Event::AttemptIntended { run, attempt, instance, .. } if *run == self.run => {
+            Event::AttemptIntended { run, attempt, instance, others, .. } if *run == self.run => {
                 ours.attempts.insert(attempt.clone());
                 self.attempts += 1;
-                self.plain(at, format!("{attempt} begins on {instance}"));
+                let machines: Vec<&str> = std::iter::once(instance).chain(others).map(|one| one.as_str()).collect();
+                self.plain(at, format!("{attempt} begins on {}", machines.join(", ")));
             }
             Event::AttemptReady { attempt, ready } if ours.attempts.contains(attempt) => {
                 self.ready_to_train(at, attempt, ready.as_ref());
@@ -141,6 +142,7 @@ impl View {
             Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
+            Event::MemberPrepared { .. } | Event::MemberEnded { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}

@@ -45,6 +45,7 @@ fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAns
         rank_program: settings.rank_program.clone(),
         libtorch: settings.libtorch.clone(),
         is_remote: true,
+        address: address(&GlobalSettings::variable("SSH_CONNECTION").unwrap_or_default()),
     });
     let gate = home.join("launch.lock");
     let gate = std::fs::File::create(&gate).map_err(Error::file("open", &gate))?;
@@ -57,4 +58,10 @@ fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAns
         }
     }
     Ok(local.call(&request.call))
+}
+
+/// The address at which this machine was reached, by the variable that `sshd` sets: the client's address and port, then the
+/// server's. Behind a jump host it is the one that other machines there use.
+fn address(connection: &str) -> Option<String> {
+    connection.split_whitespace().nth(2).map(str::to_owned)
 }

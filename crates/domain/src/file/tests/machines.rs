@@ -41,7 +41,13 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("num_nodes: 1", "ok");
     check(
         "num_nodes: 2",
-        "2 num_nodes: a run on several machines is not supported yet (write `num_nodes: 1` or leave it out)
+        "2 num_nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
+         ok",
+    );
+    check("resources: {infra: ssh}\nnum_nodes: 2", "ok");
+    check(
+        "resources: {infra: ssh, nodes: [2, 4]}",
+        "2 resources.nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` and one number, such as `nodes: 2`, or leave it out)
          ok",
     );
     check("num_nodes: 0", "2 num_nodes: `0` is out of range: it must be at least 1");

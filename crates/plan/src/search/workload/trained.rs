@@ -103,10 +103,10 @@ fn check_image_size(train: &Train, sample: Option<Sample>) -> Result<(), Problem
 }
 
 /// How the job itself divides a step among its ranks.
-pub fn division(train: &Train) -> ParallelChoice {
+pub fn division(train: &Train, nodes: u32) -> ParallelChoice {
     let tensor = train.parallel.tensor.max(1);
     let parallel = ParallelDegrees {
-        data: (train.processes.max(1) / tensor).max(1),
+        data: (train.processes.max(1) * nodes / tensor).max(1),
         tensor,
         pipeline: 1,
         zero: match train.parallel.shard {

@@ -147,8 +147,9 @@ impl Scene {
             Action::Launch { instance } | Action::RecordLaunch { instance } => {
                 self.append(Event::Launched { instance, handle: None })
             }
-            Action::Start { run, attempt, fence, instance } => {
-                self.append(Event::AttemptIntended { run, attempt, fence, instance })
+            Action::Start { run, attempt, fence, instances } => {
+                let (instance, others) = (instances[0].clone(), instances[1..].to_vec());
+                self.append(Event::AttemptIntended { run, attempt, fence, instance, others })
             }
             Action::End { run, end } => self.append(Event::Ended { run, end }),
             Action::Stop { run, by } => self.append(Event::StopRequested { run, by }),
@@ -157,9 +158,8 @@ impl Scene {
             Action::Terminate { .. } => Ok(()),
             Action::RecordRelease { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
-            Action::FailAttempt { attempt, finding } => {
-                self.append(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } })
-            }
+            Action::EndAttempt { attempt, end } => self.append(Event::AttemptEnded { attempt, end }),
+            Action::EndMember { attempt, instance, end } => self.append(Event::MemberEnded { attempt, instance, end }),
         }
     }
 

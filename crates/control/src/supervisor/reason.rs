@@ -1,0 +1,49 @@
+//! Why an attempt is ended, and why an agent leaves.
+
+use domain::Elapsed;
+
+/// Why an attempt is ended before it ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The loop ordered it to save and stop.
+    Stop,
+    /// The ranks on another machine of the attempt have failed.
+    NodeLost,
+    /// The loop has not answered for longer than its lease.
+    LeaseOver,
+    /// The loop ordered the agent to leave.
+    Leave,
+    /// A signal asked the agent to end.
+    Signalled,
+    /// A later attempt is to start.
+    Replaced,
+    /// Nothing was reported for so long.
+    Hang(Elapsed),
+}
+
+/// Why an agent left; `exit_code` tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// The loop ordered it.
+    Ordered,
+    /// A signal asked for it.
+    Signalled,
+    /// The loop did not answer for longer than the lease.
+    LeaseOver,
+    /// Another agent looks after this instance.
+    Attended,
+    /// An agent has lived in this folder before; an instance is rented once.
+    Spent,
+}
+
+impl Departure {
+    /// The code that the process exits with.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Departure::Ordered | Departure::Signalled => 0,
+            Departure::LeaseOver => 64,
+            Departure::Attended => 65,
+            Departure::Spent => 66,
+        }
+    }
+}

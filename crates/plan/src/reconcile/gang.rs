@@ -1,0 +1,64 @@
+//! Attempts on several machines: when one has ended, and when machines that wait for others are given back.
+
+use domain::run::{AttemptEnd, InstanceState, RunState};
+use domain::{Elapsed, Finding, InstanceId, Timestamp};
+
+use super::{Action, ObservedState, Policy};
+use crate::verdict::verdict;
+use crate::world::{AttemptState, Run, World};
+
+/// Writes down that the attempt of a run, or its part on this machine, ended with the machine.
+pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) -> Option<Action> {
+    let (attempt, state) = world.active_attempt(run)?;
+    let (attempt, end) = (attempt.clone(), AttemptEnd::Failed { finding, exit_code: None });
+    if state.members.is_empty() {
+        return (state.instance == *id).then_some(Action::EndAttempt { attempt, end });
+    }
+    let member = state.member(id).filter(|member| member.end.is_none())?;
+    Some(Action::EndMember { attempt, instance: member.instance.clone(), end })
+}
+
+/// The end of an attempt that has ended on all of its machines.
+pub(super) fn ended(world: &World, run: &Run) -> Option<Action> {
+    let (attempt, state) = world.active_attempt(run).filter(|(_, state)| !state.members.is_empty())?;
+    let ends: Option<Vec<_>> = state.members.iter().map(|member| member.end.as_ref()).collect();
+    let is_stopping = matches!(run.state, RunState::Stopping { .. });
+    Some(Action::EndAttempt { attempt: attempt.clone(), end: verdict(&ends?, is_stopping)? })
+}
+
+/// Gives back machines that have waited too long for the others of their run: all of them start together, and what is
+/// missing may not come for a long time.
+pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Vec<Action> {
+    let is_over = waiting_since(world, run).is_some_and(|since| facts.now.since(since) >= patience(facts, policy, run));
+    if !is_over {
+        return Vec::new();
+    }
+    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
+    held.map(|(id, _)| Action::Release { instance: id.clone() }).collect()
+}
+
+/// When they are given back, from now on; none where that is over or nothing waits.
+pub(super) fn due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
+    let waited = facts.now.since(waiting_since(world, run)?);
+    patience(facts, policy, run).0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
+}
+
+/// How long machines of a run wait for its others: at least for two that boot one after the other, as one may fail.
+fn patience(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+    let boots = facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.boots_within.0);
+    policy.incomplete.max(Elapsed(boots.saturating_mul(2)))
+}
+
+/// Since when machines of a run wait for its others.
+fn waiting_since(world: &World, run: &Run) -> Option<Timestamp> {
+    if run.job.nodes() == 1 || world.active_attempt(run).is_some() {
+        return None;
+    }
+    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state == InstanceState::Up);
+    let first = held.map(|(_, instance)| instance.intended).min()?;
+    let ended = run.attempts.last().and_then(|id| world.attempts.get(id)).map(|attempt| &attempt.state);
+    match ended {
+        Some(AttemptState::Ended { at, .. }) => Some(first.max(*at)),
+        _ => Some(first),
+    }
+}

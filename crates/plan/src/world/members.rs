@@ -1,0 +1,96 @@
+//! Attempts on several machines: what each of them has said.
+
+use domain::run::AttemptEnd;
+use domain::wire::NodeAddress;
+use domain::{AttemptId, Fence, InstanceId, RunId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptState, RunAttempt, World};
+
+/// One machine of an attempt on several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Which.
+    pub instance: InstanceId,
+    /// Where the others reach it, once it has all that its ranks need.
+    pub address: Option<NodeAddress>,
+    /// How its ranks ended, once they have, and the number of that event: earlier ends come first.
+    pub end: Option<(u64, AttemptEnd)>,
+}
+
+impl RunAttempt {
+    /// An attempt that nobody has started, on one machine or on several by node rank.
+    pub(super) fn new(
+        run: &RunId,
+        fence: Fence,
+        (first, others): (&InstanceId, &[InstanceId]),
+        at: Timestamp,
+    ) -> RunAttempt {
+        let member = |instance: &InstanceId| Member { instance: instance.clone(), address: None, end: None };
+        let members = match others.is_empty() {
+            true => Vec::new(),
+            false => std::iter::once(first).chain(others).map(member).collect(),
+        };
+        let (run, instance) = (run.clone(), first.clone());
+        RunAttempt { run, fence, instance, members, intended: at, state: AttemptState::Intended }
+    }
+
+    /// Its machines by node rank.
+    pub fn instances(&self) -> impl Iterator<Item = &InstanceId> {
+        let alone = self.members.is_empty().then_some(&self.instance);
+        alone.into_iter().chain(self.members.iter().map(|member| &member.instance))
+    }
+
+    /// Its part on one of several machines.
+    pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance == *instance)
+    }
+}
+
+impl World {
+    /// Whether an attempt was ever started on a machine.
+    pub(super) fn was_used(&self, id: &InstanceId) -> bool {
+        let run = self.instances.get(id).and_then(|instance| self.runs.get(&instance.run));
+        let mut attempts = run.into_iter().flat_map(|run| &run.attempts).filter_map(|id| self.attempts.get(id));
+        attempts.any(|attempt| attempt.instances().any(|used| used == id))
+    }
+
+    pub(super) fn member_prepared(
+        &mut self,
+        attempt: &AttemptId,
+        instance: &InstanceId,
+        address: &NodeAddress,
+    ) -> Result<(), String> {
+        let member = self.member_mut(attempt, instance)?;
+        if member.address.is_some() || member.end.is_some() {
+            return Err(format!("`{instance}` was prepared for `{attempt}` before"));
+        }
+        member.address = Some(address.clone());
+        Ok(())
+    }
+
+    pub(super) fn member_ended(
+        &mut self,
+        seq: u64,
+        attempt: &AttemptId,
+        instance: &InstanceId,
+        end: &AttemptEnd,
+    ) -> Result<(), String> {
+        let member = self.member_mut(attempt, instance)?;
+        if member.end.is_some() {
+            return Err(format!("`{attempt}` has ended on `{instance}` before"));
+        }
+        member.end = Some((seq, end.clone()));
+        Ok(())
+    }
+
+    /// A machine's part in an attempt on several that has not ended.
+    fn member_mut(&mut self, attempt: &AttemptId, instance: &InstanceId) -> Result<&mut Member, String> {
+        let known = self.attempts.get_mut(attempt).ok_or_else(|| format!("attempt `{attempt}` is unknown"))?;
+        if matches!(known.state, AttemptState::Ended { .. }) {
+            return Err(format!("attempt `{attempt}` has ended before"));
+        }
+        let member = known.members.iter_mut().find(|member| member.instance == *instance);
+        member.ok_or_else(|| format!("`{instance}` is no member of attempt `{attempt}`"))
+    }
+}

@@ -1,0 +1,251 @@
+//! A run on several machines: all or none, prepared first and started together; what is lost is replaced and the rest stays.
+
+use std::collections::BTreeMap;
+
+use domain::event::{RentIntended, Submitted};
+use domain::rental::ProviderTraits;
+use domain::run::{AttemptEnd, RunState, Usage};
+use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
+use domain::{
+    AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId,
+    Timestamp,
+};
+use plan::{Action, ObservedState, Policy, World, reconcile, run_due};
+
+const SECOND: u64 = 1_000_000;
+
+/// A run on three machines, and what is seen of the world.
+struct Scene {
+    world: World,
+    facts: ObservedState,
+    run: RunId,
+}
+
+impl Scene {
+    /// `places` machines are there in all.
+    fn new(places: usize) -> Scene {
+        let run = RunId::new("a");
+        let (kind, price_source) = (Offer::ANY.into(), "test".into());
+        let rate = Rate::from_micros_per_hour(1_000_000);
+        let offer = Offer { provider: "p".into(), kind, node: Node::default(), rate, price_source };
+        let text = "name: job\nrun: 'true'\nnum_nodes: 3\nresources: {infra: ssh}\n";
+        let job = Job::parse(text, "job.yaml").unwrap().job;
+        let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
+        let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions };
+        let file = "job.yaml".into();
+        let submitted = Submitted { run: run.clone(), job, plan, job_hash: String::new(), file, trial: None };
+        let traits = ProviderTraits {
+            visible_within: Elapsed(0),
+            effective_within: Elapsed(0),
+            boots_within: Elapsed(60 * SECOND),
+            token_lifetime: Some(Elapsed(u64::MAX)),
+            observe_every: Elapsed(SECOND),
+            billing_step: Elapsed(0),
+            places: Some(places),
+            abandoned_within: None,
+            keeps_events: true,
+            concurrency: 1,
+        };
+        let facts = ObservedState {
+            attended: [run.clone()].into(),
+            traits: BTreeMap::from([("p".to_owned(), traits)]),
+            ..ObservedState::default()
+        };
+        let mut scene = Scene { world: World::default(), facts, run };
+        scene.append(Event::Submitted(Box::new(submitted)));
+        scene
+    }
+
+    fn append(&mut self, event: Event) {
+        let record = Record { seq: self.world.last_seq + 1, at: self.facts.now, event };
+        self.world.apply(&record).unwrap();
+    }
+
+    fn decide(&self) -> Vec<Action> {
+        reconcile(&self.world, &self.facts, &Policy::default())
+    }
+
+    /// Does what is decided until nothing follows; each action in a word.
+    fn settle(&mut self) -> Vec<String> {
+        let mut done = Vec::new();
+        loop {
+            let actions: Vec<Action> =
+                self.decide().into_iter().filter(|action| !matches!(action, Action::Launch { .. })).collect();
+            if actions.is_empty() {
+                return done;
+            }
+            for action in actions {
+                done.push(self.perform(action));
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action) -> String {
+        match action {
+            Action::Rent { run, instance, offer, reserve } => {
+                let said = format!("rent {instance}");
+                let token = instance.to_string();
+                let intent = RentIntended { run, instance, token, offer, reserved: reserve };
+                self.append(Event::RentIntended(Box::new(intent)));
+                said
+            }
+            Action::Start { run, attempt, fence, mut instances } => {
+                let names: Vec<&str> = instances.iter().map(InstanceId::as_str).collect();
+                let said = format!("start on {}", names.join(" "));
+                let instance = instances.remove(0);
+                self.append(Event::AttemptIntended { run, attempt, fence, instance, others: instances });
+                said
+            }
+            Action::EndAttempt { attempt, end } => {
+                let said = match &end {
+                    AttemptEnd::Failed { finding, .. } => format!("failed: {}", finding.message),
+                    end => format!("{end:?}"),
+                };
+                self.append(Event::AttemptEnded { attempt, end });
+                said
+            }
+            Action::Release { instance } => {
+                let said = format!("release {instance}");
+                self.append(Event::ReleaseIntended { instance: instance.clone() });
+                self.gone(&instance);
+                said
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn gone(&mut self, instance: &InstanceId) {
+        let usage = Usage { started: Timestamp(0), elapsed: Elapsed(SECOND) };
+        self.append(Event::Released { instance: instance.clone(), usage });
+    }
+
+    fn up(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            let instance = self.run.instance(*number);
+            self.append(Event::AgentUp { instance, started: Timestamp(0) });
+        }
+    }
+
+    fn orders(&self, number: u64) -> Vec<AgentCommand> {
+        plan::orders(&self.world, &Policy::default(), &self.run.instance(number), |run, known, attempt| Start {
+            run: run.clone(),
+            attempt: attempt.clone(),
+            fence: self.world.attempts[attempt].fence,
+            job: known.job.clone(),
+            job_hash: String::new(),
+            threads: 1,
+            accept_data_change: false,
+            member: None,
+            folder: String::new(),
+        })
+    }
+
+    fn says(&mut self, number: u64, attempt: &AttemptId, event: AgentEvent) {
+        let entry = Entry { seq: 1, attempt: attempt.clone(), event };
+        if let Some(event) = plan::hear(&self.world, &self.run.instance(number), &entry) {
+            self.append(event);
+        }
+    }
+}
+
+fn address(number: u64) -> NodeAddress {
+    NodeAddress { host: format!("10.0.0.{number}"), port: 7 }
+}
+
+fn failed(cause: Cause, message: &str) -> AttemptEnd {
+    AttemptEnd::Failed { finding: Finding::new(cause, message), exit_code: None }
+}
+
+/// Three machines with an attempt on which all are prepared.
+fn started() -> (Scene, AttemptId) {
+    let mut scene = Scene::new(4);
+    assert_eq!(scene.settle(), ["rent a-i1", "rent a-i2", "rent a-i3"]);
+    scene.up(&[3, 1]);
+    assert_eq!(scene.settle(), Vec::<String>::new(), "one is missing");
+    scene.up(&[2]);
+    assert_eq!(scene.settle(), ["start on a-i1 a-i2 a-i3"]);
+    let attempt = scene.world.runs[&scene.run].attempts[0].clone();
+    for number in 1..=3 {
+        scene.says(number, &attempt, AgentEvent::Prepared { address: address(number) });
+    }
+    (scene, attempt)
+}
+
+#[test]
+fn nothing_is_rented_before_there_are_places_for_all() {
+    let mut scene = Scene::new(2);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+}
+
+#[test]
+fn machines_are_prepared_first_and_start_together() {
+    let mut scene = Scene::new(3);
+    scene.settle();
+    scene.up(&[1, 2, 3]);
+    scene.settle();
+    let attempt = scene.world.runs[&scene.run].attempts[0].clone();
+    let place = |order: &AgentCommand| match order {
+        AgentCommand::Prepare(start) => start.member,
+        _ => None,
+    };
+    assert_eq!(scene.orders(2).iter().map(place).collect::<Vec<_>>(), [Some(NodeRank { rank: 1, nodes: 3 })]);
+    scene.says(1, &attempt, AgentEvent::Prepared { address: address(1) });
+    scene.says(2, &attempt, AgentEvent::Prepared { address: address(2) });
+    scene.says(2, &attempt, AgentEvent::Prepared { address: address(9) });
+    assert_eq!(scene.orders(2), [], "it waits for the third");
+    scene.says(3, &attempt, AgentEvent::Prepared { address: address(3) });
+    let nodes = vec![address(1), address(2), address(3)];
+    assert_eq!(scene.orders(2), [AgentCommand::Go { attempt: attempt.clone(), nodes }]);
+    // Only node rank 0 says that it runs.
+    scene.says(2, &attempt, AgentEvent::Started);
+    assert!(matches!(scene.world.runs[&scene.run].state, RunState::Staging { .. }));
+    scene.says(1, &attempt, AgentEvent::Started);
+    assert!(matches!(scene.world.runs[&scene.run].state, RunState::Running { .. }));
+    for number in 1..=3 {
+        assert!(scene.decide().is_empty());
+        scene.says(number, &attempt, AgentEvent::Ended { end: AttemptEnd::Succeeded });
+    }
+    let [Action::EndAttempt { end: AttemptEnd::Succeeded, .. }] = &scene.decide()[..] else { panic!("not at its end") };
+}
+
+#[test]
+fn the_ranks_of_the_others_end_and_only_what_is_lost_is_rented_again() {
+    let (mut scene, attempt) = started();
+    scene.append(Event::ReleaseIntended { instance: scene.run.instance(2) });
+    let stops =
+        |scene: &Scene, number| matches!(scene.orders(number)[..], [AgentCommand::Stop { is_node_lost: true, .. }]);
+    assert!(stops(&scene, 1) && stops(&scene, 3), "the second is given up");
+    scene.says(1, &attempt, AgentEvent::Ended { end: failed(Cause::RankLost, "rank 1 is gone") });
+    scene.says(3, &attempt, AgentEvent::Ended { end: failed(Cause::ExitCode, "code 1") });
+    assert_eq!(scene.orders(1), [], "it has ended");
+    // A late word of the second changes nothing for those that wait; then its provider proves that it is gone.
+    let (lost, gone) = (scene.run.instance(2), domain::run::Sight::Gone(None));
+    scene.facts.sights.insert(lost.clone(), gone);
+    let decided = scene.decide();
+    let [Action::EndMember { instance, end, .. }, Action::RecordRelease { .. }] = &decided[..] else {
+        panic!("its part is not ended: {decided:?}")
+    };
+    let (instance, end) = (instance.clone(), end.clone());
+    scene.append(Event::MemberEnded { attempt: attempt.clone(), instance, end });
+    scene.gone(&lost);
+    scene.facts.sights.clear();
+    assert_eq!(scene.settle(), ["failed: node 1: instance `a-i2` is gone", "rent a-i4"]);
+    scene.up(&[4]);
+    assert_eq!(scene.settle(), ["start on a-i1 a-i3 a-i4"], "two machines stay, and the first has node rank 0");
+}
+
+#[test]
+fn machines_that_wait_too_long_for_the_others_are_given_back() {
+    let mut scene = Scene::new(3);
+    scene.settle();
+    scene.up(&[1, 2]);
+    let policy = Policy::default();
+    let run = &scene.world.runs[&scene.run];
+    let wait = run_due(&scene.world, &scene.facts, &policy, &scene.run, run);
+    assert_eq!(wait, Some(policy.incomplete));
+    scene.facts.now = Timestamp(policy.incomplete.0 as i64 - 1);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+    scene.facts.now = Timestamp(policy.incomplete.0 as i64);
+    let released: Vec<String> = scene.decide().into_iter().map(|action| format!("{action:?}")).collect();
+    assert_eq!(released.iter().filter(|action| action.starts_with("Release")).count(), 3, "{released:?}");
+}

@@ -1,0 +1,134 @@
+//! Runs on several machines: ranks are prepared, meet, and cannot go on without each other. Node rank 0 makes the steps; the
+//! others look whether it is there.
+
+use control::SupervisorInput;
+use domain::rental::MachineHandle;
+use domain::run::{AttemptEnd, InstanceState, RunState};
+use domain::wire::{AgentEvent, NodeAddress};
+use domain::{AttemptId, Cause, Finding, RunId, Timestamp};
+use plan::AttemptState;
+
+use crate::ranks::failed;
+use crate::rule::Rule;
+use crate::scenario::SECOND;
+use crate::simulation::{SimEvent, Simulation};
+
+/// How long ranks wait for the others at the meeting.
+const MEETING: u64 = 120 * SECOND;
+
+/// What machines may wait for others of their run beside their boots.
+const WAITING: u64 = 180 * SECOND;
+
+impl Simulation {
+    /// All that a rank needs is on its machine.
+    pub(crate) fn prepared(&mut self, handle: &MachineHandle, attempt: &AttemptId) {
+        let address = NodeAddress { host: handle.0.clone(), port: 1 };
+        let events = vec![AgentEvent::Prepared { address }];
+        self.tell_agent(handle, SupervisorInput::Happened { attempt: attempt.clone(), events });
+        if self.rule == Some(Rule::AllArePrepared) {
+            self.go(handle);
+        }
+    }
+
+    /// All machines are prepared: the ranks start, unless they were started before.
+    pub(crate) fn go(&mut self, handle: &MachineHandle) {
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(rank) = machine.rank.as_mut().filter(|rank| !rank.may_run && !rank.is_ending) else { return };
+        rank.may_run = true;
+        let (attempt, fence, run) = (rank.attempt.clone(), rank.fence, rank.run.clone());
+        let is_first = rank.member.is_none_or(|place| place.rank == 0);
+        if self.prepared_members(&attempt) < u64::from(self.scenario.nodes) && fence.0 > 0 {
+            return self.violate(format!("ranks of {run} were started before all machines were prepared"));
+        }
+        let handle = handle.clone();
+        let event = match is_first {
+            true => SimEvent::RankWorks { handle, attempt },
+            false => SimEvent::FollowerLooks { handle, attempt },
+        };
+        self.at(self.now + SECOND, event);
+    }
+
+    /// Machines that were prepared for an attempt, as far as the log on disk or the loop knows.
+    fn prepared_members(&self, attempt: &AttemptId) -> u64 {
+        let is_it =
+            |event: &domain::Event| matches!(event, domain::Event::MemberPrepared { attempt: of, .. } if of == attempt);
+        let records = self.process.disk.iter().chain(&self.process.unsynced);
+        records.filter(|record| is_it(&record.event)).count() as u64
+    }
+
+    /// The machines on which ranks of an attempt run.
+    fn running(&self, attempt: &AttemptId) -> u64 {
+        let machines = self.cloud.machines.values().filter(|machine| !machine.is_frozen);
+        let ranks = machines.filter_map(|machine| machine.rank.as_ref());
+        ranks.filter(|rank| rank.attempt == *attempt && rank.may_run).count() as u64
+    }
+
+    /// Whether a rank can go on: once all have met, none may be missing.
+    pub(crate) fn are_all_there(&mut self, handle: &MachineHandle, attempt: &AttemptId) -> bool {
+        let all = self.running(attempt) >= u64::from(self.scenario.nodes);
+        let machine = self.cloud.machines.get_mut(handle);
+        let Some(rank) = machine.and_then(|machine| machine.rank.as_mut()) else { return true };
+        rank.has_met |= all;
+        rank.member.is_none() || all
+    }
+
+    /// Another rank is missing: the ranks end, or wait for it at the meeting.
+    pub(crate) fn rank_lost(&mut self, handle: &MachineHandle, attempt: &AttemptId) {
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(rank) = machine.rank.as_mut() else { return };
+        if !rank.has_met && !rank.is_ending {
+            // The step was not made.
+            rank.step = rank.step.saturating_sub(1);
+            rank.has_met = self.draws.below(MEETING / (5 * SECOND)) == 0;
+            let (handle, attempt) = (handle.clone(), attempt.clone());
+            return self.at(self.now + 5 * SECOND, SimEvent::RankWorks { handle, attempt });
+        }
+        self.ended(handle, attempt, failed(Finding::new(Cause::RankLost, "another rank is gone")));
+    }
+
+    /// A rank that is not the first looks for the first.
+    pub(crate) fn follower_looks(&mut self, handle: &MachineHandle, attempt: &AttemptId) {
+        let again = self.now + 3 * SECOND;
+        let Some(rank) = self.cloud.machines.get(handle).and_then(|machine| machine.rank.as_ref()) else { return };
+        if rank.attempt != *attempt {
+            return;
+        }
+        let (has_met, is_ending, run, fence) = (rank.has_met, rank.is_ending, rank.run.clone(), rank.fence);
+        let is_closed = self.stores.get(&run).is_some_and(|store| store.closed == Some(fence));
+        if is_closed {
+            let end = if is_ending { AttemptEnd::Stopped { step: None } } else { AttemptEnd::Succeeded };
+            return self.ended(handle, attempt, end);
+        }
+        if !self.are_all_there(handle, attempt) && (has_met || self.draws.below(MEETING / (3 * SECOND)) == 0) {
+            return self.ended(handle, attempt, failed(Finding::new(Cause::RankLost, "rank 0 is gone")));
+        }
+        self.at(again, SimEvent::FollowerLooks { handle: handle.clone(), attempt: attempt.clone() });
+    }
+
+    /// No machine costs money for long while others of its run are missing.
+    pub(crate) fn check_waiting(&mut self) {
+        // Waits are told by the wall clock, and by a loop that lives.
+        if self.scenario.nodes == 1 || self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
+            return;
+        }
+        let world = &self.process.archive;
+        let most = 2 * self.scenario.traits.boots_within.0 + WAITING;
+        let wall = Timestamp(self.wall());
+        let waits = |run: &&RunId| {
+            let Some(known) = world.runs.get(*run).filter(|known| !known.state.is_final()) else { return false };
+            let is_stopping = matches!(known.state, RunState::Stopping { .. });
+            let up = world.live_instances_of(known).filter(|(_, instance)| instance.state == InstanceState::Up);
+            let Some(first) = up.map(|(_, instance)| instance.intended).min() else { return false };
+            let ended = known.attempts.last().and_then(|id| world.attempts.get(id)).map(|attempt| &attempt.state);
+            let since = match ended {
+                Some(AttemptState::Ended { at, .. }) => first.max(*at),
+                Some(_) => return false,
+                None => first,
+            };
+            !is_stopping && wall.since(since).0 > most
+        };
+        if let Some(run) = self.runs.iter().find(waits) {
+            self.violate(format!("machines of {run} wait for others for too long"));
+        }
+    }
+}
