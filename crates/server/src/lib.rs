@@ -19,6 +19,7 @@ pub mod state;
 pub mod submit;
 pub mod tensorboard;
 
+pub use ::control::OperationNote;
 pub use error::Error;
 pub use home::Home;
 pub use loading::Loading;

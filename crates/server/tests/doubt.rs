@@ -19,6 +19,8 @@ const LISTED_WITHIN: Duration = Duration::from_millis(300);
 struct Cloud {
     /// Replies that are lost before one arrives.
     lost_replies: usize,
+    /// Requests to end machines that are refused before one is taken, and looks that fail before one succeeds.
+    faults: [usize; 2],
     /// Whether a request is refused.
     is_full: bool,
     /// Whether machines end before their rent begins.
@@ -61,6 +63,14 @@ impl Provider for Shared {
         match call {
             ProviderCall::Offers => ProviderAnswer::Offers(vec![offer()]),
             ProviderCall::Launch(request) => cloud.launch(request),
+            ProviderCall::Observe(_) if cloud.faults[1] > 0 => {
+                cloud.faults[1] -= 1;
+                ProviderAnswer::Unavailable(format!("no route to host, request {}", cloud.faults[1]))
+            }
+            ProviderCall::End(_) if cloud.faults[0] > 0 => {
+                cloud.faults[0] -= 1;
+                ProviderAnswer::Refused(Refusal::Denied { message: format!("request {}", cloud.faults[0]) })
+            }
             ProviderCall::Observe(_) => {
                 ProviderAnswer::Observed(ProviderView { is_complete: true, machines: cloud.listed() })
             }
@@ -129,6 +139,11 @@ fn job() -> Job {
 
 /// Submits a run, and attends to it until `done` says so; `stopped` asks it to stop once its machine was asked for.
 fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) -> plan::World {
+    attend_noted(cloud, stopped, done).0
+}
+
+/// The same, with the operations log.
+fn attend_noted(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) -> (plan::World, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::open(folder.path()).unwrap();
     let mut state = State::open(&home).unwrap();
@@ -148,7 +163,9 @@ fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) ->
     control.run(&sender, &inbox, |world| done(world) || Instant::now() > deadline).unwrap();
     assert!(done(control.state.world()), "not done within a minute: {:?}", control.state.world());
     // What is settled has left the loop's memory.
-    State::open(&home).unwrap().world().clone()
+    let world = State::open(&home).unwrap().world().clone();
+    let operations = Series::open(&home).unwrap().operations().unwrap();
+    (world, operations.into_iter().map(|(_, note)| format!("{}: {}", note.subject, note.text)).collect())
 }
 
 fn shared(cloud: Cloud) -> Shared {
@@ -197,4 +214,18 @@ fn a_machine_that_never_began_costs_nothing() {
     let world = attend(&cloud, true, |world| world.runs.values().all(|run| run.bill.is_some()));
     let bill = world.runs.values().next().and_then(|run| run.bill.clone()).expect("the run has a bill");
     assert_eq!(bill.total, Money::default(), "the provider's proof counts, not the time that it was waited for");
+}
+
+#[test]
+fn what_a_provider_fails_at_is_in_the_operations_log_once() {
+    let cloud = shared(Cloud { faults: [2, 3], ..Cloud::default() });
+    let billed = |world: &plan::World| world.runs.values().all(|run| run.bill.is_some());
+    let (world, noted) = attend_noted(&cloud, true, billed);
+    let instance = world.instances.keys().next().expect("a machine was rented");
+    let expected = [
+        "provider lagging: cannot be asked what it sees: no route to host, request 2; asked again".to_owned(),
+        format!("{instance}: its provider refuses to end it: not allowed: request 1; asked again"),
+    ];
+    assert_eq!(noted.iter().filter(|note| !note.contains("it is not known")).collect::<Vec<_>>(), expected.each_ref());
+    assert_eq!(cloud.0.lock().unwrap().faults, [0, 0]);
 }

@@ -70,3 +70,32 @@ fn events_have_a_time_a_run_and_a_sentence_each() {
         lines.iter().filter_map(|line| line.rsplit_once("  ")).map(|(_, sentence)| sentence).collect();
     assert!(ends.contains(&"succeeded") && ends.contains(&"billed $0.00"), "{events}");
 }
+
+#[test]
+fn the_operations_log_is_listed_and_shown_in_the_report() {
+    let home = Home::new();
+    let job = home.job("quick.yaml", "name: quick\nrun: 'true'\n");
+    assert_eq!(home.gradus(&["run", text(&job)]).code, Some(0));
+    let nothing = home.gradus(&["events", "--operations"]);
+    assert_eq!((nothing.out.as_str(), nothing.err.trim()), ("", "nothing went wrong in operation"));
+    let run = home.gradus(&["status", "last", "--json"]).last()["run"].as_str().unwrap().to_owned();
+    let opened = server::Home::open(&home.path()).unwrap();
+    let series = server::Series::open(&opened).unwrap();
+    let notes =
+        [(format!("{run}-i1"), "its provider refuses to end it", false), (run, "decided on what cannot be", true)];
+    for (subject, text, is_mistake) in notes {
+        let note = server::OperationNote { subject, text: text.into(), is_mistake };
+        series.note(domain::Timestamp(1_700_000_000_000_000), &note).unwrap();
+    }
+    let listed = home.gradus(&["events", "--operations"]).out;
+    assert!(listed.contains("-i1  its provider refuses to end it"), "{listed}");
+    assert!(listed.contains("  fault of gradus: decided on what cannot be"), "{listed}");
+    let last = home.gradus(&["events", "--operations", "--json"]).last();
+    assert_eq!((&last["text"], &last["is_mistake"]), (&"decided on what cannot be".into(), &true.into()));
+    let report = home.gradus(&["report", "last", "--json"]);
+    assert_eq!(report.code, Some(0), "{}", report.err);
+    let page =
+        std::fs::read_dir(home.path().join("runs")).unwrap().flatten().next().unwrap().path().join("report.html");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("its provider refuses to end it") && page.contains("fault of gradus: "));
+}

@@ -13,12 +13,11 @@ use crate::identity::{job_hash, token};
 /// What is due so soon, in microseconds, may be found to be due already.
 const ROUNDING: u64 = 10_000;
 
-/// Between two requests to end the same machine, at least, in microseconds.
-pub(super) const END_AGAIN: u64 = 200_000;
-
 impl Controller {
     /// Decides and does until nothing more follows from what is known.
     pub(super) fn settle(&mut self) {
+        let mut last = Scope::default();
+        self.begin_decisions();
         for _ in 0..PASSES {
             self.is_changed = false;
             let seq = self.world.last_seq;
@@ -27,21 +26,15 @@ impl Controller {
             for action in plan::reconcile_scope(&self.world, &facts, &self.policy, &scope) {
                 self.perform(action);
             }
+            last = scope;
             if self.world.last_seq == seq {
+                self.end_decisions();
                 self.set_timers();
                 self.ask();
                 return;
             }
         }
-        self.note("controller", format!("{PASSES} decisions in succession led to no end"), true);
-    }
-
-    /// Appends an event that the rules say can follow. Where it cannot, the rules are wrong, and that is told.
-    pub(super) fn must(&mut self, event: Event) {
-        let text = format!("{event:?}");
-        if let Err(illegal) = self.append(event) {
-            self.note("controller", format!("decided on what cannot be: {} ({text:.300})", illegal.why), true);
-        }
+        self.note_endless(PASSES, &last);
     }
 
     pub(super) fn perform(&mut self, action: Action) {
@@ -49,7 +42,9 @@ impl Controller {
             Action::Rent { run, instance, offer, reserve } => {
                 let token = token(&self.owner, &instance);
                 let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve };
-                self.must(Event::RentIntended(Box::new(intent)));
+                if !self.is_appended(Event::RentIntended(Box::new(intent))) {
+                    return;
+                }
                 self.machines.insert(instance.clone(), MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
                 self.launch(&instance);
             }
@@ -73,12 +68,15 @@ impl Controller {
             Action::Terminate { instance } => self.end(&instance),
             Action::RecordRelease { instance, usage } => {
                 self.record_doubles(&instance);
-                self.must(Event::Released { instance: instance.clone(), usage });
-                self.machines.remove(&instance);
+                if self.is_appended(Event::Released { instance: instance.clone(), usage }) {
+                    self.machines.remove(&instance);
+                    self.clear(instance.as_str());
+                }
             }
             Action::Bill { run, bill } => {
-                self.must(Event::Billed { run: run.clone(), bill });
-                self.runs.remove(&run);
+                if self.is_appended(Event::Billed { run: run.clone(), bill }) {
+                    self.runs.remove(&run);
+                }
             }
             Action::SubmitTrial(new) => {
                 let plan::SubmitTrial { run, job, plan, file, trial } = *new;
@@ -114,7 +112,8 @@ impl Controller {
         let now = self.now.monotonic;
         if !self.providers.contains_key(&name) {
             let finding = Finding::new(Cause::Internal, format!("no provider is called `{name}`"));
-            return self.must(Event::RentFailed { instance: id.clone(), finding });
+            self.must(Event::RentFailed { instance: id.clone(), finding });
+            return;
         }
         let is_ready = self.machines.get(id).is_some_and(|memory| now >= memory.launch.not_before);
         if !is_ready {
@@ -157,9 +156,9 @@ impl Controller {
         let (name, handle) = (instance.offer.provider.clone(), instance.handle.clone());
         let now = self.now.monotonic;
         let Some(provider) = self.providers.get(&name) else { return };
-        let again = provider.traits.observe_every.0.max(END_AGAIN);
+        let every = provider.traits.observe_every;
         let Some(memory) = self.machines.get_mut(id) else { return };
-        let is_recent = memory.end.last.is_some_and(|last| now.0.saturating_sub(last.0) < again);
+        let is_recent = memory.end.due(every).is_some_and(|due| now < due);
         if memory.end.is_pending || is_recent {
             return;
         }
@@ -250,8 +249,10 @@ impl Controller {
     pub(super) fn audit(&mut self) {
         // A micro-dollar is spent within milliseconds, and not at an instant that could be told before.
         let is_overdue = self.now.monotonic.0.saturating_add(ROUNDING) >= self.wake.0;
-        let facts = self.facts(&Scope::all(&self.world));
-        let missed: Vec<Action> = plan::reconcile(&self.world, &facts, &self.policy)
+        let mut scope = Scope::all(&self.world);
+        self.leave_out_waiting(&mut scope);
+        let facts = self.facts(&scope);
+        let missed: Vec<Action> = plan::reconcile_scope(&self.world, &facts, &self.policy, &scope)
             .into_iter()
             .filter(|action| !matches!(action, Action::Terminate { .. }))
             .collect();

@@ -8,7 +8,10 @@ use super::memory::{LastEvents, Pending};
 use super::{CallId, Controller, ControllerOutput};
 
 /// How often last events are asked for before a machine is billed without them.
-const LAST_EVENTS_TRIES: u32 = 20;
+const LAST_EVENTS_TRIES: u32 = 8;
+
+/// Doublings of the wait between them at most.
+const LAST_EVENTS_DOUBLINGS: u32 = 3;
 
 impl Controller {
     /// Takes in an answer. One to a call that this controller did not make is of a life before; it says nothing.
@@ -44,9 +47,15 @@ impl Controller {
             ProviderAnswer::Refused(Refusal::Throttled { after }) => {
                 launch.requests += 1;
                 launch.not_before = Elapsed(now.0.saturating_add(after.unwrap_or_default().0));
+                self.note_failure(id.as_str(), "its provider has too many requests; asked again".into());
             }
             // It proves only that this request has rented nothing; an earlier one may be on its way still.
-            ProviderAnswer::Refused(_) if is_doubted => launch.requests += 1,
+            ProviderAnswer::Refused(refusal) if is_doubted => {
+                launch.requests += 1;
+                let text =
+                    format!("its provider refuses to rent it: {}; an earlier request may still", refusal.message());
+                self.note_failure(id.as_str(), format!("{text} have its effect, so it is asked again"));
+            }
             ProviderAnswer::Refused(refusal) => self.refused(id, &refusal),
             _ => self.doubted(id, sent, answer),
         }
@@ -60,11 +69,8 @@ impl Controller {
         let until = Elapsed(sent.0.saturating_add(within));
         memory.launch.effective_until = memory.launch.effective_until.max(until);
         if let ProviderAnswer::Doubt(why) | ProviderAnswer::Unavailable(why) = answer {
-            self.note(
-                id.as_str(),
-                format!("it is not known whether it was rented: {why}; asked again with the same token"),
-                false,
-            );
+            let text = format!("it is not known whether it was rented: {why}; asked again with the same token");
+            self.note_failure(id.as_str(), text);
         }
     }
 
@@ -98,34 +104,34 @@ impl Controller {
     fn ending(&mut self, instances: &[InstanceId], answer: &ProviderAnswer) {
         for id in instances {
             self.touch_instance(id);
+            let is_ending = *answer == ProviderAnswer::Ending;
             if let Some(memory) = self.machines.get_mut(id) {
-                memory.end.is_pending = false;
-                memory.end.last = Some(self.now.monotonic);
+                let end = &mut memory.end;
+                (end.is_pending, end.last) = (false, Some(self.now.monotonic));
+                end.failures = if is_ending { 0 } else { end.failures.saturating_add(1) };
             }
             match answer {
                 ProviderAnswer::Ending => self.clear(id.as_str()),
                 ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => {
-                    self.note(
-                        id.as_str(),
-                        format!("its provider could not be asked to end it: {why}; asked again"),
-                        false,
-                    );
+                    let text = format!("its provider could not be asked to end it: {why}; asked again");
+                    self.note_failure(id.as_str(), text);
                 }
                 ProviderAnswer::Refused(refusal) => {
                     let text = format!("its provider refuses to end it: {}; asked again", refusal.message());
-                    self.note(id.as_str(), text, false);
+                    self.note_failure(id.as_str(), text);
                 }
-                _ => {}
+                _ => self.note_failure(id.as_str(), "its provider gave another answer to its end".into()),
             }
         }
         self.is_changed = true;
     }
 
     fn last_events(&mut self, id: &InstanceId, answer: ProviderAnswer) {
-        let retry = self.traits_of(id).map_or(0, |traits| traits.observe_every.0);
-        let not_before = Elapsed(self.now.monotonic.0.saturating_add(retry));
+        let every = self.traits_of(id).map_or(0, |traits| traits.observe_every.0);
         let Some(memory) = self.machines.get_mut(id) else { return };
         let LastEvents::Asked { tries } = memory.last_events else { return };
+        let wait = every.saturating_mul(1 << tries.saturating_sub(1).min(LAST_EVENTS_DOUBLINGS));
+        let not_before = Elapsed(self.now.monotonic.0.saturating_add(wait));
         self.touch_instance(id);
         let Some(memory) = self.machines.get_mut(id) else { return };
         if let ProviderAnswer::LastEvents(entries) = answer {

@@ -165,6 +165,7 @@ impl Controller {
         }
         dirty.seen.runs.extend(scope.runs.iter().cloned());
         dirty.seen.sweeps.extend(scope.sweeps.iter().cloned());
+        self.leave_out_waiting(&mut scope);
         scope
     }
 
@@ -195,12 +196,23 @@ impl Controller {
                 let machines = run.instances.iter().filter_map(|id| self.machine_due(id, self.machines.get(id)?));
                 decision.into_iter().chain(machines).min()
             });
-            // What is due now was done just now: not again before a moment has passed.
-            self.dirty.runs.set(id, due.map(|due| due.max(Elapsed(now.0 + 1))));
+            let due = self.after_wait(RunOrSweep::Run(id.clone()), due);
+            self.dirty.runs.set(id, due);
         }
         for id in &seen.sweeps {
             let due = self.world.sweeps.get(id).and_then(|sweep| plan::sweep_due(&self.world, &facts, sweep)).map(at);
-            self.dirty.sweeps.set(id, due.map(|due| due.max(Elapsed(now.0 + 1))));
+            let due = self.after_wait(RunOrSweep::Sweep(id.clone()), due);
+            self.dirty.sweeps.set(id, due);
+        }
+    }
+
+    /// When something is looked at again that is due at this time. What is due now was done just now: not again before a
+    /// moment has passed, or before the end of the wait that a mistake has brought.
+    fn after_wait(&self, subject: RunOrSweep, due: Option<Elapsed>) -> Option<Elapsed> {
+        let moment = Elapsed(self.now.monotonic.0 + 1);
+        match self.waits_until(&subject) {
+            Some(until) => Some(due.unwrap_or(until).max(until)),
+            None => due.map(|due| due.max(moment)),
         }
     }
 

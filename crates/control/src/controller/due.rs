@@ -80,9 +80,9 @@ impl Controller {
     /// When a machine needs something that is no decision: its end asked for again, its last events, a closer look.
     pub(super) fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
         let instance = self.world.instances.get(id)?;
-        let every = self.providers.get(&instance.offer.provider)?.traits.observe_every.0;
-        let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending, memory.end.last) {
-            (true, false, Some(last)) => Some(Elapsed(last.0.saturating_add(every.max(super::act::END_AGAIN)))),
+        let every = self.providers.get(&instance.offer.provider)?.traits.observe_every;
+        let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending) {
+            (true, false) => memory.end.due(every),
             _ => None,
         };
         let events = match (memory.sight, memory.last_events) {

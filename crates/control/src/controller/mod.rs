@@ -9,7 +9,7 @@
 //! such a one, the shell gives it back first ([`ControllerInput::Recalled`]).
 //!
 //! `hear` takes heartbeats, `answer` what providers say, `act` does what `plan::reconcile` decides, `facts` gathers what
-//! it decides from, and `due` says when to wake it.
+//! it decides from, `due` says when to wake it, and `mistake` what happens to a decision that cannot be.
 
 mod act;
 mod answer;
@@ -18,6 +18,8 @@ mod due;
 mod facts;
 mod hear;
 mod memory;
+mod mistake;
+mod note;
 mod observe;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +31,10 @@ use plan::{Illegal, Policy, World};
 
 use dirty::Dirty;
 use memory::{MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
+use mistake::Mistakes;
+use note::Notes;
+
+pub use note::OperationNote;
 
 /// The time of a step, on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,17 +159,6 @@ pub struct ReplyToAgent {
     pub reply: HeartbeatReply,
 }
 
-/// Something that went wrong in operation and is no event of a run.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OperationNote {
-    /// What it is about: a provider, a machine or a run.
-    pub subject: String,
-    /// What happened.
-    pub text: String,
-    /// Whether it is a fault of gradus itself.
-    pub is_mistake: bool,
-}
-
 /// The events of other processes cannot follow what is known: the log is damaged.
 pub type Mistake = Illegal;
 
@@ -187,7 +182,9 @@ pub struct Controller {
     durable: u64,
     new: Vec<Record>,
     held: VecDeque<(u64, ControllerOutput)>,
-    notes: BTreeSet<OperationNote>,
+    notes: Notes,
+    /// Runs and sweeps about which something was decided that cannot be.
+    mistakes: Mistakes,
     out: Vec<ControllerOutput>,
     /// What the next decision looks at.
     dirty: Dirty,
@@ -231,7 +228,8 @@ impl Controller {
             wake: now.monotonic,
             new: Vec::new(),
             held: VecDeque::new(),
-            notes: BTreeSet::new(),
+            notes: Notes::default(),
+            mistakes: Mistakes::default(),
             out: Vec::new(),
             dirty: Dirty::default(),
             is_changed: true,
@@ -329,7 +327,11 @@ impl Controller {
     }
 
     fn request(&mut self, from: ReplyId, event: Event) {
+        let work = self.world.work_of(&event);
         let result = self.append(event).map(|()| self.world.last_seq);
+        if let (Ok(_), Some(work)) = (&result, work) {
+            self.retry(&work);
+        }
         self.hold(ControllerOutput::Taken { to: from, result });
     }
 
@@ -339,6 +341,7 @@ impl Controller {
         for record in records {
             self.touch(&record.event);
             if let Some(work) = self.world.work_of(&record.event) {
+                self.retry(&work);
                 self.touch_work(work);
             }
         }
@@ -357,19 +360,6 @@ impl Controller {
     /// Hands out what rests on the events so far, once they are durable.
     fn hold(&mut self, output: ControllerOutput) {
         self.held.push_back((self.world.last_seq, output));
-    }
-
-    /// Tells of something once, until [`Controller::clear`] says that it is over.
-    fn note(&mut self, subject: impl Into<String>, text: impl Into<String>, is_mistake: bool) {
-        let note = OperationNote { subject: subject.into(), text: text.into(), is_mistake };
-        if self.notes.insert(note.clone()) {
-            self.out.push(ControllerOutput::Note(note));
-        }
-    }
-
-    /// What was noted about a subject is over; if it happens again it is told again.
-    fn clear(&mut self, subject: &str) {
-        self.notes.retain(|note| note.subject != subject || note.is_mistake);
     }
 
     fn flush(&mut self) -> Vec<ControllerOutput> {

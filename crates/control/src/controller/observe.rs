@@ -33,11 +33,8 @@ impl Controller {
                 _ => "it gave another answer".to_owned(),
             };
             self.is_changed = true;
-            return self.note(
-                format!("provider {name}"),
-                format!("cannot be asked what it sees: {why}; asked again"),
-                false,
-            );
+            let text = format!("cannot be asked what it sees: {why}; asked again");
+            return self.note_failure(format!("provider {name}"), text);
         };
         provider.failures = 0;
         self.clear(&format!("provider {name}"));

@@ -21,7 +21,7 @@ pub struct Arithmetic {
 
 /// Of a run; none where its network is not counted, or nothing was measured.
 pub fn arithmetic(run: &RunId, records: &[Record], points: &[Point]) -> Option<Arithmetic> {
-    View::of(run, records, points)?.arithmetic()
+    View::of(run, records, points, &[])?.arithmetic()
 }
 
 impl View {

@@ -1,5 +1,6 @@
 //! Reports of whole runs: what they show, and that no text becomes a tag.
 
+use control::OperationNote;
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Report};
 use domain::run::{AttemptEnd, Bill, BillLine, Outcome, Usage};
@@ -143,7 +144,7 @@ fn points(word: &str) -> Vec<Point> {
 #[test]
 fn a_run_is_shown() {
     let (run, records, points) = history("digits");
-    let page = html(&run, &records, &points).unwrap();
+    let page = html(&run, &records, &points, &[]).unwrap();
     for expected in [
         "97.22 %",
         "<b>$0.001201</b>",
@@ -162,10 +163,39 @@ fn a_run_is_shown() {
     assert!(!page.contains("http"), "the page needs no network");
 }
 
+/// What the operations log says of the run, of its machine, and during the run of its provider; nothing of others.
+#[test]
+fn the_operations_log_is_shown() {
+    let (run, records, points) = history("digits");
+    let note = |seconds: i64, subject: &str, text: &str, is_mistake| {
+        let note = OperationNote { subject: subject.into(), text: text.into(), is_mistake };
+        (Timestamp(START + seconds * 1_000_000), note)
+    };
+    let operations = [
+        note(-5, "provider digits", "cannot be asked: too early", false),
+        note(1, "provider digits", "cannot be asked: in time", false),
+        note(1, "provider other", "cannot be asked: another", false),
+        note(2, "digits-1", "decided on what cannot be", true),
+        note(90, "digits-1-i1", "its provider refuses to end it", false),
+        note(2, "digits-10-i1", "a stranger", false),
+    ];
+    let page = html(&run, &records, &points, &operations).unwrap();
+    for expected in [
+        "provider digits: cannot be asked: in time",
+        "fault of gradus: digits-1: decided on what cannot be",
+        "digits-1-i1: its provider refuses to end it",
+    ] {
+        assert!(page.contains(expected), "`{expected}` is missing");
+    }
+    for other in ["too early", "another", "a stranger"] {
+        assert!(!page.contains(other), "`{other}` is of no concern");
+    }
+}
+
 #[test]
 fn a_screen_reader_and_a_narrow_screen_can_read_it() {
     let (run, records, points) = history("digits");
-    let page = html(&run, &records, &points).unwrap();
+    let page = html(&run, &records, &points, &[]).unwrap();
     let headers = page.matches("<th ").count() + page.matches("<th>").count();
     assert_eq!(page.matches("<th scope=").count(), headers, "each header says what it heads");
     assert!(!page.contains("<th scope=\"col\"></th>"), "a header has a name");
@@ -179,7 +209,8 @@ fn a_screen_reader_and_a_narrow_screen_can_read_it() {
 fn no_text_becomes_a_tag() {
     let word = "<script>alert(\"1\")</script>'&\u{1b}[31m";
     let (run, records, points) = history(word);
-    let page = html(&run, &records, &points).unwrap();
+    let note = OperationNote { subject: run.to_string(), text: word.into(), is_mistake: true };
+    let page = html(&run, &records, &points, &[(Timestamp(START), note)]).unwrap();
     assert!(page.contains("&lt;script&gt;"));
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains('\u{1b}'));
 }
@@ -188,8 +219,8 @@ fn no_text_becomes_a_tag() {
 fn a_run_that_has_only_begun_is_shown() {
     let (run, records, _) = history("digits");
     for length in 1..records.len() {
-        let page = html(&run, &records[..length], &[]).unwrap();
+        let page = html(&run, &records[..length], &[], &[]).unwrap();
         assert!(page.contains("not billed yet"));
     }
-    assert_eq!(html(&RunId::new("another"), &records, &[]), None);
+    assert_eq!(html(&RunId::new("another"), &records, &[], &[]), None);
 }

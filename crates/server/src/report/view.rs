@@ -1,7 +1,8 @@
-//! What a report shows, gathered from the event log and the measurements of one run.
+//! What a report shows, gathered from the event log, the measurements and the operations log of one run.
 
 use std::collections::BTreeSet;
 
+use control::OperationNote;
 use domain::event::{RunEnd, Submitted};
 use domain::rank::{Environment, Ready, Report};
 use domain::run::{AttemptEnd, Bill, Outcome, StopBy};
@@ -46,7 +47,12 @@ pub enum Tone {
 
 impl View {
     /// Gathers what concerns `run`; none when it was never submitted.
-    pub fn of(run: &RunId, records: &[Record], points: &[Point]) -> Option<View> {
+    pub fn of(
+        run: &RunId,
+        records: &[Record],
+        points: &[Point],
+        operations: &[(Timestamp, OperationNote)],
+    ) -> Option<View> {
         let (submitted_at, submitted) = records.iter().find_map(|record| match &record.event {
             Event::Submitted(submitted) if submitted.run == *run => Some((record.at, submitted.as_ref())),
             _ => None,
@@ -70,6 +76,9 @@ impl View {
         }
         for point in points {
             view.measured(point);
+        }
+        for (at, note) in operations {
+            view.operated(*at, note, &ours);
         }
         // Stable, so that what happened in the same microsecond stays in the order of the log.
         view.moments.sort_by_key(|moment| moment.at);
@@ -191,6 +200,27 @@ impl View {
             Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }
+    }
+
+    /// Adds a line of the operations log that concerns the run: it names the run, its sweep, a machine or an attempt of it,
+    /// or it is of the time of the run and names the provider or gradus itself.
+    fn operated(&mut self, at: Timestamp, note: &OperationNote, ours: &Ours) {
+        let subject = note.subject.as_str();
+        let trial = self.submitted.trial.as_ref();
+        let is_named = subject == self.run.as_str()
+            || trial.is_some_and(|trial| trial.sweep.as_str() == subject)
+            || ours.instances.iter().any(|instance| instance.as_str() == subject)
+            || ours.attempts.iter().any(|attempt| attempt.as_str() == subject);
+        let is_meanwhile = at >= self.submitted_at && self.end.as_ref().is_none_or(|(end, _)| at <= *end);
+        let provider = subject.strip_prefix("provider ");
+        let is_around = subject == "controller"
+            || provider.is_some_and(|name| self.offers.iter().any(|(_, offer)| offer.provider == name));
+        if !is_named && !(is_meanwhile && is_around) {
+            return;
+        }
+        let (tone, what) = if note.is_mistake { (Tone::Failure, "fault of gradus: ") } else { (Tone::Neutral, "") };
+        let text = format!("{what}{subject}: {}", note.text);
+        self.moments.push(Moment { at, tone, text, detail: None });
     }
 
     fn plain(&mut self, at: Timestamp, text: String) {
