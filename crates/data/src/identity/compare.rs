@@ -25,6 +25,10 @@ impl DataChange {
     }
 
     fn compare_samples(&mut self, old: &DataIdentity, new: &DataIdentity) {
+        // The usual case, which takes no table of all samples.
+        if old.samples == new.samples {
+            return;
+        }
         let by = Key::of_both(&old.samples, &new.samples);
         let (old_keys, new_keys) = (old.samples.keys(by), new.samples.keys(by));
         let old_places: HashMap<_, usize> = old_keys.iter().copied().zip(0..).collect();

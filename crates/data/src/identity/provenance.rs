@@ -68,6 +68,11 @@ impl Provenance {
         Provenance { prepared, ..Provenance::of_run(None, false, reads) }
     }
 
+    /// Number of samples that the run knew before, if it has begun.
+    pub(crate) fn samples_before(&self) -> Option<usize> {
+        self.earlier.as_ref().or(self.prepared.as_ref()).map(DataIdentity::len)
+    }
+
     /// How far opening the data has come; may be asked from another thread.
     pub fn preparation(&self) -> Preparation {
         self.preparation.clone()
@@ -172,9 +177,16 @@ impl Provenance {
 
 /// Each sample where it was, and new ones by the rule.
 fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> Parts {
+    let mut parts = Parts::default();
+    // The usual case, which takes no table of all samples.
+    if earlier.samples == found.samples {
+        for sample in 0..found.len() {
+            parts[earlier.part(sample).unwrap_or(Part::Train) as usize].push(sample as u32);
+        }
+        return parts;
+    }
     let by = Key::of_both(&earlier.samples, &found.samples);
     let known: HashMap<_, usize> = earlier.samples.keys(by).into_iter().zip(0..).collect();
-    let mut parts = Parts::default();
     let mut before = Part::Train;
     for (sample, key) in found.samples.keys(by).into_iter().enumerate() {
         let old = known.get(&key).and_then(|place| earlier.part(*place));

@@ -146,22 +146,27 @@ impl Waiting<'_> {
     fn flush(&mut self) -> Result<(), Error> {
         let encoding = self.encoding;
         let length = (encoding.goal != TextObjective::Next).then_some(encoding.keys.length as usize);
-        let texts: Vec<&str> = self.texts.iter().map(String::as_str).collect();
-        let encoded = self.tokenizer.encode(&texts, length, &encoding.preparation)?;
-        for (record, mut tokens) in (self.first..).zip(encoded) {
-            if encoding.goal != TextObjective::Next {
-                let [column, ends] = ROWS;
-                self.writer.add(column, &tokens)?;
-                self.writer.end(column, ends)?;
-                continue;
-            }
-            let Some(part) = self.part_of(record as u32) else { continue };
-            if encoding.file.is_plain() {
-                self.writer.add(part, &tokens)?;
-            } else {
-                tokens.push(encoding.end);
-                self.writer.add(part, &tokens)?;
-                self.writer.end(part, STREAMS + part)?;
+        let pieces = |text: &'_ str| encoding.file.pieces(text, encoding.goal).count();
+        let counts: Vec<usize> = self.texts.iter().map(|text| pieces(text)).collect();
+        let texts: Vec<&str> = self.texts.iter().flat_map(|text| encoding.file.pieces(text, encoding.goal)).collect();
+        let mut encoded = self.tokenizer.encode(&texts, length, &encoding.preparation)?.into_iter();
+        for (record, count) in (self.first..).zip(counts) {
+            let part = self.part_of(record as u32);
+            for mut tokens in encoded.by_ref().take(count) {
+                if encoding.goal != TextObjective::Next {
+                    let [column, ends] = ROWS;
+                    self.writer.add(column, &tokens)?;
+                    self.writer.end(column, ends)?;
+                    continue;
+                }
+                let Some(part) = part else { continue };
+                if encoding.file.is_plain() {
+                    self.writer.add(part, &tokens)?;
+                } else {
+                    tokens.push(encoding.end);
+                    self.writer.add(part, &tokens)?;
+                    self.writer.end(part, STREAMS + part)?;
+                }
             }
         }
         let records = self.texts.len();

@@ -8,6 +8,7 @@ use domain::train::{Data, Text};
 use serde_json::json;
 
 use crate::texts::TextObjective;
+use crate::texts::survey::TextFile;
 use crate::{Cursor, Part, Provenance, TextDataset, TextLoader};
 
 /// A text of some sentences that repeat words often enough for a vocabulary to be trained.
@@ -70,4 +71,43 @@ fn batches_are_those_of_earlier_versions() {
     }
     // What is masked and how tokens attend to each other is no matter of the stored tokens.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+/// A large plain text is remembered by blocks of lines rather than line by line; its tokens stay what they are.
+#[test]
+fn blocks_of_lines_have_the_tokens_of_the_lines() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.txt");
+    fs::write(&path, (0..900).map(|number| sentence(number) + "\n").collect::<String>()).unwrap();
+    let spec: Data = serde_json::from_value(json!({"path": "", "split": [1.0, 0.0, 0.0]})).unwrap();
+    let keys: Text = serde_json::from_value(json!({"length": 16, "vocabulary": 300})).unwrap();
+    let lines = TextFile::at(&path, &keys).unwrap();
+    let open = |file| {
+        let mut provenance = Provenance::of_run(None, false, true);
+        let texts = TextDataset::open_file(&spec, TextObjective::Next, 5, file, None, &mut provenance).unwrap();
+        (digest(texts), provenance.found().unwrap().len())
+    };
+    let ((of_lines, records), (of_blocks, blocks)) = (open(lines), open(lines.by_blocks(2_000)));
+    assert_eq!(of_lines, of_blocks);
+    let bytes = fs::metadata(&path).unwrap().len() as usize;
+    assert!(records == 900 && blocks <= bytes / 2_000 + 1, "{records} lines, {blocks} blocks");
+}
+
+/// Whether a file is remembered by blocks: `bytes` long, of which a run knew so many records before.
+#[test]
+fn a_run_that_was_begun_by_lines_stays_with_lines() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.txt");
+    let keys: Text = serde_json::from_value(json!({"length": 16, "vocabulary": 300})).unwrap();
+    let check = |bytes: u64, goal, known, expected: bool| {
+        // It is as long as it says and takes no space.
+        fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        let file = TextFile::of_run(&path, &keys, goal, known).unwrap();
+        assert_eq!(file.is_by_blocks(), expected, "{bytes} bytes, {goal:?}, {known:?}");
+    };
+    check(1 << 30, TextObjective::Next, None, false);
+    check(3 << 30, TextObjective::Next, None, true);
+    check(3 << 30, TextObjective::Next, Some(40_000), true);
+    check(3 << 30, TextObjective::Next, Some(30_000_000), false);
+    check(3 << 30, TextObjective::Masked, None, false);
 }

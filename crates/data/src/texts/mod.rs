@@ -122,8 +122,20 @@ impl TextDataset {
         if let Some(texts) = packed::open(spec, keys, goal, path, seed, provenance)? {
             return Ok(texts);
         }
+        let file = TextFile::of_run(path, keys, goal, provenance.samples_before())?;
+        TextDataset::open_file(spec, goal, seed, file, kept, provenance)
+    }
+
+    fn open_file(
+        spec: &Data,
+        goal: TextObjective,
+        seed: u64,
+        file: TextFile<'_>,
+        kept: Option<&Path>,
+        provenance: &mut Provenance,
+    ) -> Result<TextDataset, Error> {
+        let keys = file.keys();
         let preparation = provenance.preparation();
-        let file = TextFile::at(path, keys)?;
         let TextSurvey { contents, classes, labels, parts, rule } =
             TextSurvey::of(&file, spec, goal, seed, &preparation)?;
         let (count, contents_hash) = (contents.len(), survey::hash_of(&contents));

@@ -13,9 +13,16 @@ use super::tokenizer::TextTokenizer;
 use super::{TextObjective, in_order};
 use crate::Error;
 use crate::error::layout;
+use crate::formats::Record;
 use crate::identity::preparation::Preparation;
 use crate::identity::{Rule, hash};
 use crate::sampling::split::{self, Parts};
+
+/// A plain text of more bytes is divided by blocks of lines rather than by lines, or what is remembered of each would
+/// grow to gigabytes.
+const LARGE: u64 = 1 << 30;
+/// Bytes of such a block, at least.
+const BLOCK: usize = 64 << 10;
 
 /// Texts that wait for the thread that trains a tokenizer.
 const WAITING: usize = 256;
@@ -26,12 +33,49 @@ pub(super) struct TextFile<'a> {
     path: &'a Path,
     form: Form,
     keys: &'a Text,
+    /// Bytes of a record of a plain text, at least; none where each line is one.
+    block: Option<usize>,
 }
 
 impl<'a> TextFile<'a> {
     /// The file at `path`, whose form its name tells.
     pub fn at(path: &'a Path, keys: &'a Text) -> Result<TextFile<'a>, Error> {
-        Ok(TextFile { path, form: read::form(path)?, keys })
+        Ok(TextFile { path, form: read::form(path)?, keys, block: None })
+    }
+
+    /// The same to be trained on by a run that has known so many records of it before. A run that was begun by lines
+    /// stays with lines.
+    pub fn of_run(
+        path: &'a Path,
+        keys: &'a Text,
+        goal: TextObjective,
+        known: Option<usize>,
+    ) -> Result<TextFile<'a>, Error> {
+        let file = TextFile::at(path, keys)?;
+        if !file.is_plain() || goal != TextObjective::Next {
+            return Ok(file);
+        }
+        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let blocks = bytes / BLOCK as u64 + 1;
+        let is_by_blocks = bytes > LARGE && known.is_none_or(|known| known as u64 <= blocks);
+        Ok(TextFile { block: is_by_blocks.then_some(BLOCK), ..file })
+    }
+
+    /// The same with blocks of so many bytes.
+    #[cfg(test)]
+    pub fn by_blocks(self, bytes: usize) -> TextFile<'a> {
+        TextFile { block: Some(bytes), ..self }
+    }
+
+    /// Whether its records are blocks of lines.
+    #[cfg(test)]
+    pub fn is_by_blocks(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The keys of the job that say how it is read.
+    pub fn keys(&self) -> &'a Text {
+        self.keys
     }
 
     /// Whether it is one piece of text rather than documents.
@@ -41,7 +85,27 @@ impl<'a> TextFile<'a> {
 
     /// Reads it record by record.
     pub fn each(&self, take: Take<'_>) -> Result<(), Error> {
-        read::each(self.path, self.form, self.keys, take)
+        let Some(block) = self.block else { return read::each(self.path, self.form, self.keys, take) };
+        let mut text = String::new();
+        read::each(self.path, self.form, self.keys, &mut |line| {
+            text.push_str(&line.text);
+            match text.len() >= block {
+                true => take(Record { text: std::mem::take(&mut text), class: None }),
+                false => Ok(()),
+            }
+        })?;
+        match text.is_empty() {
+            true => Ok(()),
+            false => take(Record { text, class: None }),
+        }
+    }
+
+    /// The texts of a record that become tokens by themselves: the lines of a plain text that is one stream.
+    pub fn pieces<'t>(&self, text: &'t str, goal: TextObjective) -> impl Iterator<Item = &'t str> {
+        let is_stream = self.is_plain() && goal == TextObjective::Next;
+        let lines = is_stream.then(|| text.split_inclusive('\n'));
+        let whole = (!is_stream).then_some(text);
+        lines.into_iter().flatten().chain(whole)
     }
 
     /// A tokenizer that is trained on these records, in ascending order.
@@ -58,8 +122,11 @@ impl<'a> TextFile<'a> {
             let mut number = 0;
             let read = self.each(&mut |record| {
                 // The trainer may have ended early, by an error of its own.
-                if wanted.next_if_eq(&number).is_some() && sender.send(record.text).is_err() {
-                    return Err(Error::Internal("the tokenizer's training has ended".into()));
+                if wanted.next_if_eq(&number).is_some() {
+                    for piece in self.pieces(&record.text, goal) {
+                        let sent = sender.send(piece.to_owned());
+                        sent.map_err(|_| Error::Internal("the tokenizer's training has ended".into()))?;
+                    }
                 }
                 number += 1;
                 Ok(())
