@@ -20,7 +20,7 @@ use crate::sampling::split::{self, Parts};
 
 /// A plain text of more bytes is divided by blocks of lines rather than by lines, or what is remembered of each would
 /// grow to gigabytes.
-const LARGE: u64 = 1 << 30;
+const LARGE: u64 = 256 << 20;
 /// Bytes of such a block, at least.
 const BLOCK: usize = 64 << 10;
 
