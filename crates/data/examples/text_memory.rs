@@ -1,8 +1,9 @@
 //! Opens texts as a rank does, reads one epoch of batches, and prints the time and the peak memory of it.
 //!
-//!     cargo run --release -p gradus-data --example text_memory -- TEXTS [FOLDER]
+//!     cargo run --release -p gradus-data --example text_memory -- TEXTS [FOLDER [TOKENIZER]]
 //!
-//! With a folder the tokens are stored in it, as in a run; without one they are in memory.
+//! With a folder the tokens are stored in it, as in a run; without one they are in memory. Without a `tokenizer.json` one
+//! is trained first.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use data::{Cursor, Error, Provenance, TextDataset, TextLoader, TextObjective};
+use domain::train::Text;
 
 fn main() -> ExitCode {
     formats::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [texts, folder @ ..] = &arguments[..] else {
-        eprintln!("usage: text_memory TEXTS [FOLDER]");
+        eprintln!("usage: text_memory TEXTS [FOLDER [TOKENIZER]]");
         return ExitCode::from(2);
     };
-    match measure(Path::new(texts), folder.first().map(Path::new)) {
+    match measure(Path::new(texts), folder.first().map(Path::new), folder.get(1)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -27,10 +29,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(path: &Path, folder: Option<&Path>) -> Result<(), Error> {
+fn measure(path: &Path, folder: Option<&Path>, tokenizer: Option<&String>) -> Result<(), Error> {
     let spec = serde_json::from_str(r#"{"path": "", "split": [0.98, 0.01, 0.01]}"#);
-    let keys = serde_json::from_str(r#"{"length": 256, "vocabulary": 8000}"#);
+    let keys = serde_json::from_str::<Text>(r#"{"length": 256, "vocabulary": 8000}"#);
     let (Ok(spec), Ok(keys)) = (spec, keys) else { return Err(Error::Internal("the keys are no keys".into())) };
+    let keys = Text { tokenizer: tokenizer.cloned(), ..keys };
     let began = Instant::now();
     let mut provenance = Provenance::of_run(None, false, true);
     let texts = TextDataset::open_known(&spec, &keys, TextObjective::Next, path, 1, folder, &mut provenance)?;

@@ -50,13 +50,13 @@ const ATTEMPT: &str = "GRADUS_ATTEMPT";
 /// How long an ended rank's socket may stay open; whoever holds it then is not the rank.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What an attempt needs besides its order.
+/// What the agent gives to each attempt besides the command to start it.
 pub struct Tools {
     /// The executable of our own trainer.
     pub rank_program: PathBuf,
     /// Folder of libtorch.
     pub libtorch: Option<PathBuf>,
-    /// Whose the instance is.
+    /// The owner of the instance.
     pub owner: String,
     /// Name of the instance.
     pub instance: InstanceId,

@@ -69,7 +69,7 @@ impl Watchdog {
         self.last = now;
     }
 
-    /// When the rank is to be ended as hanging, unless it reports before.
+    /// When the rank is killed as hanging, unless it reports before then.
     pub fn hangs_at(&self) -> Duration {
         self.last + self.limit()
     }

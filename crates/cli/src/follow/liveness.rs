@@ -55,7 +55,7 @@ impl Liveness {
     }
 }
 
-/// What a queued run waits for: another run on the machine that it would be given.
+/// Why a queued run waits: another run uses the machine that it was planned on.
 pub fn waiting(other: &RunId, offer: &Offer) -> String {
     match offer.kind.as_str() {
         _ if offer.provider == cloud::local::NAME => format!("waiting for run {other}, which uses this machine"),

@@ -53,10 +53,10 @@ pub fn encode(manifest: &ChunkManifest) -> Vec<u8> {
     bytes
 }
 
-/// Reads and checks a manifest.
+/// Reads and validates a manifest.
 ///
 /// # Errors
-/// [`InvalidManifest`]; afterwards every place in it exists and every name is safe.
+/// [`InvalidManifest`]. In a manifest that is returned every place exists and every name is safe.
 pub fn decode(bytes: &[u8]) -> Result<ChunkManifest, InvalidManifest> {
     let damaged = || InvalidManifest("it is cut short or damaged".to_owned());
     let (body, sum) = bytes.split_last_chunk::<32>().ok_or_else(damaged)?;

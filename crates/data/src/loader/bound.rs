@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What was seen of a run's steps and of its loader beside them.
+/// Measurements of a run's steps and of its loader.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoaderActivity {
     /// Steps that were made.

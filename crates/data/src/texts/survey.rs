@@ -108,7 +108,7 @@ impl<'a> TextFile<'a> {
         lines.into_iter().flatten().chain(whole)
     }
 
-    /// A tokenizer that is trained on these records, in ascending order.
+    /// Trains a tokenizer on the given records, whose numbers ascend.
     pub fn train_tokenizer(
         &self,
         records: &[u32],

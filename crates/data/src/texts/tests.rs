@@ -244,3 +244,24 @@ fn words_that_are_data_are_learnt_from_in_parts_or_not_at_all() {
     assert_eq!(learn(&both, TextObjective::Masked), learn(&short, TextObjective::Masked));
     assert_ne!(learn(&[word(1000)], TextObjective::Masked), learn(&short, TextObjective::Masked));
 }
+
+/// The way around that the documents name for pairs of texts.
+#[test]
+fn a_separator_in_a_text_gives_the_token_ids_of_a_pair() {
+    let shelf = Shelf::new("texts.csv", &csv(""));
+    let first = shelf.open(NUMBERED, TextObjective::Class).unwrap();
+    let file = shelf.folder.path().join("tokenizer.json");
+    fs::write(&file, first.tokenizer()).unwrap();
+    let pairs: Vec<(String, String)> =
+        rows().into_iter().take(20).map(|(kind, text)| (text, format!("it was {kind} of a train"))).collect();
+    let line = |(number, (one, two)): (usize, &(String, String))| format!("{},{one} [SEP] {two}\n", number % 2);
+    let joined = Shelf::new("pairs.csv", &pairs.iter().enumerate().map(line).collect::<String>());
+    let keys =
+        format!(r#"{{"columns": ["2"], "label": "1", "length": 64, "tokenizer": {:?}}}"#, file.display().to_string());
+    let mut found = all_rows(&joined.open(&keys, TextObjective::Class).unwrap());
+    let tokenizer = tokenizers::Tokenizer::from_bytes(first.tokenizer()).unwrap();
+    let encoded = |pair: (String, String)| tokenizer.encode(pair, true).unwrap().get_ids().to_vec();
+    let mut expected: Vec<Vec<u32>> = pairs.into_iter().map(encoded).collect();
+    (found.sort(), expected.sort());
+    assert_eq!(found, expected);
+}

@@ -19,7 +19,7 @@ pub(crate) struct Special {
     pub pad: u32,
     /// Stands for a token to be predicted; where the goal is none of that, as `pad`.
     pub mask: u32,
-    /// Ends a text that another follows.
+    /// Separates a text from the next.
     pub end: u32,
 }
 

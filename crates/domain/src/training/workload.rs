@@ -29,7 +29,7 @@ pub struct Workload {
     /// Optimiser steps in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Count>,
-    /// Tokens seen in all, for networks that read text.
+    /// Total tokens trained on, for models that read text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Count>,
     /// Tokens of a sample, for networks that read text. Default: the most that the model's file names.

@@ -17,7 +17,7 @@ pub struct Machine {
     pub plain: f64,
     /// The same in fp8, where products are computed in it.
     pub eight: Option<f64>,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
     pub multiprocessors: f64,
     /// Bytes of an activation's value.

@@ -14,7 +14,7 @@ pub struct Savings {
     pub half_model: bool,
     /// Each weight is updated as soon as its gradient is there, and the gradient let go.
     pub update_in_backward: bool,
-    /// The optimiser's state lives in the host's memory.
+    /// The optimizer state is kept in host memory.
     pub offload_optimizer: bool,
     /// Weights and gradients live in the host's memory too, but for the blocks at work.
     pub offload_weights: bool,

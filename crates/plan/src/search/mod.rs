@@ -102,7 +102,7 @@ pub struct NearMiss {
 /// What was found.
 #[derive(Debug, Clone, Default)]
 pub struct SearchResult {
-    /// Everything within the limits.
+    /// All candidates that meet the constraints.
     pub candidates: Vec<Candidate>,
     /// Indices of those on the front, the fastest first: of machines that are known to be there; of all, where none are.
     pub front: Vec<usize>,

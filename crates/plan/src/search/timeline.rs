@@ -210,11 +210,11 @@ fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> 
     }
 }
 
-/// A tariff that a run pays and that is not known: whether of the cloud that the data lies in, the service, and the price
-/// of another cloud that bounds it, where there is one.
+/// A service that a run pays for at an unknown price: whether it is charged by the cloud that stores the data, which
+/// service it is, and, where there is one, another cloud's price as an upper bound.
 pub type UnknownTariff = (bool, Service, Option<Money>);
 
-/// Every tariff that a run on a listing pays and that is not known.
+/// Every service that a run on a listing pays for at an unknown price.
 pub fn unknown_tariffs(spec: &TrainingSpec, priced: &PricedListing, leaving: &Egress) -> Vec<UnknownTariff> {
     let there = [
         (spec.data.bytes.0 > 0).then(|| disk_service(spec, priced)).flatten(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::SpotAvailability;
 
-/// What saving and starting again take, in seconds.
+/// Time that saving a checkpoint and restarting take, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CheckpointOverhead {
     /// The run stands still while a snapshot is taken.

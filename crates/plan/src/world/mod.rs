@@ -126,7 +126,7 @@ pub struct SweepRecord {
     pub state: SweepState,
     /// Its trials, by number from 1.
     pub trials: Vec<RunId>,
-    /// Trials that were stopped with it, and go on with it.
+    /// Trials that were stopped together with the sweep, and resume when it does.
     pub paused: BTreeSet<RunId>,
     /// Trials that had failed when it was last told to go on.
     pub forgiven: u32,

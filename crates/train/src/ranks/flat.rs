@@ -82,7 +82,7 @@ impl FlatShards {
         Ok(shards)
     }
 
-    /// No units yet.
+    /// An empty list of shards.
     pub fn none() -> FlatShards {
         FlatShards { units: Vec::new() }
     }

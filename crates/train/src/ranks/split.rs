@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::torch::Result;
 
-/// How a tensor is cut: along one dimension, each of its sections by itself.
+/// How a tensor is divided among ranks: along one dimension, each section separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorSplit {
     dimension: i64,

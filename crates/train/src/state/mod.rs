@@ -222,8 +222,8 @@ impl InitialState {
         self.progress.evaluated = false;
     }
 
-    /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was
-    /// saved of the optimiser, the generators and the mean of the weights.
+    /// Broadcasts the first rank's state. Each rank keeps its shard of the network, of the saved optimizer state, of the
+    /// random generators and of the averaged weights.
     pub fn among(self, train: &Train, ranks: &mut Ranks) -> Result<Trainer, Error> {
         let InitialState { mut network, mut progress, best, device, resumed, whole, omitted } = self;
         let [is_resumed] = ranks.broadcast_flags([resumed.is_some()])?;

@@ -10,7 +10,7 @@ use super::region::PixelRegion;
 use super::sequential::Blocks;
 use crate::decode::kernels::{Block, Kernels, Work};
 
-/// All blocks of an image, with what they mean.
+/// The DCT coefficients of an image, with the headers needed to decode them.
 #[derive(Debug, Clone)]
 pub struct Coefficients {
     pub(super) frame: FrameHeader,

@@ -33,7 +33,7 @@ impl AccessTime {
     /// Bytes that may be needed again, nobody knows when: they are kept for as long as there is room.
     pub const SOME_TIME: AccessTime = AccessTime { now: 0, next: crate::files::cache::NEVER - 1 };
 
-    /// Bytes that are read once.
+    /// Access to bytes that are read only once.
     pub const ONCE: AccessTime = AccessTime { now: 0, next: crate::files::cache::NEVER };
 }
 

@@ -52,7 +52,7 @@ impl<'a> Opening<'a> {
     pub fn decoded(self, decoded: Decoded, provenance: &mut Provenance) -> Result<Dataset, Error> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
-            let why = format!("its images are {height}×{width}, and resizing this form is not served yet");
+            let why = format!("its images are {height}×{width}, and images of this form cannot be resized");
             return Err(Error::Layout {
                 path: self.path.into(),
                 why,

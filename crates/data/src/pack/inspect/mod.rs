@@ -39,7 +39,7 @@ pub struct Inspection {
     pub samples: u64,
     /// Name and samples of each class, in label order; none of damaged shards that cannot be listed.
     pub classes: Vec<(String, u64)>,
-    /// Samples of training, validation and test, if folders or files tell them.
+    /// Number of training, validation and test samples, where folder or file names divide them.
     pub parts: Option<[u64; 3]>,
     /// How the samples are stored, or what kinds of files those that were looked at are, and how many of each.
     pub kinds: BTreeMap<String, u64>,

@@ -13,7 +13,7 @@ pub struct Clip {
     pub projection: u64,
     /// Learned values that sharpen likeness.
     pub sharpened: u64,
-    /// Classes of the image from the mean of its patches; 0 without.
+    /// Classes of a head on the mean of the patches; 0 where there is no such head.
     pub classes: u64,
 }
 

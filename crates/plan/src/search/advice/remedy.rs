@@ -65,7 +65,7 @@ impl Change {
         })
     }
 
-    /// The constraints without it; none where they have nothing of it.
+    /// The constraints without this one; none if they do not contain it.
     pub fn of(self, constraints: &Constraints) -> Option<Constraints> {
         let mut without = constraints.clone();
         let wishes = &mut without.admission;

@@ -54,7 +54,7 @@ pub struct DataDemand {
 /// What is written while it trains.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CheckpointFigures {
-    /// Bytes of a checkpoint.
+    /// Size of a checkpoint.
     pub state: Bytes,
     /// Bytes of the trained weights.
     pub weights: Bytes,
