@@ -1,7 +1,8 @@
 //! Images and texts in Arrow files and streams, as HuggingFace's `save_to_disk` and cache write them.
 //!
 //! Their columns lie plainly in the file, so a sample is a span of it: only the schema, the places of the columns and
-//! the offsets inside them are read when the data is opened. The layout is that of "Serialization and Interprocess
+//! the offsets inside them are read when the data is opened. Compressed columns are unpacked whole (`compressed`), and a
+//! sample is a span of that. The layout is that of "Serialization and Interprocess
 //! Communication" in the Arrow columnar format; every place is checked against the body that it lies in.
 
 use std::ops::Range;
@@ -10,9 +11,10 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::{MessageHeader, RecordBatch, root_as_message};
 use arrow_schema::{DataType, Fields, Schema};
 use plugin::caught::caught;
-use plugin::{ArrowRow, NamedClass, ReadAt, TableClasses, TableError, Want, Window};
+use plugin::{ArrowRow, ArrowTable, NamedClass, ReadAt, TableClasses, TableError, Want, Window};
 
 use crate::columns::Columns;
+use crate::compressed::{Memory, Unpacking};
 
 /// No schema or list of columns is larger.
 const LARGEST_MESSAGE: u64 = 64 << 20;
@@ -22,11 +24,13 @@ const FURTHEST_START: u64 = 256;
 const PIECE: u64 = 4096;
 const LONGEST_CLASS: u64 = 4096;
 
-/// Lists all rows of a file.
-pub(crate) fn list(file: &dyn ReadAt, want: Want<'_>) -> Result<(Vec<ArrowRow>, TableClasses), TableError> {
-    let mut reader = Reader { want, rows: Vec::new(), classes: TableClasses { named: Vec::new(), names: None } };
+/// Lists all rows of a file, of which compressed columns may unpack to `room` bytes.
+pub(crate) fn list(file: &dyn ReadAt, want: Want<'_>, room: u64) -> Result<ArrowTable, TableError> {
+    let classes = TableClasses { named: Vec::new(), names: None };
+    let mut reader = Reader { want, room, rows: Vec::new(), classes, unpacked: None };
     reader.read(file)?;
-    Ok((reader.rows, reader.classes))
+    let Reader { rows, classes, unpacked, .. } = reader;
+    Ok(ArrowTable { rows, classes, unpacked })
 }
 
 fn broken(why: impl Into<String>) -> TableError {
@@ -35,8 +39,11 @@ fn broken(why: impl Into<String>) -> TableError {
 
 struct Reader<'a> {
     want: Want<'a>,
+    room: u64,
     rows: Vec<ArrowRow>,
     classes: TableClasses,
+    /// What the columns of all batches so far unpack to, if they are compressed.
+    unpacked: Option<Vec<u8>>,
 }
 
 /// The columns that matter, by the numbers under which a batch lists them.
@@ -130,29 +137,50 @@ impl Reader<'_> {
         body: Range<u64>,
         row: &mut u64,
     ) -> Result<(), TableError> {
-        if batch.compression().is_some() {
-            return Err(TableError::Compressed);
-        }
         let rows = u64::try_from(batch.length()).map_err(|_| broken("a batch has fewer than no rows"))?;
+        let before = self.unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let unpacking = Unpacking::of(&batch, self.room.saturating_sub(before))?;
+        if unpacking.is_some() != self.unpacked.is_some() && !self.rows.is_empty() {
+            return Err(broken("some of its batches are compressed, and some are not"));
+        }
         // Each row takes four bytes of offsets at least.
-        if rows > (body.end - body.start) / 4 {
+        if unpacking.is_none() && rows > (body.end - body.start) / 4 {
             return Err(broken(format!("a batch claims {rows} rows in {} bytes", body.end - body.start)));
         }
-        let content = Column::of(&known.content, &batch, &body, rows)?;
-        let label = known.label.as_ref().map(|leaf| Column::of(leaf, &batch, &body, rows)).transpose()?;
+        let mut buffers = Buffers { batch: &batch, body: &body, unpacking };
+        let content = Column::of(&known.content, &mut buffers, window, rows)?;
+        let label = known.label.as_ref().map(|leaf| Column::of(leaf, &mut buffers, window, rows)).transpose()?;
+        let Some(unpacking) = buffers.unpacking else {
+            return self.add_rows(window, &content, label.as_ref(), (rows, body.start, 0), row);
+        };
+        let memory = Memory(unpacking.bytes);
+        self.add_rows(&mut Window::new(&memory)?, &content, label.as_ref(), (rows, 0, before), row)?;
+        self.unpacked.get_or_insert_default().extend(memory.0);
+        Ok(())
+    }
+
+    /// Notes the rows of a batch. An absent sample begins at `start`; all are moved by `shift`.
+    fn add_rows(
+        &mut self,
+        window: &mut Window,
+        content: &Column,
+        label: Option<&Column>,
+        (rows, start, shift): (u64, u64, u64),
+        row: &mut u64,
+    ) -> Result<(), TableError> {
         for first in (0..rows).step_by(PIECE as usize) {
             let piece = first..rows.min(first + PIECE);
             let spans = content.spans(window, piece.clone())?;
-            let classes = match &label {
+            let classes = match label {
                 Some(label) => label.classes(window, piece.clone())?,
                 None => vec![None; spans.len()],
             };
             for (span, class) in spans.into_iter().zip(classes) {
                 *row += 1;
                 // A sample that is not there is an empty one: refused by name where it is read.
-                let span = span.unwrap_or(body.start..body.start);
+                let span = span.unwrap_or(start..start);
                 let bytes = u32::try_from(span.end - span.start).unwrap_or(u32::MAX);
-                self.rows.push(ArrowRow { offset: span.start, bytes, number: *row });
+                self.rows.push(ArrowRow { offset: shift + span.start, bytes, number: *row });
                 self.classes.named.push(class);
             }
         }
@@ -176,39 +204,53 @@ struct Column<'a> {
     buffers: [Range<u64>; 2],
 }
 
+/// The buffers of a batch: where they lie in the file, or in what they unpack to.
+struct Buffers<'a> {
+    batch: &'a RecordBatch<'a>,
+    body: &'a Range<u64>,
+    unpacking: Option<Unpacking>,
+}
+
+impl Buffers<'_> {
+    /// Where a buffer lies, by its number.
+    fn place(&mut self, number: usize, window: &mut Window) -> Result<Range<u64>, TableError> {
+        let buffers = self.batch.buffers().ok_or_else(|| broken("a batch lists no columns"))?;
+        if number >= buffers.len() {
+            return Err(broken("a batch lists too few columns"));
+        }
+        let buffer = buffers.get(number);
+        let start = u64::try_from(buffer.offset()).ok().and_then(|offset| self.body.start.checked_add(offset));
+        let end = start.zip(u64::try_from(buffer.length()).ok()).and_then(|(start, bytes)| start.checked_add(bytes));
+        let place = match start.zip(end) {
+            Some((start, end)) if end <= self.body.end => start..end,
+            _ => return Err(broken("a column lies outside its batch")),
+        };
+        match &mut self.unpacking {
+            None => Ok(place),
+            Some(unpacking) => unpacking.add(window.up_to(place.start, place.end - place.start)?),
+        }
+    }
+}
+
 impl<'a> Column<'a> {
-    fn of(leaf: &'a Leaf, batch: &RecordBatch, body: &Range<u64>, rows: u64) -> Result<Column<'a>, TableError> {
-        let (Some(nodes), Some(buffers)) = (batch.nodes(), batch.buffers()) else {
-            return Err(broken("a batch lists no columns"));
-        };
-        let place = |number: usize| {
-            if number >= buffers.len() {
-                return Err(broken("a batch lists too few columns"));
-            }
-            let buffer = buffers.get(number);
-            let start = u64::try_from(buffer.offset()).ok().and_then(|offset| body.start.checked_add(offset));
-            let end =
-                start.zip(u64::try_from(buffer.length()).ok()).and_then(|(start, bytes)| start.checked_add(bytes));
-            match start.zip(end) {
-                Some((start, end)) if end <= body.end => Ok(start..end),
-                _ => Err(broken("a column lies outside its batch")),
-            }
-        };
+    fn of(leaf: &'a Leaf, buffers: &mut Buffers<'_>, window: &mut Window, rows: u64) -> Result<Column<'a>, TableError> {
+        let nodes = buffers.batch.nodes().ok_or_else(|| broken("a batch lists no columns"))?;
         let mut valid = Vec::new();
         for &(node, buffer) in &leaf.above {
             if node >= nodes.len() || nodes.get(node).length() != rows.cast_signed() {
                 return Err(broken("a column has another number of rows than its batch"));
             }
             if nodes.get(node).null_count() != 0 {
-                let bits = place(buffer)?;
+                let bits = buffers.place(buffer, window)?;
                 if bits.end - bits.start < rows.div_ceil(8) {
                     return Err(broken("a column says of too few rows whether they are there"));
                 }
                 valid.push(bits);
             }
         }
-        let second = if leaf.kind.is_integer() { 0..0 } else { place(leaf.buffer + 2)? };
-        Ok(Column { kind: &leaf.kind, valid, buffers: [place(leaf.buffer + 1)?, second] })
+        let first = buffers.place(leaf.buffer + 1, window)?;
+        let second = if leaf.kind.is_integer() { 0..0 } else { buffers.place(leaf.buffer + 2, window)? };
+        Ok(Column { kind: &leaf.kind, valid, buffers: [first, second] })
     }
 
     /// Whether each row is there.

@@ -2,13 +2,15 @@
 //!
 //! An executable calls [`install`] first thing in `main`; `data` then finds the libraries by `plugin`. Without the feature
 //! `libraries`, as in a first build, there is nothing to install, and data that needs them is refused with what to do.
-//! `columns` says which columns of a table matter; `arrow` and `parquet` (with `pages`) read them, and `tokenizer` has
+//! `columns` says which columns of a table matter; `arrow` (with `compressed`) and `parquet` (with `pages`) read them, and `tokenizer` has
 //! nothing to do with either.
 
 #[cfg(feature = "libraries")]
 mod arrow;
 #[cfg(feature = "libraries")]
 mod columns;
+#[cfg(feature = "libraries")]
+mod compressed;
 #[cfg(feature = "libraries")]
 mod libraries;
 #[cfg(feature = "libraries")]

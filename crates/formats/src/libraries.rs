@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plugin::{ArrowRow, Formats, ParquetTable, ReadAt, TableClasses, TableError, TextEncoder, Want};
+use plugin::{ArrowTable, Formats, ParquetTable, ReadAt, TableClasses, TableError, TextEncoder, Want};
 
 use crate::{arrow, parquet, tokenizer};
 
@@ -20,8 +20,8 @@ impl Formats for Libraries {
         parquet::open(file, want)
     }
 
-    fn arrow(&self, file: &dyn ReadAt, want: Want<'_>) -> Result<(Vec<ArrowRow>, TableClasses), TableError> {
-        arrow::list(file, want)
+    fn arrow(&self, file: &dyn ReadAt, want: Want<'_>, room: u64) -> Result<ArrowTable, TableError> {
+        arrow::list(file, want, room)
     }
 
     fn tokenizer(&self, file: &Path) -> Result<Box<dyn TextEncoder>, String> {

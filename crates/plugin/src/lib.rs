@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use classes::{LABELS, NamedClass};
 pub use read_at::{LARGEST_FILE, ReadAt};
-pub use tables::{ArrowRow, ParquetTable, TableClasses, TableError, Want};
+pub use tables::{ArrowRow, ArrowTable, ParquetTable, TableClasses, TableError, Want};
 pub use tokenizer::TextEncoder;
 pub use window::Window;
 
@@ -32,11 +32,11 @@ pub trait Formats: Sync {
         want: Want<'_>,
     ) -> Result<(Box<dyn ParquetTable>, TableClasses), TableError>;
 
-    /// Lists the rows of an Arrow file or stream.
+    /// Lists the rows of an Arrow file or stream, and unpacks compressed columns, to `room` bytes at most.
     ///
     /// # Errors
     /// [`TableError`].
-    fn arrow(&self, file: &dyn ReadAt, want: Want<'_>) -> Result<(Vec<ArrowRow>, TableClasses), TableError>;
+    fn arrow(&self, file: &dyn ReadAt, want: Want<'_>, room: u64) -> Result<ArrowTable, TableError>;
 
     /// Reads a `tokenizer.json`.
     ///

@@ -32,12 +32,23 @@ pub struct TableClasses {
 /// One row of an Arrow file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrowRow {
-    /// Where its sample begins in the file, in bytes.
+    /// Where its sample begins in the file, or in what was unpacked of it, in bytes.
     pub offset: u64,
     /// Bytes of the sample; none where the row has no sample.
     pub bytes: u32,
     /// Its number in the file, from 1.
     pub number: u64,
+}
+
+/// What an Arrow file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrowTable {
+    /// All of its rows.
+    pub rows: Vec<ArrowRow>,
+    /// Their classes.
+    pub classes: TableClasses,
+    /// What its columns unpack to, where they are compressed; samples lie there then.
+    pub unpacked: Option<Vec<u8>>,
 }
 
 /// Why a table cannot be used.
@@ -47,8 +58,8 @@ pub enum TableError {
     Read(io::Error),
     /// It is damaged, or lacks what is wanted.
     Broken(String),
-    /// Its columns are compressed as a whole, by LZ4 or zstd, which Feather files mostly are.
-    Compressed,
+    /// Its compressed columns unpack to more than there is room for.
+    TooLarge,
     /// The column that is named as that of the classes holds none.
     NoClasses(String),
 }

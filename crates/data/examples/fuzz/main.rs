@@ -104,8 +104,11 @@ fn tokens(opened: &Path) -> Verdict {
     }
 }
 
-const FORMS: [&str; 15] = [
+const FORMS: [&str; 18] = [
     "tar",
+    "tar.gz",
+    "zip",
+    "feather",
     "webdataset",
     "tfrecord",
     "parquet",
@@ -145,6 +148,9 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         "tfrecord" => table(Written::TfRecord),
         "parquet" => table(Written::Parquet),
         "arrow" => table(Written::ArrowStream),
+        "feather" => table(Written::FeatherLz4),
+        "tar.gz" => table(Written::TarGz),
+        "zip" => table(Written::Zip),
         "parquet-delta" => {
             let file = root.join("images.parquet");
             delta(&file, &files)?;

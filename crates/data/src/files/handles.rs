@@ -1,6 +1,7 @@
 //! Files that many threads read by position, of which only some are open at a time.
 //!
-//! A file is here, or it is a hole whose bytes are remote ([`crate::files::remote`]); who reads it need not know. A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
+//! A file is here, or it is a hole whose bytes are remote ([`crate::files::remote`]), or its bytes were unpacked into
+//! memory; who reads it need not know. A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
 //! are closed when there are too many. Reads need no lock: they hold the file that they read.
 
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +33,13 @@ pub(crate) fn check_length(bytes: usize) -> Result<(), &'static str> {
 #[derive(Debug)]
 pub(crate) enum Opened {
     Local(File),
-    Remote { client: Arc<Client>, file: u32, bytes: u64 },
+    Remote {
+        client: Arc<Client>,
+        file: u32,
+        bytes: u64,
+    },
+    /// What a compressed file unpacks to.
+    Memory(Vec<u8>),
 }
 
 impl Opened {
@@ -53,6 +60,7 @@ impl Opened {
         match self {
             Opened::Local(file) => Ok(file.metadata()?.len()),
             Opened::Remote { bytes, .. } => Ok(*bytes),
+            Opened::Memory(held) => Ok(held.len() as u64),
         }
     }
 
@@ -66,6 +74,11 @@ impl Opened {
         let (client, file, length) = match self {
             Opened::Local(file) => return file.read_exact_at(bytes, offset),
             Opened::Remote { client, file, bytes } => (client, *file, *bytes),
+            Opened::Memory(held) => {
+                let there = rest(held, offset).get(..bytes.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+                bytes.copy_from_slice(there);
+                return Ok(());
+            }
         };
         let ends = offset.checked_add(bytes.len() as u64).is_none_or(|end| end > length);
         match u32::try_from(bytes.len()) {
@@ -80,11 +93,17 @@ impl Opened {
         let length = match self {
             Opened::Local(file) => return file.read_at(bytes, offset),
             Opened::Remote { bytes, .. } => *bytes,
+            Opened::Memory(held) => held.len() as u64,
         };
         let count = bytes.len().min(usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX));
         self.read_due(&mut bytes[..count], offset, AccessTime::SOME_TIME)?;
         Ok(count)
     }
+}
+
+/// What follows in memory from `offset` on.
+fn rest(held: &[u8], offset: u64) -> &[u8] {
+    usize::try_from(offset).ok().and_then(|offset| held.get(offset..)).unwrap_or_default()
 }
 
 /// Bytes that a window reads at a time: here, and elsewhere, where every read is a trip.
@@ -110,7 +129,7 @@ impl ReadAt for Opened {
 
     fn window(&self) -> u64 {
         match self {
-            Opened::Local(_) => WINDOW,
+            Opened::Local(_) | Opened::Memory(_) => WINDOW,
             Opened::Remote { .. } => WINDOW_REMOTE,
         }
     }
@@ -142,6 +161,8 @@ impl Served {
 pub(crate) struct Handles {
     paths: Vec<PathBuf>,
     client: Served,
+    /// Files that were unpacked into memory, by number.
+    held: Arc<HashMap<u32, Arc<Opened>>>,
     open: Mutex<Open>,
 }
 
@@ -158,8 +179,13 @@ const MOST_OPEN: usize = 256;
 impl Handles {
     /// Handles of some files, none of which is opened yet.
     pub fn new(paths: Vec<PathBuf>) -> Handles {
+        Handles::with_held(paths, HashMap::new())
+    }
+
+    /// The same, where of some files `held` is what they unpack to.
+    pub fn with_held(paths: Vec<PathBuf>, held: HashMap<u32, Arc<Opened>>) -> Handles {
         let client = Served(paths.first().map_or(Ok(None), |path| Client::of(path)));
-        Handles { paths, client, open: Mutex::default() }
+        Handles { paths, client, held: Arc::new(held), open: Mutex::default() }
     }
 
     /// The path of a file, by its number.
@@ -190,14 +216,19 @@ impl Handles {
     /// Says which bytes will be read soon: of which file, from where, how many, and when.
     pub fn expect(&self, spans: impl Iterator<Item = (u32, u64, u32, AccessTime)>) {
         let Some(client) = self.client() else { return };
-        client.expect(spans.filter_map(|(number, offset, bytes, when)| {
-            let (file, _) = client.file(&self.paths[number as usize])?;
-            Some((ByteRange { file, offset, bytes }, when))
-        }));
+        client.expect(spans.filter(|(number, ..)| !self.held.contains_key(number)).filter_map(
+            |(number, offset, bytes, when)| {
+                let (file, _) = client.file(&self.paths[number as usize])?;
+                Some((ByteRange { file, offset, bytes }, when))
+            },
+        ));
     }
 
     /// File `number`, open.
     pub fn file(&self, number: u32) -> io::Result<Arc<Opened>> {
+        if let Some(held) = self.held.get(&number) {
+            return Ok(Arc::clone(held));
+        }
         // Nothing that can panic runs under the lock.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.files.get(&number) {
@@ -238,7 +269,7 @@ impl Whole {
                 bytes.reserve(file.metadata()?.len().min(most) as usize);
                 file.take(most).read_to_end(bytes).map(drop)
             }
-            file @ Opened::Remote { .. } => {
+            file @ (Opened::Remote { .. } | Opened::Memory(_)) => {
                 bytes.resize(file.length()?.min(most) as usize, 0);
                 file.read_due(bytes, 0, when)
             }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use domain::train::{Corrupt, Data, Folders, Split};
 use plugin::{TableClasses, Want};
 
-use super::archives::{tfrecord, webdataset};
+use super::archives::tfrecord;
+use super::archives::webdataset::{self, ArchiveKind};
 use super::class_names::{Named, numbered};
 use super::encoded::Encoded;
 use super::index::{ByFolders, Content, Home, Index, Reading, Skipped};
 use super::labels::{self, homes_of};
 use super::listed;
-use super::pixels::{cifar, idx, table};
+use super::pixels::{cifar, idx, npz, table};
 use super::tables::{arrow, parquet};
 use super::tree::{self, Form};
 use crate::Error;
@@ -94,6 +95,9 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
     if name.ends_with(".json") {
         return listed::coco(path, reading);
     }
+    if name.ends_with(".npz") {
+        return npz::index(path, reading);
+    }
     if let Some(form) = Form::of(path).filter(|form| form.is_meant(path)) {
         return tables(path, form, vec![path.to_owned()], reading);
     }
@@ -136,7 +140,7 @@ fn matching(path: &Path, pattern: &str, reading: &Reading) -> Result<Index, Erro
     let form = files.first().and_then(|first| Form::of(first));
     match form.filter(|form| files.iter().all(|file| Form::of(file) == Some(*form))) {
         Some(form) => tables(path, form, files, reading),
-        None => Err(layout(path, "its files are not all tars, TFRecords, Parquet or Arrow files", hint)),
+        None => Err(layout(path, "its files are not all tars, zips, TFRecords, Parquet or Arrow files", hint)),
     }
 }
 
@@ -144,7 +148,8 @@ fn matching(path: &Path, pattern: &str, reading: &Reading) -> Result<Index, Erro
 fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Result<Index, Error> {
     let homes: Vec<Home> = files.iter().map(|file| tree::home_of(file.strip_prefix(root).unwrap_or(file))).collect();
     let listed = match form {
-        Form::Tar => return webdataset::index(root, files, &homes, reading),
+        Form::Tar => return webdataset::index(ArchiveKind::Tar, root, files, &homes, reading),
+        Form::Zip => return webdataset::index(ArchiveKind::Zip, root, files, &homes, reading),
         Form::TfRecord => return tfrecord::index(root, files, &homes, reading),
         Form::Parquet => {
             let (rows, TableClasses { named, names }) = parquet::list(files, Want::Images)?;
@@ -201,24 +206,23 @@ fn unknown(path: &Path, name: &str) -> Error {
     let folder = path.with_file_name(name.split('.').next().unwrap_or_default());
     let folder = folder.display();
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-    let packed = "images are compressed already, and samples are read from their places";
-    if ends(&[".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2"]) {
-        let why = format!("it is a compressed tar; {packed}");
+    if ends(&[".tar.xz", ".tar.bz2"]) {
+        let why = "it is a tar of a compression that is not read; `.tar.gz` and `.tar.zst` are";
         return layout(path, why, format!("unpack it: `mkdir {folder} && tar -xf {shown} -C {folder}`"));
     }
-    if ends(&[".zip", ".7z", ".rar"]) {
-        let how = if ends(&[".zip"]) { format!("`unzip {shown} -d {folder}`") } else { format!("into `{folder}`") };
-        return layout(path, format!("it is a compressed archive; {packed}"), format!("unpack it: {how}"));
+    if ends(&[".7z", ".rar"]) {
+        let why = "it is an archive of a kind that is not read; `.zip` and `.tar` are";
+        return layout(path, why, format!("unpack it into `{folder}`"));
     }
-    if ends(&[".npz", ".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pt", ".pth"]) {
-        let hint =
-            "write its images as files, in Python with `PIL.Image.fromarray(pixels).save(f\"{label}/{number}.png\")`";
+    if ends(&[".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pt", ".pth"]) {
+        let hint = "write its images and labels as `numpy.savez_compressed(\"data.npz\", x_train=images, y_train=labels)`, or as files \
+                    with `PIL.Image.fromarray(pixels).save(f\"{label}/{number}.png\")`";
         return layout(path, "it holds arrays or objects of other programs, and no image files", hint);
     }
     if ends(&["-ubyte", "-ubyte.gz"]) {
         return layout(path, "it is one of the idx files of a data set", "give the folder with all of them");
     }
-    let hint = "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet`, `.arrow` or \
+    let hint = "give a folder, `.tar`, `.tar.gz` or `.zip` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.npz`, a `.tfrecord`, `.parquet`, `.arrow` or \
                 `.feather` file, a COCO `.json`, a folder of CIFAR's binary files or of MNIST's idx files, a `.csv` that \
                 lists images, or a `.csv` or `.csv.gz` of pixels";
     layout(path, "its form is not known", hint)

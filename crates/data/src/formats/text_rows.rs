@@ -35,7 +35,7 @@ pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, E
             let (texts, TableClasses { named, names }) = parquet::texts(file, want)?;
             (texts, named, names)
         }
-        Some(Form::Arrow | Form::Tar | Form::TfRecord) | None => {
+        Some(Form::Arrow | Form::Tar | Form::Zip | Form::TfRecord) | None => {
             let arrow::Listing { spans, named, names } = arrow::list(vec![file.to_owned()], want)?;
             let mut texts = Vec::with_capacity(spans.spans.len());
             for sample in 0..spans.spans.len() {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::archives::tfrecord;
+use super::archives::{is_compressed, tfrecord};
 use super::index::Home;
 use super::labels::{EXTENSIONS, home, is_hidden, is_image, is_unread};
 use crate::Error;
@@ -24,6 +24,7 @@ pub(super) struct Tree {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     Tar,
+    Zip,
     TfRecord,
     Parquet,
     Arrow,
@@ -35,6 +36,8 @@ impl Form {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         match name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("tar") => Some(Form::Tar),
+            _ if is_compressed(path) => Some(Form::Tar),
+            Some("zip") => Some(Form::Zip),
             Some("parquet") => Some(Form::Parquet),
             Some("arrow" | "feather") => Some(Form::Arrow),
             _ if name.contains("tfrecord") && !name.ends_with(".gz") => Some(Form::TfRecord),
@@ -46,7 +49,7 @@ impl Form {
     /// Whether a file is of this form beyond what its name tells, where the name alone is a guess.
     pub fn is_meant(self, path: &Path) -> bool {
         match self {
-            Form::Tar | Form::Parquet | Form::Arrow => true,
+            Form::Tar | Form::Zip | Form::Parquet | Form::Arrow => true,
             Form::TfRecord => path.to_string_lossy().to_lowercase().contains("tfrecord") || tfrecord::is_one(path),
         }
     }
@@ -54,6 +57,7 @@ impl Form {
     fn word(self) -> &'static str {
         match self {
             Form::Tar => "tars",
+            Form::Zip => "zips",
             Form::TfRecord => "TFRecords",
             Form::Parquet => "Parquet files",
             Form::Arrow => "Arrow files",

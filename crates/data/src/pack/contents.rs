@@ -65,8 +65,8 @@ impl Contents {
         if let Content::Decoded(decoded) = &content
             && (decoded.channels, decoded.full) != (3, 255)
         {
-            let why = "a table of digits is not packed: it fits into memory as it is".to_owned();
-            return Err(Error::Layout { path: source.into(), why, hint: "give the table itself to the job".into() });
+            let why = "images of one channel are not packed: they fit into memory as they are".to_owned();
+            return Err(Error::Layout { path: source.into(), why, hint: "give the data itself to the job".into() });
         }
         if let (Content::Encoded(Encoded::Shards(shards)), PackFormat::Webdataset) = (&content, options.format)
             && let Some(place) = shards.places().iter().find(|place| place.codec != SampleCodec::Original)

@@ -10,7 +10,7 @@ use domain::train::{Corrupt, Data};
 use image::ImageFormat;
 
 use super::mutate::mutate;
-use super::written::{ALL, Written, example, field, record, tfrecord};
+use super::written::{ALL, Written, example, field, record, tfrecord, zip};
 use super::{Files, encoded, image, scratch, spec};
 use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
 
@@ -253,6 +253,43 @@ fn tables() {
     }
 }
 
+/// A zip whose directory lies, and one that claims to hold very much.
+#[test]
+fn zips() {
+    let root = scratch();
+    let image =
+        |number| (format!("{}/{number}.png", ["a", "b"][number % 2]), encoded(&image(number, 6), ImageFormat::Png));
+    let members: Vec<(String, Vec<u8>)> = (0..10).map(image).collect();
+    let sound = zip(&members);
+    let path = root.path().join("hostile.zip");
+    let of = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        path.clone()
+    };
+    assert_eq!(Dataset::open(&spec(), &of(&sound), 0).unwrap().counts(), [7, 2, 1]);
+    // The places of the directory's second entry: of a member that is deflated.
+    let second = sound.windows(7).rposition(|name| name == b"b/1.png").unwrap() - 46;
+    let with = |at: usize, value: &[u8]| {
+        let mut bytes = sound.clone();
+        bytes[second + at..second + at + value.len()].copy_from_slice(value);
+        bytes
+    };
+    check(&of(&with(8, &[1, 0])), "`b/1.png` cannot be read: it is encrypted", Some(1));
+    check(&of(&with(10, &[12, 0])), "it is compressed by the method", Some(1));
+    check(&of(&with(16, &[1, 2, 3, 4])), "`b/1.png` cannot be read: its checksum is wrong", Some(1));
+    check(&of(&with(20, &(1_u32 << 30).to_le_bytes())), "it lies outside of the zip", Some(1));
+    check(&of(&with(24, &(1_u32 << 30).to_le_bytes())), "it is larger than 256 MiB", Some(1));
+    check(&of(&with(24, &(200_u32 << 20).to_le_bytes())), "it does not unpack to the size", Some(1));
+    check(&of(&with(24, &7_u32.to_le_bytes())), "it does not unpack to the size", Some(1));
+    check(&of(&sound[..sound.len() - 30]), "the zip is damaged", None);
+    // What is no image may be whatever it likes, and names never leave the zip.
+    let names = [("../../a/x.png", 3), ("/etc/b/y.png", 4), ("C:/a/z.png", 6)];
+    let mut more = members.clone();
+    more.extend(names.map(|(name, number)| (name.to_owned(), image(number).1)));
+    more.push(("a/notes.txt".into(), vec![0; 1000]));
+    assert_eq!(Dataset::open(&spec(), &of(&zip(&more)), 0).unwrap().counts().iter().sum::<u64>(), 13);
+}
+
 #[test]
 fn pipes_are_not_waited_for() {
     let root = scratch();
@@ -260,7 +297,7 @@ fn pipes_are_not_waited_for() {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     };
-    for ending in ["tar", "tfrecord", "parquet", "arrow", "csv", "json"] {
+    for ending in ["tar", "tar.gz", "zip", "npz", "tfrecord", "parquet", "arrow", "csv", "json"] {
         let path = root.path().join(format!("pipe.{ending}"));
         pipe(&path);
         check(&path, "it is no plain file", None);

@@ -347,7 +347,7 @@ fn digits_and_single_classes_are_told() {
     let table = root.path().join("digits.csv");
     fs::write(&table, format!("{}1\n{}0\n", "3,".repeat(64), "4,".repeat(64))).unwrap();
     let error = pack(&table, &root.path().join("out"), &options(), &mut |_| {}).unwrap_err();
-    complains(&error, "a table of digits is not packed", "give the table itself");
+    complains(&error, "images of one channel are not packed", "give the data itself");
 }
 
 #[test]

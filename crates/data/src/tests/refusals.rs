@@ -26,9 +26,13 @@ fn paths_without_data() {
     refused(&spec(), &at("empty.tar"), "no file in it ends in `.jpg`", "…/<class>/<file>");
     refused(&spec(), &at("text.tar"), "the tar is damaged", "get the file again");
     for (name, why, hint) in [
-        ("a.tar.gz", "it is a compressed tar", "tar -xf "),
-        ("a.zip", "it is a compressed archive", "unzip "),
-        ("a.npz", "it holds arrays", "PIL.Image.fromarray"),
+        ("a.tar.gz", "the tar is damaged: it cannot be unpacked to its end", "tar -tf"),
+        ("a.tar.zst", "the tar is damaged: it cannot be unpacked to its end", "tar -tf"),
+        ("a.tar.xz", "it is a tar of a compression that is not read", "tar -xf "),
+        ("a.zip", "the zip is damaged", "unzip -t"),
+        ("a.7z", "it is an archive of a kind that is not read", "unpack it"),
+        ("a.npz", "the archive is damaged", "unzip -t"),
+        ("a.npy", "it holds arrays", "numpy.savez_compressed"),
         ("train-images-idx3-ubyte.gz", "it is one of the idx files", "give the folder"),
         ("a.bin", "its form is not known", "give a folder"),
     ] {

@@ -28,9 +28,13 @@ fn every_form_gives_the_samples_of_the_folder() {
             }
             let classes: &[&str] = match form {
                 Written::Tar => &["one", "two", "zero"],
-                Written::WebDataset => &["0", "1", "2"],
+                Written::WebDataset | Written::TarGz | Written::TarZst | Written::Zip => &["0", "1", "2"],
                 Written::TfRecord => &["1", "2", "3"],
-                Written::Parquet | Written::ArrowStream | Written::ArrowFile => &["zero", "one", "two"],
+                Written::Parquet
+                | Written::ArrowStream
+                | Written::ArrowFile
+                | Written::FeatherLz4
+                | Written::FeatherZstd => &["zero", "one", "two"],
             };
             assert_eq!(found.classes(), classes, "{form:?}");
         }

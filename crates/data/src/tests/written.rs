@@ -1,8 +1,13 @@
 //! The same images in every form that is read, written here as the programs of others write them.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use arrow_ipc::CompressionType;
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder};
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, StructArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -18,10 +23,28 @@ pub(super) enum Written {
     Parquet,
     ArrowStream,
     ArrowFile,
+    /// As `pyarrow.feather.write_feather` compresses unless told otherwise.
+    FeatherLz4,
+    FeatherZstd,
+    /// WebDataset tars, compressed.
+    TarGz,
+    TarZst,
+    Zip,
 }
 
-pub(super) const ALL: [Written; 6] =
-    [Written::Tar, Written::WebDataset, Written::TfRecord, Written::Parquet, Written::ArrowStream, Written::ArrowFile];
+pub(super) const ALL: [Written; 11] = [
+    Written::Tar,
+    Written::WebDataset,
+    Written::TfRecord,
+    Written::Parquet,
+    Written::ArrowStream,
+    Written::ArrowFile,
+    Written::FeatherLz4,
+    Written::FeatherZstd,
+    Written::TarGz,
+    Written::TarZst,
+    Written::Zip,
+];
 
 /// One sample: path, label and bytes.
 pub(super) type Row = (String, i64, Vec<u8>);
@@ -57,6 +80,22 @@ impl Files {
                 Written::Parquet => parquet(&path("parquet"), rows, 7),
                 Written::ArrowStream => arrow(&path("arrow"), rows, true),
                 Written::ArrowFile => arrow(&path("arrow"), rows, false),
+                Written::FeatherLz4 => feather(&path("feather"), rows, CompressionType::LZ4_FRAME),
+                Written::FeatherZstd => feather(&path("feather"), rows, CompressionType::ZSTD),
+                Written::TarGz => {
+                    webdataset(&path("tar"), rows, number * each);
+                    let mut gz = GzEncoder::new(File::create(path("tar.gz")).unwrap(), Compression::fast());
+                    gz.write_all(&fs::read(path("tar")).unwrap()).unwrap();
+                    gz.finish().unwrap();
+                    fs::remove_file(path("tar")).unwrap();
+                }
+                Written::TarZst => {
+                    webdataset(&path("tar"), rows, number * each);
+                    let packed = zstd::encode_all(&fs::read(path("tar")).unwrap()[..], 1).unwrap();
+                    fs::write(path("tar.zst"), packed).unwrap();
+                    fs::remove_file(path("tar")).unwrap();
+                }
+                Written::Zip => fs::write(path("zip"), zip(&members(rows, number * each))).unwrap(),
             }
         }
         folder
@@ -65,11 +104,18 @@ impl Files {
 
 pub(super) fn webdataset(path: &Path, rows: &[Row], first: usize) {
     let mut tar = tar::Builder::new(File::create(path).unwrap());
-    let mut add = |name: String, bytes: &[u8]| {
+    for (name, bytes) in members(rows, first) {
         let mut header = tar::Header::new_ustar();
         header.set_size(bytes.len() as u64);
-        tar.append_data(&mut header, name, bytes).unwrap();
-    };
+        tar.append_data(&mut header, name, &bytes[..]).unwrap();
+    }
+    tar.finish().unwrap();
+}
+
+/// The members of a WebDataset shard.
+pub(super) fn members(rows: &[Row], first: usize) -> Vec<(String, Vec<u8>)> {
+    let mut members = Vec::new();
+    let mut add = |name: String, bytes: &[u8]| members.push((name, bytes.to_vec()));
     for ((name, label, bytes), number) in rows.iter().zip(first..) {
         let ending = name.rsplit('.').next().unwrap();
         // Half of the classes are reported by a JSON.
@@ -81,7 +127,36 @@ pub(super) fn webdataset(path: &Path, rows: &[Row], first: usize) {
         add(format!("s{number:05}.{ending}"), bytes);
         add(format!("s{number:05}.txt"), b"a caption");
     }
-    tar.finish().unwrap();
+    members
+}
+
+/// A zip of some members, of which every second one is deflated, as `zip` writes what compresses and what does not.
+pub(super) fn zip(members: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for ((name, bytes), number) in members.iter().zip(0..) {
+        let (method, stored) = match number % 2 {
+            0 => (0_u16, bytes.clone()),
+            _ => {
+                let mut deflated = DeflateEncoder::new(Vec::new(), Compression::best());
+                deflated.write_all(bytes).unwrap();
+                (8, deflated.finish().unwrap())
+            }
+        };
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        let sizes = [crc.sum(), stored.len() as u32, bytes.len() as u32];
+        // Version, flags, method, time and date, sums and sizes, lengths of the name and of what is extra.
+        let mut common = [&20_u16.to_le_bytes()[..], &[0, 0], &method.to_le_bytes(), &[0; 4]].concat();
+        sizes.iter().for_each(|number| common.extend(number.to_le_bytes()));
+        common.extend([(name.len() as u16).to_le_bytes(), [0, 0]].concat());
+        let offset = (file.len() as u32).to_le_bytes();
+        file.extend([b"PK\x03\x04", &common[..], name.as_bytes(), &stored].concat());
+        directory.extend([b"PK\x01\x02", &[20, 3][..], &common, &[0; 10], &offset, name.as_bytes()].concat());
+    }
+    let count = (members.len() as u16).to_le_bytes();
+    let (length, offset) = ((directory.len() as u32).to_le_bytes(), (file.len() as u32).to_le_bytes());
+    let end = [b"PK\x05\x06", &[0; 4][..], &count, &count, &length, &offset, &[0, 0]].concat();
+    [file, directory, end].concat()
 }
 
 fn varint(mut number: u64) -> Vec<u8> {
@@ -158,6 +233,17 @@ pub(super) fn parquet(path: &Path, rows: &[Row], group: usize) {
     let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
+}
+
+pub(super) fn feather(path: &Path, rows: &[Row], compression: CompressionType) {
+    use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+    let options = IpcWriteOptions::default().try_with_compression(Some(compression)).unwrap();
+    let whole = batch(rows);
+    let mut writer = FileWriter::try_new_with_options(File::create(path).unwrap(), &whole.schema(), options).unwrap();
+    for at in (0..rows.len()).step_by(5) {
+        writer.write(&whole.slice(at, 5.min(rows.len() - at))).unwrap();
+    }
+    writer.finish().unwrap();
 }
 
 pub(super) fn arrow(path: &Path, rows: &[Row], stream: bool) {

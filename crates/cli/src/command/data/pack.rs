@@ -17,10 +17,10 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus data pack`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecord, Parquet or
-    /// Arrow files, a folder of any of these, CIFAR's binary or MNIST's idx files, a COCO JSON file, images with a
-    /// `metadata.csv|jsonl`, a CSV of paths and classes, or with `--tokenizer` text (`.csv`, `.jsonl`, `.txt`, Parquet or Arrow); or the address of
-    /// any of these, such as `s3://bucket/images`
+    /// A folder, tar, `.tar.gz` or zip of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecord,
+    /// Parquet, Arrow or Feather files, a folder of any of these, CIFAR's binary files, a `.npz` of colour images, a COCO
+    /// JSON file, images with a `metadata.csv|jsonl`, a CSV of paths and classes, or with `--tokenizer` text (`.csv`,
+    /// `.jsonl`, `.txt`, Parquet or Arrow); or the address of any of these, such as `s3://bucket/images`
     source: PathBuf,
     /// Output folder, created if it does not exist
     out: PathBuf,

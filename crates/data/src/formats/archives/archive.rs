@@ -35,7 +35,7 @@ pub(super) enum Kind {
 
 /// What stops the reading of a tar.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(in crate::formats) enum Stop {
     /// The system refused.
     Read(io::Error),
     /// The tar is not one, or ends early.

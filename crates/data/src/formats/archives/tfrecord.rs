@@ -13,7 +13,7 @@ use crate::error::layout;
 use crate::files::handles::{Handles, Opened, Window};
 use crate::formats::class_names::{Named, numbered};
 use crate::formats::encoded::Encoded;
-use crate::formats::encoded::spans::{Names, Span, Spans, masked};
+use crate::formats::encoded::spans::{Names, Span, Spans, Wrapping, masked};
 use crate::formats::index::{Content, Home, Index, Reading, Skipped};
 use crate::formats::labels::homes_of;
 
@@ -109,11 +109,11 @@ impl Lists {
         let named = label.map(Named::Number).or_else(|| word.as_deref().and_then(Named::parse));
         let named = named.ok_or("it has no feature `image/class/label`")?;
         let narrow = |number: u64| u32::try_from(number).map_err(|_| "it is larger than 4 GiB".to_owned());
-        let record = Some((narrow(offset - start)?, narrow(end - start)?));
+        let wrapping = Wrapping::Record { before: narrow(offset - start)?, bytes: narrow(end - start)? };
         if let (Some(label), Some(word)) = (label, word) {
             self.words.entry(label).or_insert(word);
         }
-        self.spans.push(Span { file, bytes: narrow(bytes)?, offset, record });
+        self.spans.push(Span { file, bytes: narrow(bytes)?, offset, wrapping });
         self.numbers.push(number);
         self.named.push(named);
         Ok(())

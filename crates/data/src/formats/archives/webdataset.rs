@@ -1,57 +1,68 @@
-//! Images in tars: a folder tree that was packed into one, or WebDataset shards.
+//! Images in tars and zips: a folder tree that was packed into one, or WebDataset shards.
 //!
 //! In a WebDataset the members that share a path up to the first dot of the file name are one sample: an image, its
 //! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without
-//! a class beside any image, the folder that an image lies in is its class. Samples are in the order of their paths, so that the same images are the same data set,
-//! sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
+//! a class beside any image, the folder that an image lies in is its class. Samples are in the order of their paths, so that
+//! the same images are the same data set, sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::archive::{self, Damage, Entry, Kind, Stop};
+use super::unpacked::{self, Tar};
+use super::zip::{self, Member};
 use crate::Error;
 use crate::error::layout;
 use crate::files::handles::{Handles, Opened};
+use crate::files::remote::AccessTime;
 use crate::formats::class_names::{Named, numbered};
 use crate::formats::encoded::Encoded;
-use crate::formats::encoded::spans::{Beside, Names, Span, Spans};
+use crate::formats::encoded::spans::{Beside, Names, Span, Spans, Wrapping};
 use crate::formats::index::{Content, Home, Index, Reading, Skipped};
 use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image, is_unread};
 
 /// A class or a JSON beside an image is read when the data is opened; longer ones hold no class.
-const LONGEST_CLASS: u64 = 4 << 10;
-const LONGEST_JSON: u64 = 1 << 20;
-
-/// Where a member lies.
-type Place = (u32, u64, u64);
+const LONGEST_CLASS: u32 = 4 << 10;
+const LONGEST_JSON: u32 = 1 << 20;
 
 /// The name of an image and the number of its tar, and where it lies.
-type Image = ((String, u32), Place);
+type Image = ((String, u32), Span);
 
-/// The members that matter, of all tars: by name or key, and number of the tar.
+/// The archives that samples lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::formats) enum ArchiveKind {
+    Tar,
+    Zip,
+}
+
+/// The members that matter, of all archives: by name or key, and number of the archive.
 #[derive(Default)]
 struct Members {
-    images: BTreeMap<(String, u32), Place>,
-    classes: BTreeMap<(String, u32), Place>,
-    jsons: BTreeMap<(String, u32), Place>,
-    texts: BTreeMap<(String, u32), Place>,
+    images: BTreeMap<(String, u32), Span>,
+    classes: BTreeMap<(String, u32), Span>,
+    jsons: BTreeMap<(String, u32), Span>,
+    texts: BTreeMap<(String, u32), Span>,
+    /// What compressed tars unpack to.
+    held: HashMap<u32, Arc<Opened>>,
     /// Images that came again later in their tar, by name.
     replaced: Vec<String>,
     /// Images of kinds that are not read, by name.
     unread: Vec<String>,
 }
 
-/// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
+/// The samples of some archives, which are one data set; `homes` are the parts that the names of the archives tell.
 pub(in crate::formats) fn index(
+    kind: ArchiveKind,
     root: &Path,
     tars: Vec<PathBuf>,
     homes: &[Home],
     reading: &Reading,
 ) -> Result<Index, Error> {
     let mut skipped = Vec::new();
-    let mut members = Members::of(&tars, reading.skip, &mut skipped)?;
+    let mut members = Members::of(kind, &tars, reading.skip, &mut skipped)?;
     let (replaced, unread) = (std::mem::take(&mut members.replaced), std::mem::take(&mut members.unread));
-    let handles = Handles::new(tars);
+    let handles = Handles::with_held(tars, std::mem::take(&mut members.held));
     let mut images: Vec<Image> = std::mem::take(&mut members.images).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
     images.sort_by(|((a, i), _), ((b, j), _)| Path::new(a).cmp(Path::new(b)).then(i.cmp(j)));
@@ -73,7 +84,7 @@ pub(in crate::formats) fn index(
         let paths: Vec<PathBuf> = images.iter().map(|((name, _), _)| PathBuf::from(name)).collect();
         from_paths(root, &paths, &places, reading.by_folders)?.into_lists()
     };
-    let spans = images.iter().map(|(_, place)| span(place)).collect();
+    let spans = images.iter().map(|(_, span)| *span).collect();
     let beside = members.beside(&images);
     let names = Names::each(images.iter().map(|((name, _), _)| name.as_str()));
     let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
@@ -98,24 +109,59 @@ fn remove_unlabelled(images: &mut Vec<Image>, named: &[Option<Named>], skip: boo
     Ok(skipped)
 }
 
-/// The piece of a tar that a member is. A larger image than a piece can be is refused where it is read, by name.
-fn span(&(file, offset, bytes): &Place) -> Span {
-    Span { file, offset, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), record: None }
-}
-
 impl Members {
-    /// Those of all tars. Of a damaged one, what comes before the damage is kept, if `skip` says so.
-    fn of(tars: &[PathBuf], skip: bool, skipped: &mut Vec<Skipped>) -> Result<Members, Error> {
+    /// Those of all archives. Of a damaged one, what comes before the damage is kept, if `skip` says so.
+    fn of(kind: ArchiveKind, files: &[PathBuf], skip: bool, skipped: &mut Vec<Skipped>) -> Result<Members, Error> {
         let mut members = Members::default();
-        for (path, number) in tars.iter().zip(0_u32..) {
-            let hint = "get the file again, or check it with `tar -tf`";
-            let damages = members.list(path, number, skip)?;
-            let damages = damages.map_err(|why| layout(path, format!("the tar is damaged: {why}"), hint))?;
+        for (path, number) in files.iter().zip(0_u32..) {
+            let (what, hint) = match kind {
+                ArchiveKind::Tar => ("the tar", "get the file again, or check it with `tar -tf`"),
+                ArchiveKind::Zip => ("the zip", "get the file again, or check it with `unzip -t`"),
+            };
+            let damages = match kind {
+                ArchiveKind::Tar => members.list(path, number, skip)?,
+                ArchiveKind::Zip => members.list_zip(path, number, skip, skipped)?,
+            };
+            let damages = damages.map_err(|why| layout(path, format!("{what} is damaged: {why}"), hint))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let sentence = |why| Skipped { name: name.to_string(), why: format!("the tar is damaged: {why}") };
+            let sentence = |why| Skipped { name: name.to_string(), why: format!("{what} is damaged: {why}") };
             skipped.extend(damages.into_iter().map(sentence));
         }
         Ok(members)
+    }
+
+    /// Adds those of one zip, as [`Members::list`] does those of a tar. An image that cannot be read there is an error, or
+    /// is added to `skipped`.
+    fn list_zip(
+        &mut self,
+        path: &Path,
+        number: u32,
+        skip: bool,
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Result<Vec<String>, String>, Error> {
+        let refused = |source| Error::Read { name: path.display().to_string(), source };
+        let file = Opened::open(path).map_err(refused)?;
+        let mut lost = Vec::new();
+        let read = zip::members(&file, number, |Member { name, piece }| {
+            let Some(name) = tidy(&name) else { return };
+            match piece {
+                Ok(span) => self.add(name, span),
+                Err(why) if is_image(Path::new(&name)) => lost.push(Skipped { name, why }),
+                Err(_) => {}
+            }
+        });
+        match (read, lost.first()) {
+            (Err(Stop::Read(source)), _) => Err(refused(source)),
+            (Err(Stop::Damaged(why)), _) if skip => Ok(Ok(vec![format!("{why}; nothing of it is read")])),
+            (Err(Stop::Damaged(why)), _) => Ok(Err(why)),
+            (Ok(()), Some(Skipped { name, why })) if !skip => {
+                Err(Error::Image { name: name.clone(), why: why.clone() })
+            }
+            (Ok(()), _) => {
+                skipped.append(&mut lost);
+                Ok(Ok(Vec::new()))
+            }
+        }
     }
 
     /// What stands beside each image and is kept with it; nothing where no image has anything.
@@ -123,8 +169,8 @@ impl Members {
         if self.jsons.is_empty() && self.texts.is_empty() {
             return Vec::new();
         }
-        let piece = |pieces: &BTreeMap<(String, u32), Place>, name: &str, tar: u32| {
-            pieces.get(&(split(name).0, tar)).filter(|(_, _, bytes)| *bytes <= LONGEST_JSON).map(span)
+        let piece = |pieces: &BTreeMap<(String, u32), Span>, name: &str, tar: u32| {
+            pieces.get(&(split(name).0, tar)).filter(|span| span.bytes <= LONGEST_JSON).copied()
         };
         let of = |name: &str, tar| Beside { json: piece(&self.jsons, name, tar), text: piece(&self.texts, name, tar) };
         images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
@@ -134,13 +180,21 @@ impl Members {
     /// damaged place; else the inner error says what is wrong at the first.
     fn list(&mut self, path: &Path, number: u32, skip: bool) -> Result<Result<Vec<String>, String>, Error> {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
-        let file = Opened::open(path).map_err(refused)?;
+        let held: u64 = self.held.values().filter_map(|file| file.length().ok()).sum();
+        let Tar { file, cut } = unpacked::open(path, unpacked::MOST.saturating_sub(held))?;
+        if let (Some(why), false) = (&cut, skip) {
+            return Ok(Err(why.clone()));
+        }
         let (mut links, mut sparse) = (Vec::new(), None);
         let before = self.images.len();
         let read = archive::entries(&file, skip, |Entry { name, kind }| {
             let Some(name) = tidy(&name) else { return };
             match kind {
-                Kind::File { offset, bytes } => self.add(name, (number, offset, bytes)),
+                Kind::File { offset, bytes } => {
+                    // A larger image than a piece can be is refused where it is read, by name.
+                    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                    self.add(name, Span { file: number, offset, bytes, wrapping: Wrapping::Plain });
+                }
                 Kind::Link(target) => links.extend(tidy(&target).map(|target| (name, target))),
                 Kind::Sparse if is_image(Path::new(&name)) => sparse = Some(name),
                 Kind::Sparse => {}
@@ -151,10 +205,14 @@ impl Members {
                 self.add(name, place);
             }
         }
+        if matches!(file, Opened::Memory(_)) {
+            self.held.insert(number, Arc::new(file));
+        }
         match (read, sparse) {
             (Ok(damages), sparse) => {
                 let images = self.images.len() - before;
-                let mut sentences: Vec<String> = damages.into_iter().map(|one| described(one, images)).collect();
+                let mut sentences: Vec<String> = cut.into_iter().collect();
+                sentences.extend(damages.into_iter().map(|one| described(one, images)));
                 let sparse = sparse.map(|name| format!("`{name}` is stored as a sparse file, which is not read"));
                 match sparse {
                     Some(sentence) if !skip => return Ok(Err(sentence)),
@@ -168,21 +226,21 @@ impl Members {
     }
 
     /// Of two members with one path the later counts, as when unpacking.
-    fn add(&mut self, name: String, place: Place) {
+    fn add(&mut self, name: String, place: Span) {
         let (key, ending) = split(&name);
         if is_image(Path::new(&name)) {
-            let before = self.images.insert((name.clone(), place.0), place);
+            let before = self.images.insert((name.clone(), place.file), place);
             if before.is_some_and(|before| before != place) {
                 self.replaced.push(name);
             }
         } else if is_unread(Path::new(&name)) {
             self.unread.push(name);
         } else if ending == "cls" {
-            self.classes.insert((key, place.0), place);
+            self.classes.insert((key, place.file), place);
         } else if ending == "json" {
-            self.jsons.insert((key, place.0), place);
+            self.jsons.insert((key, place.file), place);
         } else if ending == "txt" {
-            self.texts.insert((key, place.0), place);
+            self.texts.insert((key, place.file), place);
         }
     }
 
@@ -190,13 +248,14 @@ impl Members {
     fn class(&self, handles: &Handles, name: &str, tar: u32) -> Result<Option<Named>, Error> {
         let key = (split(name).0, tar);
         if let Some(place) = self.classes.get(&key) {
-            let text = read_small(handles, *place, LONGEST_CLASS)?.and_then(|bytes| String::from_utf8(bytes).ok());
+            let text =
+                read_small(handles, name, *place, LONGEST_CLASS)?.and_then(|bytes| String::from_utf8(bytes).ok());
             return Ok(text.and_then(|text| Named::parse(&text)));
         }
         let Some(place) = self.jsons.get(&key) else {
             return Ok(None);
         };
-        let bytes = read_small(handles, *place, LONGEST_JSON)?;
+        let bytes = read_small(handles, name, *place, LONGEST_JSON)?;
         let value: Option<serde_json::Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(value.and_then(|value| Named::of_json(&value)))
     }
@@ -215,7 +274,7 @@ fn class_names(handles: &Handles) -> Option<Vec<String>> {
     let path = handles.paths().first()?.with_file_name(crate::pack::CLASSES);
     let text = std::fs::metadata(&path)
         .ok()
-        .filter(|file| file.len() <= LONGEST_JSON)
+        .filter(|file| file.len() <= u64::from(LONGEST_JSON))
         .and_then(|_| crate::files::plain_file::text(&path).ok())?;
     Some(text.lines().map(str::to_owned).collect())
 }
@@ -244,14 +303,13 @@ fn split(name: &str) -> (String, String) {
     }
 }
 
-fn read_small(handles: &Handles, (file, offset, bytes): Place, most: u64) -> Result<Option<Vec<u8>>, Error> {
-    if bytes > most {
+fn read_small(handles: &Handles, name: &str, span: Span, most: u32) -> Result<Option<Vec<u8>>, Error> {
+    if span.bytes > most {
         return Ok(None);
     }
-    let mut text = vec![0; bytes as usize];
-    let refused = |source| Error::Read { name: handles.path(file).display().to_string(), source };
-    handles.read_exact_at(file, &mut text, offset).map_err(refused)?;
-    Ok(Some(text))
+    let mut text = Vec::new();
+    let read = span.read(handles, &mut text, AccessTime::SOME_TIME);
+    read.map(|()| Some(text)).map_err(|unread| unread.of(name.to_owned()))
 }
 
 /// The files that a pattern with braces means: `{000..146}` counts, `{a,b}` lists.

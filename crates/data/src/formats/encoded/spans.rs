@@ -1,8 +1,10 @@
-//! Samples that lie in one piece inside larger files: members of a tar, records of a TFRecord, cells of an Arrow file.
+//! Samples that lie in one piece inside larger files: members of a tar or zip, records of a TFRecord, cells of an Arrow file.
 //!
-//! A sample is read with one positioned read. Names lie in one text, as there may be a hundred million of them.
+//! A sample is read with one positioned read, and inflated where it is compressed on its own, as in a zip. Names lie in one text, as there may be a hundred million of them.
 
 use std::io;
+
+use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use crate::Error;
 use crate::files::handles::{Handles, LARGEST_FILE};
@@ -34,8 +36,107 @@ pub(crate) struct Span {
     pub bytes: u32,
     /// Where it begins.
     pub offset: u64,
-    /// The checked record that the sample is a part of: how far before the sample it begins, and its bytes.
-    pub record: Option<(u32, u32)>,
+    pub wrapping: Wrapping,
+}
+
+/// What the bytes of a sample lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrapping {
+    Plain,
+    /// A checked record: how far before the sample it begins, and its bytes.
+    Record {
+        before: u32,
+        bytes: u32,
+    },
+    /// A member of a zip: the bytes that it takes there, whether these are deflated, and the CRC-32 of the sample.
+    Zip {
+        stored: u32,
+        is_deflated: bool,
+        crc: u32,
+    },
+}
+
+/// Why a piece cannot be read.
+pub(in crate::formats) enum Unread {
+    /// The system refused.
+    Refused(io::Error),
+    /// What is wrong with its bytes.
+    Broken(String),
+}
+
+impl Unread {
+    /// The error of the sample of this name.
+    pub fn of(self, name: String) -> Error {
+        match self {
+            Unread::Refused(source) => Error::Read { name, source },
+            Unread::Broken(why) => Error::Image { name, why },
+        }
+    }
+}
+
+impl Span {
+    /// Place and number of the bytes that reading it takes.
+    fn stored(&self) -> (u64, u32) {
+        match self.wrapping {
+            Wrapping::Plain => (self.offset, self.bytes),
+            // Behind a record lies its checksum.
+            Wrapping::Record { before, bytes } => (self.offset - u64::from(before), bytes.saturating_add(4)),
+            Wrapping::Zip { stored, .. } => (self.offset, stored),
+        }
+    }
+
+    /// Reads the piece into `bytes`, and checks its sum where it has one. No more than the piece says is unpacked.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub(in crate::formats) fn read(
+        &self,
+        files: &Handles,
+        bytes: &mut Vec<u8>,
+        when: AccessTime,
+    ) -> Result<(), Unread> {
+        let broken = |why: &str| Unread::Broken(why.into());
+        let (start, all) = self.stored();
+        if u64::from(all) > LARGEST_FILE + 4 || u64::from(self.bytes) > LARGEST_FILE {
+            return Err(broken("it is larger than 256 MiB"));
+        }
+        bytes.clear();
+        bytes.resize(all as usize, 0);
+        files.read_due(self.file, bytes, start, when).map_err(Unread::Refused)?;
+        match self.wrapping {
+            Wrapping::Plain => Ok(()),
+            Wrapping::Record { before, bytes: length } => {
+                let (record, stored) = bytes.split_at(length as usize);
+                if masked(record).to_le_bytes() != *stored {
+                    return Err(broken("its checksum is wrong"));
+                }
+                let (from, to) = (before as usize, before as usize + self.bytes as usize);
+                bytes.copy_within(from..to, 0);
+                bytes.truncate(self.bytes as usize);
+                Ok(())
+            }
+            Wrapping::Zip { is_deflated, crc, .. } => {
+                if is_deflated {
+                    *bytes = inflated(bytes, self.bytes as usize)
+                        .ok_or_else(|| broken("it is damaged: it does not unpack to the size that the zip says"))?;
+                }
+                let mut sum = Crc::new();
+                sum.update(bytes);
+                match sum.sum() == crc && bytes.len() == self.bytes as usize {
+                    true => Ok(()),
+                    false => Err(broken("its checksum is wrong")),
+                }
+            }
+        }
+    }
+}
+
+/// What deflated bytes unpack to, if that is as long as it should be.
+fn inflated(deflated: &[u8], length: usize) -> Option<Vec<u8>> {
+    // A little more, so that the end of the stream is met and a longer one is seen.
+    let mut unpacked = Vec::with_capacity(length + 16);
+    let ended = Decompress::new(false).decompress_vec(deflated, &mut unpacked, FlushDecompress::Finish).ok()?;
+    (ended == Status::StreamEnd && unpacked.len() == length).then_some(unpacked)
 }
 
 /// What each sample is called in messages.
@@ -91,39 +192,15 @@ impl Spans {
         }
     }
 
-    /// Reads one sample into `bytes`; the checksum of its record is checked if it has one.
+    /// Reads one sample into `bytes`; its checksum is checked if it has one.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: AccessTime) -> Result<(), Error> {
-        let span = self.spans[sample];
-        let (before, length) = span.record.unwrap_or((0, span.bytes));
-        let refused = |source: io::Error| Error::Read { name: self.name(sample), source };
-        let broken = |why: &str| Error::Image { name: self.name(sample), why: why.into() };
-        if u64::from(length) > LARGEST_FILE {
-            return Err(broken("it is larger than 256 MiB"));
-        }
-        let (file, start, all) = self.place(sample);
-        bytes.clear();
-        bytes.resize(all as usize, 0);
-        self.files.read_due(file, bytes, start, when).map_err(refused)?;
-        if span.record.is_none() {
-            return Ok(());
-        }
-        let (record, stored) = bytes.split_at(length as usize);
-        if masked(record).to_le_bytes() != *stored {
-            return Err(broken("its checksum is wrong"));
-        }
-        let (from, to) = (before as usize, before as usize + span.bytes as usize);
-        bytes.copy_within(from..to, 0);
-        bytes.truncate(span.bytes as usize);
-        Ok(())
+        self.spans[sample].read(&self.files, bytes, when).map_err(|unread| unread.of(self.name(sample)))
     }
 
     /// File, place and number of the bytes that [`Spans::read`] reads.
     pub fn place(&self, sample: usize) -> (u32, u64, u32) {
-        let span = self.spans[sample];
-        let (before, length) = span.record.unwrap_or((0, span.bytes));
-        // Behind a record lies its checksum.
-        let checksum = if span.record.is_some() { 4 } else { 0 };
-        (span.file, span.offset - u64::from(before), length + checksum)
+        let (offset, bytes) = self.spans[sample].stored();
+        (self.spans[sample].file, offset, bytes)
     }
 
     /// What lies beside one sample, as one JSON object: its JSON, and its text under `text`. What is neither is left out.
@@ -132,9 +209,9 @@ impl Spans {
             return Ok(Vec::new());
         };
         let read = |span: Span| {
-            let mut bytes = vec![0; span.bytes as usize];
-            let read = self.files.read_exact_at(span.file, &mut bytes, span.offset);
-            read.map(|()| bytes).map_err(|source| Error::Read { name: self.name(sample), source })
+            let mut bytes = Vec::new();
+            let read = span.read(&self.files, &mut bytes, AccessTime::SOME_TIME);
+            read.map(|()| bytes).map_err(|unread| unread.of(self.name(sample)))
         };
         let json = json.map(read).transpose()?.unwrap_or_default();
         let Some(text) = text.map(read).transpose()?.and_then(|bytes| String::from_utf8(bytes).ok()) else {

@@ -20,9 +20,9 @@ fn refused(path: &Path, damaged: impl Fn(&Path, &str) -> Error) -> impl Fn(Table
         TableError::Read(source) => Error::Read { name: path.display().to_string(), source },
         TableError::Broken(why) => damaged(path, &why),
         TableError::NoClasses(why) => layout(path, why, AS_CLASSES),
-        TableError::Compressed => layout(
+        TableError::TooLarge => layout(
             path,
-            "its columns are compressed as a whole, and samples are read from their places",
+            "compressed columns are unpacked into memory, and those of this data unpack to more than 4 GiB",
             "write it again, in Python with `pyarrow.feather.write_feather(table, path, compression=\"uncompressed\")`, or \
              as Parquet",
         ),

@@ -187,7 +187,7 @@ fn form(content: &Content) -> &'static str {
     match content {
         Content::Decoded(_) => "a table of pixels",
         Content::Encoded(Encoded::Files { .. }) => "a folder of images",
-        Content::Encoded(Encoded::Spans(_)) => "tars, TFRecords or Arrow files",
+        Content::Encoded(Encoded::Spans(_)) => "tars, zips, TFRecords or Arrow files",
         Content::Encoded(Encoded::Rows(_)) => "Parquet files",
         Content::Encoded(Encoded::Shards(_)) => SHARDS,
         Content::Encoded(Encoded::Loaded(_)) => "images in memory",

@@ -8,9 +8,10 @@ use domain::train::{Corrupt, Data, Folders, Split};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::super::{Files, encoded, image, refused, scratch, spec};
+use super::super::written::zip;
+use super::super::{Files, refused, scratch, spec};
 use super::{all, open};
-use crate::Part;
+use crate::{InspectOptions, PackOptions, Part, inspect};
 
 fn folders() -> Data {
     Data { split: Split::Folders(Folders::Folders), ..spec() }
@@ -146,32 +147,99 @@ fn images_that_a_csv_lists_are_read() {
     assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (20, 1));
 }
 
-/// Feather files are Arrow files; those that are compressed are refused with how to write them again.
+/// Arrays as Keras, MedMNIST and a user's own script name and lay them out.
 #[test]
-fn feather_files_are_read_unless_they_are_compressed() {
-    use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+fn images_and_labels_in_a_npz_are_read() {
+    let array = |kind: &str, shape: &str, values: Vec<u8>| {
+        let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+        let header = format!("{header:<117}\n");
+        [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &values].concat()
+    };
+    let pixel = |image: usize, channel: usize, place: usize| (image * 50 + channel * 20 + place) as u8;
+    let grey = |from: usize, count: usize| {
+        let pixels = (from..from + count).flat_map(|image| (0..12).map(move |place| pixel(image, 0, place)));
+        array("|u1", &format!("({count}, 3, 4)"), pixels.collect())
+    };
+    let labels = |from: usize, count: usize| {
+        let labels = (from..from + count).flat_map(|image| ((image % 2) as i64).to_le_bytes());
+        array("<i8", &format!("({count}, 1)"), labels.collect())
+    };
     let root = scratch();
-    let images: Vec<Vec<u8>> = (0..12).map(|number| encoded(&image(number, 6), image::ImageFormat::Png)).collect();
-    for (compression, name) in [(None, "plain.feather"), (Some(arrow_ipc::CompressionType::LZ4_FRAME), "lz4.feather")] {
-        let batch = arrow_array::RecordBatch::try_from_iter([
-            (
-                "image",
-                std::sync::Arc::new(arrow_array::BinaryArray::from_iter_values(&images)) as arrow_array::ArrayRef,
-            ),
-            ("label", std::sync::Arc::new(arrow_array::Int64Array::from_iter_values((0..12).map(|n| n % 2)))),
-        ])
-        .unwrap();
-        let file = fs::File::create(root.path().join(name)).unwrap();
-        let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
-        let mut writer = FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
-        writer.write(&batch).unwrap();
-        writer.finish().unwrap();
+    let path = root.path().join("data.npz");
+    let write = |arrays: &[(&str, Vec<u8>)]| {
+        let members: Vec<(String, Vec<u8>)> =
+            arrays.iter().map(|(name, bytes)| (format!("{name}.npy"), bytes.clone())).collect();
+        fs::write(&path, zip(&members)).unwrap();
+    };
+    for names in
+        [["x_train", "y_train", "x_test", "y_test"], ["train_images", "train_labels", "test_images", "test_labels"]]
+    {
+        let arrays = [grey(0, 20), labels(0, 20), grey(20, 6), labels(20, 6)];
+        write(&names.into_iter().zip(arrays).collect::<Vec<_>>());
+        let dataset = open(&folders(), &path);
+        assert_eq!((dataset.classes(), dataset.counts()), (&["0".to_owned(), "1".to_owned()][..], [18, 2, 6]));
+        assert_eq!((dataset.channels(), dataset.height(), dataset.width()), (1, 3, 4));
+        assert_eq!(all(&dataset, Part::Test).1, [0, 1, 0, 1, 0, 1]);
+        let planes = dataset.planes(3, Default::default(), &mut Default::default()).unwrap().to_vec();
+        assert_eq!(planes, (0..12).map(|place| pixel(3, 0, place)).collect::<Vec<u8>>());
+        assert_eq!(inspect(&path, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap().samples, 26);
     }
-    assert_eq!(open(&spec(), &root.path().join("plain.feather")).counts().iter().sum::<u64>(), 12);
-    refused(
-        &spec(),
-        &root.path().join("lz4.feather"),
-        "its columns are compressed as a whole",
-        "compression=\"uncompressed\"",
-    );
+    // Colours side by side, and in planes; both are packed.
+    let last = (0..10).flat_map(|image| (0..4).flat_map(move |place| (0..3).map(move |c| pixel(image, c, place))));
+    let first = (0..10).flat_map(|image| (0..3).flat_map(move |c| (0..4).map(move |place| pixel(image, c, place))));
+    let shapes = [("(10, 2, 2, 3)", last.collect::<Vec<u8>>()), ("(10, 3, 2, 2)", first.collect())];
+    for (number, (shape, pixels)) in shapes.into_iter().enumerate() {
+        write(&[("images", array("|u1", shape, pixels)), ("labels", labels(0, 10)), ("weights", labels(0, 10))]);
+        let dataset = open(&spec(), &path);
+        let planes = dataset.planes(7, Default::default(), &mut Default::default()).unwrap().to_vec();
+        let expected: Vec<u8> = (0..3).flat_map(|c| (0..4).map(move |place| pixel(7, c, place))).collect();
+        assert_eq!(planes, expected, "{shape}");
+        let out = root.path().join(format!("packed-{number}"));
+        crate::pack(&path, &out, &PackOptions::default(), &mut |_| {}).unwrap();
+        assert_eq!(open(&spec(), &out).counts(), dataset.counts());
+    }
+    let refuse = |arrays: &[(&str, Vec<u8>)], why: &str, hint: &str| {
+        write(arrays);
+        refused(&spec(), &path, why, hint);
+    };
+    let save = "numpy.savez_compressed";
+    refuse(&[("images", grey(0, 10))], "none of its arrays holds labels", save);
+    refuse(&[("images", grey(0, 10)), ("labels", labels(0, 9))], "holds 10 images, and `labels` 9 labels", save);
+    refuse(&[("weights", grey(0, 10))], "tell neither images nor labels: `weights`", save);
+    refuse(&[("x", grey(0, 10)), ("images", grey(0, 10)), ("y", labels(0, 10))], "two of its arrays hold images", save);
+    let scores = array("<f4", "(10, 2)", vec![0; 80]);
+    refuse(&[("x", grey(0, 10)), ("y", scores)], "`y.argmax(axis=1)` makes classes of scores", save);
+    let fractions = array("<f4", "(10, 3, 4)", vec![0; 480]);
+    refuse(&[("x", fractions), ("y", labels(0, 10))], "are of the type `<f4`, and bytes (`uint8`) are read", save);
+    write(&[("x", grey(0, 10)), ("y", labels(0, 10))]);
+    let mut broken = fs::read(&path).unwrap();
+    broken[200] ^= 1;
+    fs::write(&path, broken).unwrap();
+    refused(&spec(), &path, "the archive is damaged: `x`: its checksum is wrong", "unzip -t");
+}
+
+/// A compressed tar that was cut: all before the cut is read, if that is asked for.
+#[test]
+fn a_compressed_tar_is_read_as_the_tar_is() {
+    let root = scratch();
+    let files = Files::of(&["train/", "test/"], &["a", "b"], 15);
+    let (tar, path) = (files.tar(root.path()), root.path().join("images.tar.gz"));
+    let wanted = open(&folders(), &tar);
+    gzip(&path, &fs::read(&tar).unwrap());
+    let found = open(&folders(), &path);
+    assert_eq!(found.counts(), wanted.counts());
+    for part in [Part::Train, Part::Test] {
+        assert_eq!(all(&found, part), all(&wanted, part));
+    }
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() * 2 / 3]).unwrap();
+    refused(&spec(), &path, "the tar is damaged: it cannot be unpacked to its end", "tar -tf");
+    let skip = Data { corrupt: Corrupt::Skip, ..spec() };
+    let dataset = open(&skip, &path);
+    let (read, why) = (dataset.counts().iter().sum::<u64>(), &dataset.skipped()[0].why);
+    assert!((10..60).contains(&read) && why.contains("it cannot be unpacked to its end"), "{read}: {why}");
+    let out = root.path().join("packed");
+    let options = PackOptions { skip: true, split: Some([0.7, 0.2, 0.1]), ..Default::default() };
+    crate::pack(&path, &out, &options, &mut |_| {}).unwrap();
+    assert_eq!(open(&spec(), &out).counts().iter().sum::<u64>(), read);
 }

@@ -1,0 +1,43 @@
+//! A file read from front to back, for libraries that want a stream of it.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::handles::{Opened, Window};
+
+/// A place in an open file, here or remote.
+#[derive(Debug)]
+pub(crate) struct Sequential<'a> {
+    window: Window<'a>,
+    at: u64,
+}
+
+impl<'a> Sequential<'a> {
+    /// The file from its beginning.
+    ///
+    /// # Errors
+    /// When its length cannot be found out.
+    pub fn new(file: &'a Opened) -> io::Result<Sequential<'a>> {
+        Ok(Sequential { window: Window::new(file)?, at: 0 })
+    }
+}
+
+impl Read for Sequential<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let there = self.window.up_to(self.at, bytes.len() as u64)?;
+        bytes[..there.len()].copy_from_slice(there);
+        self.at += there.len() as u64;
+        Ok(there.len())
+    }
+}
+
+impl Seek for Sequential<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let place = match to {
+            SeekFrom::Start(place) => Some(place),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.window.length().checked_add_signed(by),
+        };
+        self.at = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a place before the file"))?;
+        Ok(self.at)
+    }
+}
