@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use data::recipe::{NAMES, TransformPreset};
 use data::{BatchDtype, Cursor, DataIdentity, Dataset, Loader, LoaderOptions, Part, Provenance, RankShare};
@@ -94,7 +97,7 @@ impl PyLoader {
             preload: None,
         };
         let access = Access::gather(|name| environment.get(name).cloned());
-        let opened = py.detach(|| open(&uri, &spec, seed, &cache, &access));
+        let opened = interruptible(py, move || open(&uri, &spec, seed, &cache, &access))?;
         let (dataset, identity) = opened.map_err(PyRuntimeError::new_err)?;
         let train = part == Part::Train && !preset.evaluation;
         let dataset = Arc::new(dataset);
@@ -102,9 +105,18 @@ impl PyLoader {
         Ok(PyLoader { dataset, part, train, options, running, identity, digest: OnceLock::new() })
     }
 
-    /// The next batch of this rank, or nothing after the last one.
+    /// The next batch of this rank, or nothing after the last one. Ctrl-C ends the wait; what is made of the batch is kept.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Next>> {
-        let next = py.detach(|| self.running.lock().unwrap_or_else(PoisonError::into_inner).next());
+        let next = loop {
+            let next = py.detach(|| {
+                let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+                running.next_by(Instant::now() + UNTIL_SIGNALS)
+            });
+            match next {
+                Poll::Ready(next) => break next,
+                Poll::Pending => py.check_signals()?,
+            }
+        };
         let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(with_hint(&error, error.hint())))?
         else {
             return Ok(None);
@@ -164,6 +176,27 @@ impl PyLoader {
     fn measured(&self) -> (u64, f64, u64, usize) {
         let measured = self.running.lock().unwrap_or_else(PoisonError::into_inner).measured();
         (measured.samples, measured.busy.as_secs_f64(), measured.read, measured.ready)
+    }
+}
+
+/// How long Python's signal handlers wait at most, such as the one of Ctrl-C.
+const UNTIL_SIGNALS: Duration = Duration::from_millis(100);
+
+/// Does work that takes long on a thread of its own, so that Ctrl-C ends the wait for it; the thread is then left alone.
+fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(work()));
+    // A receiver is not shared between threads, and this one is lent to where Python's lock is not held.
+    let receiver = Mutex::new(receiver);
+    loop {
+        let waited = py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(UNTIL_SIGNALS));
+        match waited {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("a panic while the data was opened"));
+            }
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 import gc
 import os
 import pickle
+import signal
 import tempfile
+import threading
+import time
 import unittest
 
 import numpy as np
@@ -199,6 +202,26 @@ class Loading(unittest.TestCase):
             for _ in range(3):
                 with self.assertRaisesRegex(RuntimeError, "038.png"):
                     self.epoch(loader)
+
+    def test_an_interrupt_ends_the_wait_for_a_large_batch_and_loses_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rng = np.random.default_rng(2)
+            for number in range(300):
+                target = os.path.join(folder, f"c{number % 2}")
+                os.makedirs(target, exist_ok=True)
+                pixels = rng.integers(0, 256, (1200, 1200, 3), np.uint8)
+                Image.fromarray(pixels).save(os.path.join(target, f"{number:03}.jpg"), quality=95)
+            expected, _ = next(gradus.Loader(folder, "imagenet-train", 300, **OPTIONS))
+            loader = gradus.Loader(folder, "imagenet-train", 300, **OPTIONS)
+            sent = []
+            timer = threading.Timer(0.3, lambda: (sent.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                next(loader)
+            self.assertLess(time.monotonic() - sent[0], 1.0)
+            self.assertGreater(loader.measured["samples"], 0)
+            found, _ = next(loader)
+            self.assertTrue(torch.equal(found, expected))
 
     def test_a_state_knows_what_it_is_of(self):
         loader = self.loader()

@@ -14,6 +14,7 @@ mod upcoming;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -136,21 +137,38 @@ impl Loader {
     /// An error is that of the first image, in the order of training, that cannot be had.
     #[allow(clippy::should_implement_trait)] // An iterator's items outlive each other; a batch should be dropped first.
     pub fn next(&mut self) -> Option<Result<Batch, Error>> {
+        match self.advance(None) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None, // Never, as there is no time at which it gives up.
+        }
+    }
+
+    /// The same, for a caller who has to look elsewhere from time to time: `Pending` when the batch is not complete at
+    /// `due`. What is made of it is kept, and the next call goes on there.
+    pub fn next_by(&mut self, due: Instant) -> Poll<Option<Result<Batch, Error>>> {
+        self.advance(Some(due))
+    }
+
+    fn advance(&mut self, due: Option<Instant>) -> Poll<Option<Result<Batch, Error>>> {
         let began = Instant::now();
         if let Some(error) = self.refused.take() {
-            return Some(Err(error));
+            return Poll::Ready(Some(Err(error)));
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         loop {
             if state.ended {
-                return None;
+                return Poll::Ready(None);
             }
             if let Some(in_flight) = state.take_complete() {
                 state.ended = in_flight.failure.is_some();
                 drop(state); // The threads woken next will ask for it.
                 shared.room.notify_all();
-                return Some(in_flight.land(&shared, began.elapsed()));
+                return Poll::Ready(Some(in_flight.land(&shared, began.elapsed())));
+            }
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Poll::Pending;
             }
             if let Some(task) = state.task(&shared, Reach::Front) {
                 drop(state);
@@ -159,7 +177,10 @@ impl Loader {
             } else if state.in_flight.is_empty() {
                 state.ended = true;
             } else if !state.is_complete() {
-                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = match left {
+                    None => shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => shared.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                };
             }
         }
     }

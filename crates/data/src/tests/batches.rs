@@ -1,6 +1,8 @@
 //! What a loader gives, and that nothing but data, seed and position can be seen in it.
 
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 use proptest::prelude::*;
@@ -374,5 +376,31 @@ fn a_cursor_of_other_data_is_refused() {
         let error = loader.next().unwrap().err().unwrap();
         complains(&error, "epoch 1 was left at sample", "started with");
         assert!(loader.next().is_none());
+    }
+}
+
+/// Whoever waits for a batch may look elsewhere at any time: nothing that was made is lost or made twice.
+#[test]
+fn a_wait_that_is_given_up_goes_on_where_it_was() {
+    let files = Files::of(&[""], &["a", "b"], 30);
+    let (_root, dataset) = sixty(&files, [0.5, 0.25], false);
+    for workers in [0, 2] {
+        let options = LoaderOptions { batch: 21, seed: 3, workers, ..Default::default() };
+        let wanted = drain(Loader::train(Arc::clone(&dataset), options.clone(), Cursor::START, 2));
+        let mut loader = Loader::train(Arc::clone(&dataset), options, Cursor::START, 2);
+        let (mut found, mut given_up) = (Vec::new(), 0_u64);
+        loop {
+            // The first time is over at once, so a batch of 21 images is never complete by then.
+            match loader.next_by(Instant::now() + Duration::from_micros(given_up % 7 * 30)) {
+                Poll::Pending => given_up += 1,
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(batch)) => {
+                    found.push(batch.unwrap().images().iter().map(|value| value.to_bits()).collect::<Vec<u32>>());
+                }
+            }
+        }
+        assert!(given_up > 0);
+        assert_eq!(found, wanted.iter().map(|batch| batch.images.clone()).collect::<Vec<_>>());
+        assert_eq!(loader.measured().samples, 84);
     }
 }
