@@ -159,17 +159,26 @@ impl Fetching<'_> {
                 let size = length.min(object.bytes - begin);
                 let known = there.get(&(number as usize)).and_then(|known| ContentHash::parse(known));
                 let is_there = known.is_some_and(|id| is_right(file, begin, id, &mut Vec::new(), size as u32));
-                if !is_there {
-                    let _stream = self.streams.take().await?;
-                    let bytes = self.remote.range(key, begin..begin + size, object.etag.as_deref()).await?;
-                    self.meter.received(size);
-                    file.write_all_at(&bytes, begin).map_err(refused())?;
-                    let id = ContentHash::of(&bytes).to_string();
-                    self.receipts.borrow_mut().part(&object.name, number as usize, &id).map_err(refused())?;
-                    self.streams.widen();
+                if is_there {
+                    self.meter.moved(size);
+                    return Ok::<(), Error>(());
                 }
-                self.meter.moved(size);
-                Ok::<(), Error>(())
+                let _stream = self.streams.take().await?;
+                // What came of the part: written at once, so that progress is seen, and hashed when it is whole.
+                let come = RefCell::new(Vec::with_capacity(size as usize));
+                let poured = self.remote.pour(key, begin..begin + size, object.etag.as_deref(), |bytes| {
+                    let mut come = come.borrow_mut();
+                    let written = file.write_all_at(&bytes, begin + come.len() as u64).map_err(refused());
+                    come.extend_from_slice(&bytes);
+                    self.meter.received(bytes.len() as u64);
+                    self.meter.moved(bytes.len() as u64);
+                    std::future::ready(written)
+                });
+                poured.await?;
+                let id = ContentHash::of(&come.into_inner()).to_string();
+                self.receipts.borrow_mut().part(&object.name, number as usize, &id).map_err(refused())?;
+                self.streams.widen();
+                Ok(())
             })
             .buffer_unordered(self.remote.limits.streams)
             .try_collect::<()>()

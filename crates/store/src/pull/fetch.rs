@@ -116,7 +116,7 @@ async fn one(
     for _ in 0..2 {
         let arriving = Arc::new(Mutex::new(Arriving::new(rest)));
         let range = lock(&arriving).unit.range.clone();
-        let poured = remote.pour(&name, range, |bytes| {
+        let poured = remote.pour(&name, range, None, |bytes| {
             meter.received(bytes.len() as u64);
             let (folder, frames, parts, arriving) = (folder.clone(), frames.clone(), parts.clone(), arriving.clone());
             let writing = tokio::task::spawn_blocking(move || lock(&arriving).take(&folder, &frames, &parts, &bytes));

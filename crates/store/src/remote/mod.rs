@@ -164,13 +164,8 @@ impl Remote {
         let path = self.path(name)?;
         let length = range.end - range.start;
         let came = self.patiently("read", name, || async {
-            let options = GetOptions {
-                range: Some(range.clone().into()),
-                if_match: etag.map(str::to_owned),
-                ..GetOptions::default()
-            };
             // An object that ends earlier does so at every try.
-            let result = match self.store.get_opts(&path, options).await {
+            let result = match self.store.get_opts(&path, options(range.clone(), etag)).await {
                 Err(error @ StoreError::Generic { .. }) if self.may_end(&error) => {
                     return self.end_before(&path, range.end).await.map(Err).ok_or(error);
                 }
@@ -188,7 +183,7 @@ impl Remote {
         came.await?.map_err(cut_short)
     }
 
-    /// The same, handed on while it comes: `take` gets the bytes in order, [`GRAIN`] of them or more at a time but for the
+    /// The same, of this version if one is named, handed on while it comes: `take` gets the bytes in order, [`GRAIN`] of them or more at a time but for the
     /// last. When the connection breaks, what was handed on is not fetched again.
     ///
     /// # Errors
@@ -197,6 +192,7 @@ impl Remote {
         &self,
         name: &str,
         range: Range<u64>,
+        etag: Option<&str>,
         take: impl FnMut(Vec<u8>) -> F,
     ) -> Result<(), Error>
     where
@@ -207,8 +203,7 @@ impl Remote {
         let take = Mutex::new(take);
         let poured = self.patiently("read", name, || async {
             let rest = at.get()..range.end;
-            let options = GetOptions { range: Some(rest.clone().into()), ..GetOptions::default() };
-            let result = match self.store.get_opts(&path, options).await {
+            let result = match self.store.get_opts(&path, options(rest.clone(), etag)).await {
                 Err(error @ StoreError::Generic { .. }) if self.may_end(&error) => {
                     return self.end_before(&path, range.end).await.map(Ending::Short).ok_or(error);
                 }
@@ -369,6 +364,11 @@ impl Remote {
     pub(crate) fn damaged(&self, name: &str, why: impl Into<String>) -> Error {
         Error::Damaged { location: self.address(name), why: why.into() }
     }
+}
+
+/// Asks for a range, of a version if one is named.
+fn options(range: Range<u64>, etag: Option<&str>) -> GetOptions {
+    GetOptions { range: Some(range.into()), if_match: etag.map(str::to_owned), ..GetOptions::default() }
 }
 
 impl std::fmt::Debug for Remote {

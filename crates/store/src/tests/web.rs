@@ -20,6 +20,8 @@ enum Answer {
     NoRanges,
     /// The same, with the connection ending in its middle.
     NoRangesCut,
+    /// A little at a time.
+    Slow,
     /// A page, which is what such a server makes of a folder.
     Page,
 }
@@ -80,6 +82,10 @@ fn respond(mut stream: TcpStream, root: &Path, answer: Answer) -> std::io::Resul
     file.read_exact(&mut body)?;
     match answer {
         Answer::Whole | Answer::Busy | Answer::NoRanges | Answer::Page => stream.write_all(&body),
+        Answer::Slow => body.chunks(64 << 10).try_for_each(|piece| {
+            std::thread::sleep(Duration::from_millis(15));
+            stream.write_all(piece)
+        }),
         Answer::Cut | Answer::NoRangesCut => stream.write_all(&body[..body.len() / 2]),
         Answer::Silent => {
             stream.write_all(&body[..body.len() / 2])?;
@@ -193,4 +199,29 @@ fn an_object_store_that_is_none_is_told_with_the_variable_that_names_it() {
     let message = told(&format!("http://{closed}"));
     assert!(message.contains(&format!("cannot reach `{closed}` for `s3://bucket/set/gradus.json`")), "{message}");
     assert!(message.contains("`AWS_ENDPOINT_URL` names that host"), "{message}");
+}
+
+/// Progress is seen inside of a part, which may take minutes on a slow network.
+#[test]
+fn progress_is_seen_before_a_part_is_whole() {
+    let scene = Scene::new();
+    let bytes = Draws::new(24).bytes(4 << 20);
+    fs::create_dir_all(scene.path("served")).unwrap();
+    fs::write(scene.path("served/x.tar"), &bytes).unwrap();
+    let origin = serve(scene.path("served"), &[Answer::Slow]);
+    let slow = Limits { part: 8 << 20, request: Duration::from_secs(60), ..limits() };
+    let (remote, meter) = (web(&origin, "x.tar", slow), Meter::default());
+    let mut seen = std::collections::BTreeSet::new();
+    std::thread::scope(|scope| {
+        let (there, options, meter) = (scene.path("there"), scene.options(StoreFormat::Chunks), &meter);
+        let pulling = scope.spawn(move || pull(&remote, &there, &options, meter).unwrap());
+        while !pulling.is_finished() {
+            seen.insert(meter.read().done);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let inside = seen.iter().filter(|done| (1..4 << 20).contains(*done)).count();
+    assert!(inside >= 3, "{seen:?}");
+    assert_eq!((meter.read().done, meter.read().received), (4 << 20, 4 << 20));
+    assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
 }
