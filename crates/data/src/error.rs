@@ -52,6 +52,14 @@ pub enum Error {
         /// Names of the classes in the data.
         names: Vec<String>,
     },
+    /// The data has classes that the model does not know.
+    #[error("the data has classes that the model does not know: {}", shorten(names))]
+    UnknownClasses {
+        /// Their names.
+        names: Vec<String>,
+        /// Names of the classes that the model knows.
+        known: Vec<String>,
+    },
     /// An image is damaged, or of a kind that is not read.
     #[error("the image `{name}` cannot be read: {why}")]
     Image {
@@ -127,6 +135,9 @@ impl Error {
             Error::Classes { found, .. } => {
                 Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
             }
+            Error::UnknownClasses { known, .. } => {
+                Some(format!("leave these samples out, or name them as the model does: {}", shorten(known)))
+            }
             Error::Image { .. } => {
                 let hint =
                     "replace the file, or leave such images out: `corrupt: skip` in a job, `--skip-corrupt` to pack";
@@ -155,7 +166,7 @@ impl Error {
             Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
             Error::Image { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
-            Error::Grey { .. } => Cause::Job,
+            Error::Grey { .. } | Error::UnknownClasses { .. } => Cause::Job,
             Error::LeftOut { .. } | Error::Internal(_) => Cause::Internal,
         };
         Finding { cause, message: self.to_string(), hint: self.hint() }

@@ -10,7 +10,7 @@
 //! [`torch`] is the thin shim over libtorch; [`model`] holds the architectures, [`detect`] the loss and the
 //! metrics of object detection, [`optim`] the update rules and learning-rate schedules, [`ranks`] what several ranks do
 //! together, [`step`] one optimiser step, [`input`] data on the device, [`state`] what is saved and resumed, and [`run`] the
-//! loop. [`bench`] measures steps and [`fold`] rewrites an exported model. Begin with [`run`].
+//! loop. [`bench`] measures steps, [`fold`] rewrites an exported model and [`run::exported`] scores one. Begin with [`run`].
 
 pub mod bench;
 pub mod channel;

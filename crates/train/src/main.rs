@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Some("bench") => return bench(&arguments.next().unwrap_or_default()),
         Some("environment") => return environment(&arguments.collect::<Vec<_>>()),
         Some("fold") => return fold(&arguments.next().unwrap_or_default()),
+        Some("evaluate") => return evaluate(&arguments.next().unwrap_or_default()),
         Some("--job" | "--out" | "--accept-data-change") => {
             standalone::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
         }
@@ -118,6 +119,27 @@ fn environment(arguments: &[String]) -> ExitCode {
     let variables = Threads { per_rank: *per_rank, ranks: *ranks, cores }.environment();
     println!("{}", serde_json::json!(std::collections::BTreeMap::from(variables)));
     ExitCode::SUCCESS
+}
+
+/// Scores an exported model: what is asked is JSON, and so is the answer.
+fn evaluate(request: &str) -> ExitCode {
+    let request = match serde_json::from_str(request) {
+        Ok(request) => request,
+        Err(error) => {
+            eprintln!("error: what is to be evaluated cannot be read: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match train::run::exported::evaluate(request, device(0)) {
+        Ok(found) => {
+            println!("{}", serde_json::json!(found));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{}", serde_json::json!({ "finding": error.finding() }));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Folds an exported model: `[FROM, TO]` as JSON, and so is what was done.

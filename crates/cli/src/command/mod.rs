@@ -18,6 +18,7 @@ mod runs;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
+use models::evaluate;
 use runs::{attach, cost, events, logs, report, resume, rm, run, serve, status, stop, wait};
 
 /// The commands of `gradus`.
@@ -45,6 +46,8 @@ pub enum Commands {
     Resume(resume::Args),
     /// List, show and export trained models
     Models(models::Args),
+    /// Score a trained model on its own test split or on other data, and write its predictions
+    Evaluate(evaluate::Args),
     /// Show what runs have cost: bills, and running totals of runs that have not ended
     Cost(cost::Args),
     /// Pack, inspect, transfer and benchmark data sets
@@ -100,6 +103,7 @@ impl Commands {
             Commands::Stop(args) => stop::run(args, settings, printer),
             Commands::Resume(args) => resume::run(args, settings, printer),
             Commands::Models(args) => models::run(args, settings, printer),
+            Commands::Evaluate(args) => evaluate::run(args, settings, printer),
             Commands::Cost(args) => cost::run(args, settings, printer),
             Commands::Data(args) => data::run(args, settings, printer),
             Commands::Bench(args) => bench::run(args, settings, printer),

@@ -164,6 +164,7 @@ fn of_data(error: &data::Error) -> u8 {
     match error {
         Data::Missing { .. } | Data::Layout { .. } | Data::Classes { .. } | Data::Size { .. } => exit::USAGE,
         Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
+        Data::UnknownClasses { .. } => exit::USAGE,
         Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
         Data::Image { .. } | Data::Position { .. } | Data::Changed(_) => exit::WORLD,
         Data::LeftOut { .. } => exit::WORLD,

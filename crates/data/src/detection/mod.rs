@@ -27,6 +27,7 @@ use crate::files::handles::{LARGEST_FILE, Whole, check_length};
 use crate::files::remote::AccessTime;
 use crate::identity::preparation::Preparation;
 use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
+use crate::loader::dataset::places_of;
 use crate::sampling::split::{self, Parts};
 use crate::{Error, Part, Skipped};
 
@@ -114,7 +115,33 @@ impl DetectionDataset {
         seed: u64,
         provenance: &mut Provenance,
     ) -> Result<DetectionDataset, Error> {
-        let listing = labels::read(path)?;
+        DetectionDataset::of(labels::read(path)?, spec, path, seed, provenance)
+    }
+
+    /// Opens data that a model of these classes is evaluated on: all of it is [`Part::Train`], and its classes are the
+    /// places of their names in `classes`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClasses`], and those of [`DetectionDataset::open`].
+    pub fn open_for_model(spec: &Data, path: &Path, classes: &[String]) -> Result<DetectionDataset, Error> {
+        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let mut listing = labels::read(path)?;
+        let places = places_of(&listing.classes, classes)?;
+        for sample in &mut listing.samples {
+            let boxes = sample.boxes.iter_mut().chain(sample.aside.iter_mut().map(|(marked, _)| marked));
+            boxes.for_each(|marked| marked.class = places[marked.class as usize]);
+        }
+        listing.classes = classes.to_vec();
+        DetectionDataset::of(listing, &whole, path, 0, &mut Provenance::unknown())
+    }
+
+    fn of(
+        listing: Listing,
+        spec: &Data,
+        path: &Path,
+        seed: u64,
+        provenance: &mut Provenance,
+    ) -> Result<DetectionDataset, Error> {
         check_classes(spec, &listing)?;
         let Listing { classes, mut samples, notes } = listing;
         let files = Whole::below(path);
@@ -184,6 +211,12 @@ impl DetectionDataset {
     /// What is worth telling of the labels, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The file of the image at a place in the order of a part.
+    pub fn file(&self, part: Part, place: u64) -> Option<&Path> {
+        let sample = *self.part(part).get(usize::try_from(place).ok()?)?;
+        Some(&self.samples[sample as usize].file)
     }
 
     fn part(&self, part: Part) -> &[u32] {

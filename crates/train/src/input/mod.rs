@@ -3,4 +3,4 @@
 pub(crate) mod provenance;
 mod training_data;
 
-pub use training_data::{DeviceBatch, DeviceLoader, TrainingData};
+pub use training_data::{DeviceBatch, DeviceLoader, TrainingData, objective};

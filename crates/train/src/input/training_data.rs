@@ -15,7 +15,7 @@ use data::{
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
-use domain::train::{MemoryFormat, Task, Train};
+use domain::train::{MemoryFormat, Task, Text, Train};
 use tch::{Device, Tensor};
 
 use crate::channel::Channel;
@@ -46,6 +46,27 @@ pub enum DeviceLoader {
     Text(TextLoader),
 }
 
+/// Where the text is in the data, and what a model learns from it.
+///
+/// # Errors
+/// When the job does not say, or its model reads images.
+pub fn objective(train: &Train) -> Result<(&Text, TextObjective), Error> {
+    let goal = match train.task() {
+        Task::TextClassification => TextObjective::Class,
+        Task::MaskedLanguageModel => TextObjective::Masked,
+        Task::LanguageModel => TextObjective::Next,
+        Task::ImageClassification | Task::ObjectDetection => {
+            return Err(Finding::new(Cause::Internal, "a model of images has no text").into());
+        }
+    };
+    let keys = train.data.text.as_ref().ok_or_else(|| {
+        let message =
+            format!("`{}` reads text, and the job does not say where the text is in the data", train.model.name());
+        Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
+    })?;
+    Ok((keys, goal))
+}
+
 /// How many samples of a batch are named in a message.
 const NAMED_SAMPLES: u64 = 8;
 
@@ -70,22 +91,16 @@ impl TrainingData {
     /// Opens the data, and reports what was left out.
     pub fn open(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<TrainingData, Error> {
         let (train, path) = (&spec.train, Path::new(&spec.data));
-        let goal = match train.task() {
+        match train.task() {
             Task::ImageClassification => {
                 return Ok(TrainingData::Images(Arc::new(open_images(spec, channel, provenance)?)));
             }
             Task::ObjectDetection => {
                 return Ok(TrainingData::Detection(Arc::new(open_detection(spec, channel, provenance)?)));
             }
-            Task::TextClassification => TextObjective::Class,
-            Task::MaskedLanguageModel => TextObjective::Masked,
-            Task::LanguageModel => TextObjective::Next,
-        };
-        let keys = train.data.text.as_ref().ok_or_else(|| {
-            let message =
-                format!("`{}` reads text, and the job does not say where the text is in the data", train.model.name());
-            Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
-        })?;
+            Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel => {}
+        }
+        let (keys, goal) = objective(train)?;
         let tokens = match (&spec.tokens[..], Path::new(&spec.checkpoints)) {
             ("", checkpoints) => checkpoints.with_file_name("tokens"),
             (tokens, _) => Path::new(tokens).to_owned(),

@@ -15,9 +15,7 @@ use crate::step::recompute::forward_alone;
 use crate::step::{BatchTensors, StepConfig, loss};
 use crate::torch::{self, Result};
 
-/// With more classes the confusion matrix is not reported.
-const MOST_TOLD: i64 = 50;
-/// With more classes it is not counted either: its size is the square of their number.
+/// With more classes the confusion matrix is not counted: its size is the square of their number.
 const MOST_COUNTED: i64 = 1000;
 /// The true class is looked for among so many of the highest scores.
 const TOP: i64 = 5;
@@ -32,7 +30,7 @@ pub struct EvaluationScore {
     pub accuracy: f64,
     /// What else was measured.
     pub figures: TaskMetrics,
-    /// How many samples of each class were taken for which; empty for many classes.
+    /// How many samples of each class were taken for which; empty above 1,000 classes.
     pub confusion: Vec<Vec<u64>>,
 }
 
@@ -50,18 +48,36 @@ struct Sums {
     detection: Vec<f64>,
 }
 
+/// What somebody who watches an evaluation makes of the logits of a batch.
+pub type LogitsObserver<'a> = dyn FnMut(&Tensor, &DeviceBatch) -> std::result::Result<(), Error> + 'a;
+
 /// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` returns false on any before the end.
 pub fn evaluate(
     network: &Network,
     config: &StepConfig,
     feed: &mut DeviceLoader,
     ranks: &Ranks,
+    go_on: impl FnMut() -> bool,
+) -> std::result::Result<Option<EvaluationScore>, Error> {
+    evaluate_watched(network, config, feed, ranks, go_on, &mut |_, _| Ok(()))
+}
+
+/// The same; `watch` is shown the logits of each batch that has samples of this rank.
+pub fn evaluate_watched(
+    network: &Network,
+    config: &StepConfig,
+    feed: &mut DeviceLoader,
+    ranks: &Ranks,
     mut go_on: impl FnMut() -> bool,
+    watch: &mut LogitsObserver<'_>,
 ) -> std::result::Result<Option<EvaluationScore>, Error> {
     let mut sums = Sums::default();
     while let Some(batch) = feed.next(config.device) {
         let batch = batch?;
-        tch::no_grad(|| sums.add(network, config, &batch, ranks))?;
+        tch::no_grad(|| match sums.add(network, config, &batch, ranks)? {
+            Some(logits) => watch(&logits, &batch),
+            None => Ok(()),
+        })?;
         if ranks.any(!go_on())? {
             return Ok(None);
         }
@@ -70,27 +86,35 @@ pub fn evaluate(
 }
 
 impl Sums {
-    fn add(&mut self, network: &Network, config: &StepConfig, loaded: &DeviceBatch, ranks: &Ranks) -> Result<()> {
+    /// Adds a batch; returns its logits where it has samples of this rank.
+    fn add(
+        &mut self,
+        network: &Network,
+        config: &StepConfig,
+        loaded: &DeviceBatch,
+        ranks: &Ranks,
+    ) -> Result<Option<Tensor>> {
         let batch = &loaded.samples;
         // A rank without a sample works for company where the others need its part of the parameters.
         if batch.share.counted == 0 && matches!(network.output(), OutputShape::Boxes(_)) {
             self.detection.extend([0.0; 3]);
         }
         if batch.share.counted == 0 && ranks.shards().is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let (pass, values) = (batch.pass(false), &batch.values);
         let forward = || forward_alone(network, values, &pass, config, ranks);
         let logits = config.format.forward(config.device, forward)?;
         if batch.share.counted == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let loss = || -> Result<Tensor> { Ok(loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?) };
         match network.output() {
             OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss()?, classes),
             OutputShape::Tokens => self.add_tokens(&logits, batch, loss()?),
             OutputShape::Boxes(_) => self.add_boxes(&logits, loaded),
-        }
+        }?;
+        Ok(Some(logits))
     }
 
     fn add_classes(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor, classes: i64) -> Result<()> {
@@ -159,9 +183,7 @@ impl Sums {
                 if classes <= MOST_COUNTED {
                     let table = table_of(self.confusion.as_ref(), classes, ranks)?;
                     figures.f1 = Some(mean_f1(&table));
-                    if classes <= MOST_TOLD {
-                        confusion = table;
-                    }
+                    confusion = table;
                 }
             }
             OutputShape::Tokens => figures.perplexity = Some(loss.exp()),
@@ -182,7 +204,7 @@ impl Sums {
 }
 
 /// A detection in pixels of the image that its frame shows.
-fn in_original(found: &Detection, original: &OriginalImage) -> Detected {
+pub(crate) fn in_original(found: &Detection, original: &OriginalImage) -> Detected {
     let OriginalImage { extent, stretch, offset, .. } = original;
     let along = |edge: usize| {
         let axis = edge % 2;

@@ -19,6 +19,8 @@ use crate::state::{BestScore, TrainProgress, Trainer, WhichWeights};
 use crate::step::precision::ComputeFormat;
 use crate::torch;
 
+/// With more classes the confusion matrix is not reported.
+const MOST_TOLD: usize = 50;
 /// Version of `model.json`.
 const SCHEMA: u32 = 1;
 
@@ -255,7 +257,7 @@ pub fn export(
         figures: Box::new(scores.test.figures),
         validation_loss: Some(scores.validation.loss),
         validation_figures: Box::new(scores.validation.figures),
-        confusion: scores.test.confusion.clone(),
+        confusion: scores.test.confusion.iter().filter(|row| row.len() <= MOST_TOLD).cloned().collect(),
     })
 }
 

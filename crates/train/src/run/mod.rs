@@ -9,6 +9,7 @@ mod checks;
 mod commands;
 pub mod evaluate;
 mod export;
+pub mod exported;
 mod finish;
 mod guard;
 mod monitor;

@@ -88,6 +88,35 @@ impl Dataset {
         Dataset::open_limited(spec, path, seed, KEPT, provenance)
     }
 
+    /// The same as [`Dataset::open_known`], with every image read anew each time, so that each has its name.
+    ///
+    /// # Errors
+    /// As [`Dataset::open_known`].
+    pub fn open_named(spec: &Data, path: &Path, seed: u64, provenance: &mut Provenance) -> Result<Dataset, Error> {
+        Dataset::open_limited(spec, path, seed, 0, provenance)
+    }
+
+    /// Opens data that a model of these classes is evaluated on: all of it is [`Part::Train`], its labels are the
+    /// places of their names in `classes`, and each image has its name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClasses`], and those of [`Dataset::open`].
+    pub fn open_for_model(spec: &Data, path: &Path, classes: &[String]) -> Result<Dataset, Error> {
+        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let index = formats::index(&whole, path)?;
+        let left_out = index.left_out();
+        let places = places_of(&index.classes, classes)?;
+        let labels = index.labels.iter().map(|label| places[*label as usize]).collect();
+        let Index { content, skipped, .. } = index;
+        let classes = classes.to_vec();
+        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped, left_out };
+        let provenance = &mut Provenance::unknown();
+        match content {
+            Content::Decoded(decoded) => opening.decoded(decoded, provenance),
+            Content::Encoded(encoded) => opening.encoded(encoded, 0, provenance),
+        }
+    }
+
     /// Opens images whose classes do not matter, to be measured or looked at: all of them are for training, and each is
     /// read and decoded anew each time.
     pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
@@ -300,6 +329,19 @@ impl Dataset {
             ((1.0 / (f64::from(self.full) * std)) as f32, ((0.0 - mean) / std) as f32)
         };
         self.mean.iter().zip(&self.std).map(scale).collect()
+    }
+}
+
+/// The place of each class that was found among those that a model knows.
+///
+/// # Errors
+/// [`Error::UnknownClasses`] with those that it does not know.
+pub(crate) fn places_of(found: &[String], known: &[String]) -> Result<Vec<u32>, Error> {
+    let place = |name: &String| known.iter().position(|class| class == name).map(|place| place as u32);
+    let names: Vec<String> = found.iter().filter(|name| place(name).is_none()).cloned().collect();
+    match names.is_empty() {
+        true => Ok(found.iter().filter_map(place).collect()),
+        false => Err(Error::UnknownClasses { names, known: known.to_vec() }),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `gradus models`: trained models.
 
+pub mod evaluate;
+
 use std::path::PathBuf;
 
 use domain::rank::Exported;

@@ -1,5 +1,7 @@
 //! What a user is told of a run that goes well, and of one that does not.
 
+mod evaluate;
+
 use crate::home::{Home, text};
 
 #[test]
