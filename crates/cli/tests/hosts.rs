@@ -307,7 +307,7 @@ fn two_nodes_train_one_model_with_the_bits_of_as_many_processes_here() {
 fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
     let scene = Scene::with(&[7, 8, 9]);
     let more = scene.gradus(&["run", &scene.job_on("ssh", 4, 1, 1), "--json", "--yes"]);
-    let said = String::from_utf8_lossy(&more.stdout);
+    let said = String::from_utf8_lossy(&more.stderr);
     assert!(said.contains("asks for more than the 3 nodes"), "{more:?}");
     let mut run = scene.start(&scene.job_on("ssh", 2, 1, 400));
     scene.wait("checkpoints have come here", 60, || scene.manifests() >= 2);

@@ -26,5 +26,6 @@ pub use reconcile::{
 };
 pub use resume::Resumption;
 pub use world::{
-    AttemptState, Illegal, Instance, Measured, Run, RunAttempt, RunOrSweep, SweepRecord, SweepState, World, bill, spent,
+    AttemptState, Illegal, Instance, Measured, Member, Run, RunAttempt, RunOrSweep, SweepRecord, SweepState, World,
+    bill, spent,
 };

@@ -48,7 +48,13 @@ fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: B
         matches!(member.end, Some((_, AttemptEnd::Failed { .. })))
             || instance.is_none_or(|instance| instance.state != InstanceState::Up)
     };
-    if state.members.iter().any(has_failed) {
+    // Where node rank 0 has the model, the others have nothing left to do.
+    let is_over =
+        matches!(state.members.first().and_then(|first| first.end.as_ref()), Some((_, AttemptEnd::Trained { .. })));
+    let nodes: Option<Vec<NodeAddress>> = state.members.iter().map(|member| member.address.clone()).collect();
+    // One that has ended will not be prepared any more.
+    let cannot_start = nodes.is_none() && state.members.iter().any(|member| member.end.is_some());
+    if is_over || cannot_start || state.members.iter().any(has_failed) {
         let attempt = order.attempt;
         return vec![AgentCommand::Stop { attempt, is_node_lost: true, within: Some(NODE_LOST) }];
     }
@@ -57,7 +63,6 @@ fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: B
     if state.members.get(rank).is_some_and(|member| member.address.is_none()) {
         return vec![AgentCommand::Prepare(order)];
     }
-    let nodes: Option<Vec<NodeAddress>> = state.members.iter().map(|member| member.address.clone()).collect();
     nodes.map(|nodes| AgentCommand::Go { attempt: order.attempt, nodes }).into_iter().collect()
 }
 

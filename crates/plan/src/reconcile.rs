@@ -303,7 +303,11 @@ fn for_run<'a>(
         .partition(|(_, instance)| instance.state != InstanceState::Releasing);
     // An end is written down first; the next round sees that.
     let is_gone = |id: &InstanceId| matches!(facts.sights.get(id), Some(Sight::Gone(_)));
-    let is_ending = |(id, instance): &(&InstanceId, &Instance)| is_gone(id) || is_silent(facts, policy, id, instance);
+    // One whose launch is in doubt has no agent that could be silent.
+    let is_given_up = |id: &InstanceId, instance: &Instance| {
+        instance.state != InstanceState::Intended && is_silent(facts, policy, id, instance)
+    };
+    let is_ending = |(id, instance): &(&InstanceId, &Instance)| is_gone(id) || is_given_up(id, instance);
     if usable.iter().any(is_ending) {
         return Vec::new();
     }

@@ -7,30 +7,44 @@
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 
-/// The end of an attempt from those on its machines, by node rank, each with the number of its event. None where there are
-/// none.
-pub fn verdict(ends: &[&(u64, AttemptEnd)], is_stopping: bool) -> Option<AttemptEnd> {
-    let first = &ends.first()?.1;
+/// The end of an attempt on one of its machines.
+#[derive(Debug, Clone, Copy)]
+pub struct MemberEnd<'a> {
+    /// Number of its event: earlier ones come first.
+    pub seq: u64,
+    /// How its ranks ended.
+    pub end: &'a AttemptEnd,
+    /// Whether the machine is gone, or given up.
+    pub is_machine_lost: bool,
+}
+
+/// The end of an attempt from those on its machines, by node rank. None where there are none.
+pub fn verdict(ends: &[MemberEnd<'_>], is_stopping: bool) -> Option<AttemptEnd> {
+    let first = ends.first()?.end;
     // Node rank 0 has the model, or has saved for all.
     if matches!(first, AttemptEnd::Trained { .. }) || is_stopping && matches!(first, AttemptEnd::Stopped { .. }) {
         return Some(first.clone());
     }
-    let failures = ends.iter().enumerate().filter_map(|(rank, (seq, end))| match end {
-        AttemptEnd::Failed { finding, exit_code } => Some((weight(finding), seq, rank, finding, *exit_code)),
+    let failures = ends.iter().enumerate().filter_map(|(rank, member)| match member.end {
+        AttemptEnd::Failed { finding, exit_code } => {
+            Some(((weight(finding, member.is_machine_lost), member.seq), rank, finding, *exit_code))
+        }
         AttemptEnd::Trained { .. } | AttemptEnd::Succeeded | AttemptEnd::Stopped { .. } => None,
     });
-    if let Some((_, _, rank, finding, exit_code)) = failures.min_by_key(|(weight, seq, ..)| (*weight, **seq)) {
+    if let Some((_, rank, finding, exit_code)) = failures.min_by_key(|(weight, ..)| *weight) {
         let finding = Finding { message: format!("node {rank}: {}", finding.message), ..finding.clone() };
         return Some(AttemptEnd::Failed { finding, exit_code });
     }
-    let stopped = ends.iter().map(|(_, end)| end).find(|end| matches!(end, AttemptEnd::Stopped { .. }));
+    let stopped = ends.iter().map(|member| member.end).find(|end| matches!(end, AttemptEnd::Stopped { .. }));
     Some(stopped.unwrap_or(first).clone())
 }
 
 /// How far a finding is from the first cause.
-fn weight(finding: &Finding) -> u8 {
+fn weight(finding: &Finding, is_machine_lost: bool) -> u8 {
     match finding.cause {
-        Cause::InstanceLost => 0,
+        Cause::InstanceLost if is_machine_lost => 0,
+        // As an agent says whose lease is over: it has waited for a loop that was away.
+        Cause::InstanceLost => 1,
         Cause::RankLost => 2,
         Cause::Fenced => 3,
         Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => 1,
@@ -48,7 +62,15 @@ mod tests {
     }
 
     fn said(ends: &[(u64, AttemptEnd)], is_stopping: bool) -> String {
-        match verdict(&ends.iter().collect::<Vec<_>>(), is_stopping) {
+        let is_gone =
+            |end: &AttemptEnd| matches!(end, AttemptEnd::Failed { finding, .. } if finding.message == "it is gone");
+        let member = |(seq, end): &'_ (u64, AttemptEnd)| (*seq, end.clone(), is_gone(end));
+        let members: Vec<_> = ends.iter().map(member).collect();
+        let members: Vec<MemberEnd<'_>> = members
+            .iter()
+            .map(|(seq, end, is_machine_lost)| MemberEnd { seq: *seq, end, is_machine_lost: *is_machine_lost })
+            .collect();
+        match verdict(&members, is_stopping) {
             Some(AttemptEnd::Failed { finding, .. }) => finding.message,
             other => format!("{other:?}"),
         }
@@ -59,8 +81,10 @@ mod tests {
         let lost = || failed(Cause::RankLost, "rank 1 is gone");
         let code = AttemptEnd::Failed { finding: Finding::new(Cause::ExitCode, "code 1"), exit_code: Some(1) };
         let gone = || failed(Cause::InstanceLost, "it is gone");
+        let alone = || failed(Cause::InstanceLost, "the control loop did not answer");
         assert_eq!(said(&[(5, lost()), (9, failed(Cause::Killed, "killed"))], false), "node 1: killed");
         assert_eq!(said(&[(5, code.clone()), (9, gone())], false), "node 1: it is gone", "its machine was first");
+        assert_eq!(said(&[(9, alone()), (5, code.clone())], false), "node 1: code 1", "the loop was away");
         assert_eq!(said(&[(5, code.clone()), (4, code.clone())], false), "node 1: code 1", "the earlier one");
         assert_eq!(said(&[(5, lost()), (6, lost())], false), "node 0: rank 1 is gone");
         assert_eq!(said(&[(5, AttemptEnd::Succeeded), (6, code)], false), "node 1: code 1");

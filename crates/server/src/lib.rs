@@ -14,7 +14,6 @@ pub mod report;
 pub mod routes;
 pub mod secrets;
 pub mod series;
-mod sqlite;
 pub mod state;
 pub mod submit;
 pub mod tensorboard;

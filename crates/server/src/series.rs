@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::Error;
 use crate::home::Home;
-use crate::sqlite;
+use crate::state::sqlite;
 
 /// The measurements of a home.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! Runs on several machines: ranks are prepared, meet, and cannot go on without each other. Node rank 0 makes the steps; the
 //! others look whether it is there.
 
+use std::collections::BTreeSet;
+
 use control::SupervisorInput;
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, InstanceState, RunState};
@@ -35,9 +37,10 @@ impl Simulation {
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         let Some(rank) = machine.rank.as_mut().filter(|rank| !rank.may_run && !rank.is_ending) else { return };
         rank.may_run = true;
-        let (attempt, fence, run) = (rank.attempt.clone(), rank.fence, rank.run.clone());
+        let (attempt, run) = (rank.attempt.clone(), rank.run.clone());
         let is_first = rank.member.is_none_or(|place| place.rank == 0);
-        if self.prepared_members(&attempt) < u64::from(self.scenario.nodes) && fence.0 > 0 {
+        // A log that was put back has forgotten it.
+        if !self.is_restored && self.prepared_members(&attempt) < u64::from(self.scenario.nodes) {
             return self.violate(format!("ranks of {run} were started before all machines were prepared"));
         }
         let handle = handle.clone();
@@ -56,16 +59,17 @@ impl Simulation {
         records.filter(|record| is_it(&record.event)).count() as u64
     }
 
-    /// The machines on which ranks of an attempt run.
-    fn running(&self, attempt: &AttemptId) -> u64 {
+    /// The node ranks of an attempt that run. Where a log was put back, two machines may have the same one.
+    fn running(&self, attempt: &AttemptId) -> usize {
         let machines = self.cloud.machines.values().filter(|machine| !machine.is_frozen);
         let ranks = machines.filter_map(|machine| machine.rank.as_ref());
-        ranks.filter(|rank| rank.attempt == *attempt && rank.may_run).count() as u64
+        let ranks = ranks.filter(|rank| rank.attempt == *attempt && rank.may_run);
+        ranks.map(|rank| rank.member.map_or(0, |place| place.rank)).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether a rank can go on: once all have met, none may be missing.
     pub(crate) fn are_all_there(&mut self, handle: &MachineHandle, attempt: &AttemptId) -> bool {
-        let all = self.running(attempt) >= u64::from(self.scenario.nodes);
+        let all = self.running(attempt) >= self.scenario.nodes as usize;
         let machine = self.cloud.machines.get_mut(handle);
         let Some(rank) = machine.and_then(|machine| machine.rank.as_mut()) else { return true };
         rank.has_met |= all;

@@ -1,13 +1,16 @@
 //! How an attempt takes in what happened to it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 
-use super::member::first_rank;
-use super::{Attempt, Working};
+use super::process::{self, Exit};
+use super::staging::first_rank;
+use super::verdict::Role;
+use super::{Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 
 impl Attempt {
@@ -52,6 +55,25 @@ impl Attempt {
                 result.err().map(|why| reported(Report::Note { text: lost(why) })).into_iter().collect()
             }
         }
+    }
+
+    fn exited(&mut self, pid: u32, now: Duration) -> Vec<AgentEvent> {
+        if let Working::Train { peers, .. } = &mut self.work {
+            peers.exited(pid, now);
+        }
+        let Stage::Running { process, role, kills } = &mut self.stage else { return Vec::new() };
+        if process.pid() != pid {
+            return Vec::new();
+        }
+        let (exit, role, is_out_of_memory) = (process.reap(), *role, process::memory_kills() > *kills);
+        if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
+            return self.prepared(PathBuf::new(), now);
+        }
+        if let Working::Train { link, .. } = &mut self.work {
+            link.stop_listening();
+        }
+        self.stage = Stage::Ended { exit, role, is_out_of_memory, since: now };
+        Vec::new()
     }
 
     fn reported(&mut self, mut report: Report, now: Duration) -> Vec<AgentEvent> {

@@ -9,7 +9,6 @@ mod events;
 pub(crate) mod library;
 mod link;
 mod masking;
-mod member;
 mod peers;
 mod process;
 mod program;
@@ -151,7 +150,7 @@ impl Attempt {
             fs::create_dir_all(folder).map_err(|error| process::not_written("make", folder, &error))?;
         }
         checkpoint::claim(&run.join("checkpoints"), start.fence).map_err(|error| error.finding())?;
-        let log = peers::log(&run, &start.attempt, member::first_rank(&start));
+        let log = peers::log(&run, &start.attempt, staging::first_rank(&start));
         let uploader = tools.uploader(&start, &run);
         match start.job.work.clone() {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
@@ -182,7 +181,7 @@ impl Attempt {
             link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
         };
         let link = listen(0)?;
-        let first = member::first_rank(&start);
+        let first = staging::first_rank(&start);
         let mut peers = Peers::from(first);
         for rank in 1..train.processes {
             peers.add(rank, listen(rank)?, peers::log(Path::new(&start.folder), &start.attempt, first + rank));
@@ -230,25 +229,6 @@ impl Attempt {
         }
     }
 
-    fn exited(&mut self, pid: u32, now: Duration) -> Vec<AgentEvent> {
-        if let Working::Train { peers, .. } = &mut self.work {
-            peers.exited(pid, now);
-        }
-        let Stage::Running { process, role, kills } = &mut self.stage else { return Vec::new() };
-        if process.pid() != pid {
-            return Vec::new();
-        }
-        let (exit, role, is_out_of_memory) = (process.reap(), *role, process::memory_kills() > *kills);
-        if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
-            return self.prepared(PathBuf::new(), now);
-        }
-        if let Working::Train { link, .. } = &mut self.work {
-            link.stop_listening();
-        }
-        self.stage = Stage::Ended { exit, role, is_out_of_memory, since: now };
-        Vec::new()
-    }
-
     /// Asks it to end, `within` a time where one is said. Asked again, it only gets less time.
     pub fn end(&mut self, why: StopReason, within: Option<Duration>, now: Duration) {
         let patience = self.tools.patience;
@@ -261,8 +241,13 @@ impl Attempt {
         };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
-        if let Stage::Sweeping { kill_at: before, .. } | Stage::Uploading { give_up: before, .. } = &mut self.stage {
-            *before = kill_at.min(*before);
+        match &mut self.stage {
+            // What it has written is worth its time although another machine is lost.
+            Stage::Uploading { .. } if why == StopReason::NodeLost => {}
+            Stage::Sweeping { kill_at: before, .. } | Stage::Uploading { give_up: before, .. } => {
+                *before = kill_at.min(*before);
+            }
+            Stage::Staging | Stage::Prepared { .. } | Stage::Running { .. } | Stage::Ended { .. } => {}
         }
         if let Some(ending) = &mut self.ending {
             ending.kill_at = kill_at.min(ending.kill_at);
@@ -385,7 +370,7 @@ impl Attempt {
             return end;
         }
         verdict::verdict(verdict::Facts {
-            rank: member::first_rank(&self.start),
+            rank: staging::first_rank(&self.start),
             role,
             is_follower: self.is_follower(),
             exit,

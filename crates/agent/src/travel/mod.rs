@@ -12,11 +12,13 @@ mod tests;
 mod upload;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use domain::files::RunInput;
 use domain::wire::Start;
 use domain::{Cause, Finding, Work};
+use loop_files::disk;
 
 pub use loop_files::{LoopFiles, TravelError};
 pub use upload::Uploader;
@@ -45,6 +47,7 @@ pub type Brought = BTreeMap<RunInput, PathBuf>;
 /// # Errors
 /// [`Finding`] when the loop cannot be reached for long, does not have a file, or this disk refuses.
 pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, Finding> {
+    let _alone = alone(root).map_err(|error| finding("files", &error))?;
     // Of our own trainer, only rank 0 reads checkpoints.
     let is_follower = start.member.is_some_and(|place| place.rank > 0) && matches!(start.job.work, Work::Train(_));
     if !is_follower {
@@ -58,6 +61,17 @@ pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, F
         }
     }
     Ok(brought)
+}
+
+/// Waits for other threads that fetch files into the same folder: an attempt that was ended while it fetched leaves one that
+/// goes on for a while, and two would write the same files.
+fn alone(root: &Path) -> Result<File, TravelError> {
+    let folder = root.join("cache");
+    std::fs::create_dir_all(&folder).map_err(disk("make", &folder))?;
+    let path = folder.join("fetching.lock");
+    let file = File::create(&path).map_err(disk("open", &path))?;
+    file.lock().map_err(disk("lock", &path))?;
+    Ok(file)
 }
 
 fn finding(what: &str, error: &TravelError) -> Finding {

@@ -181,7 +181,7 @@ impl Narrator {
         let run = self.watch.run()?;
         let world = self.watch.state().world();
         let spent = plan::spent(world, run, &meters(&self.home, world));
-        if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
+        if let Some(line) = self.progress.line(spent, run.rate()) {
             self.printed = now;
             printer.progress(&line);
         }

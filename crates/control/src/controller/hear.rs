@@ -62,8 +62,12 @@ impl Controller {
         let lease = self.lease(&run);
         let reply = HeartbeatReply { lease, ..answer(heartbeat, orders, &self.policy) };
         // One that waits for other machines of its attempt waits for long.
-        let has_attempt = self.world.runs.get(&run).is_some_and(|run| self.world.active_attempt(run).is_some());
-        let next = if has_attempt { domain::Duration::from_micros(self.policy.heartbeat.0) } else { reply.next };
+        let waits_long = |run: &Run| run.job.nodes() > 1 || self.world.active_attempt(run).is_some();
+        let next = if self.world.runs.get(&run).is_some_and(waits_long) {
+            domain::Duration::from_micros(self.policy.heartbeat.0)
+        } else {
+            reply.next
+        };
         self.reply(from, Some(run), HeartbeatReply { next, ..reply });
     }
 

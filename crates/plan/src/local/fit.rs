@@ -41,13 +41,14 @@ fn lacking(job: &Job, offer: &Offer) -> Vec<Problem> {
 /// A budget that the rent of starting and ending alone exceeds.
 fn unaffordable(job: &Job, offer: &Offer) -> Option<Problem> {
     let budget = job.budget?;
-    let least = offer.rate.times(job.nodes()).cost(Elapsed((START_AND_END * 1e6) as u64));
+    let rate = offer.rate.times(job.nodes());
+    let least = rate.cost(Elapsed((START_AND_END * 1e6) as u64));
     if least <= budget.max {
         return None;
     }
     let message = format!(
-        "the budget of {} does not pay for a start: at {} the {START_AND_END:.1} s to start and to end cost {least}",
-        budget.max, offer.rate
+        "the budget of {} does not pay for a start: at {rate} the {START_AND_END:.1} s to start and to end cost {least}",
+        budget.max
     );
     Some(Problem::at("budget.max", message).hint(format!("write more than {least}, or rent a cheaper machine")))
 }

@@ -4,8 +4,8 @@ use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::{Elapsed, Finding, InstanceId, Timestamp};
 
 use super::{Action, ObservedState, Policy};
-use crate::verdict::verdict;
-use crate::world::{AttemptState, Run, World};
+use crate::verdict::{MemberEnd, verdict};
+use crate::world::{AttemptState, Member, Run, World};
 
 /// Writes down that the attempt of a run, or its part on this machine, ended with the machine.
 pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) -> Option<Action> {
@@ -21,9 +21,17 @@ pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) 
 /// The end of an attempt that has ended on all of its machines.
 pub(super) fn ended(world: &World, run: &Run) -> Option<Action> {
     let (attempt, state) = world.active_attempt(run).filter(|(_, state)| !state.members.is_empty())?;
-    let ends: Option<Vec<_>> = state.members.iter().map(|member| member.end.as_ref()).collect();
+    let ends: Option<Vec<_>> = state.members.iter().map(|member| end_of(world, member)).collect();
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     Some(Action::EndAttempt { attempt: attempt.clone(), end: verdict(&ends?, is_stopping)? })
+}
+
+/// How the part of an attempt on one machine has ended, if it has.
+fn end_of<'a>(world: &World, member: &'a Member) -> Option<MemberEnd<'a>> {
+    let (seq, end) = member.end.as_ref()?;
+    let instance = world.instances.get(&member.instance);
+    let is_machine_lost = instance.is_none_or(|instance| instance.state != InstanceState::Up);
+    Some(MemberEnd { seq: *seq, end, is_machine_lost })
 }
 
 /// Gives back machines that have waited too long for the others of their run: all of them start together, and what is

@@ -62,14 +62,15 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
         });
     }
     let duration = |seconds: f64| Duration::from_micros((seconds * 1e6).ceil() as u64);
-    let is_free = offer.rate == Rate::default();
+    let rate = offer.rate.times(base.nodes());
+    let is_free = rate == Rate::default();
     let rent = match is_free {
         true => Some(Money::default()),
-        false => time.map(|(paid, _)| offer.rate.cost(Elapsed(duration(paid).micros()))),
+        false => time.map(|(paid, _)| rate.cost(Elapsed(duration(paid).micros()))),
     };
     let ends = base.deadline.map(|deadline| Duration::from_micros(deadline.micros().saturating_add(SAVING.micros())));
     let by_deadline = ends.map(|deadline| {
-        let rent = offer.rate.cost(Elapsed(deadline.micros())).micros();
+        let rent = rate.cost(Elapsed(deadline.micros())).micros();
         Money::from_micros(rent.saturating_mul(i64::from(sweep.parallel.max(1))))
     });
     let most_cost = [base.budget.map(|budget| budget.max), by_deadline].into_iter().flatten().min();

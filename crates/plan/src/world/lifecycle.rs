@@ -277,9 +277,13 @@ impl World {
     fn released(&mut self, id: &InstanceId, usage: Usage) -> Result<(), String> {
         self.instance_moves(id, InstanceState::Released { usage })?;
         let was_used = self.was_used(id);
+        let was_up = self.instance_mut(id)?.started.is_some();
         let run = self.run_of_instance(id)?;
-        // Of several machines, the newest is not the only one that the run waits for.
-        let is_waited_for = |newest: &InstanceId| newest == id || run.job.nodes() > 1 && !was_used;
+        // Of several machines, the newest is not the only one that the run waits for; one that was up is given back.
+        let is_waited_for = |newest: &InstanceId| match run.job.nodes() {
+            1 => newest == id,
+            _ => !was_used && !was_up,
+        };
         if matches!(&run.state, RunState::Renting { instance } if is_waited_for(instance)) {
             let finding =
                 Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));

@@ -215,7 +215,7 @@ impl View {
         let provider = subject.strip_prefix("provider ");
         let is_around = subject == "controller"
             || provider.is_some_and(|name| self.offers.iter().any(|(_, offer)| offer.provider == name));
-        if !is_named && !(is_meanwhile && is_around) {
+        if !(is_named || is_meanwhile && is_around) {
             return;
         }
         let (tone, what) = if note.is_mistake { (Tone::Failure, "fault of gradus: ") } else { (Tone::Neutral, "") };

@@ -10,6 +10,7 @@ mod log;
 mod opening;
 mod reader;
 mod rows;
+pub(crate) mod sqlite;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,6 @@ use crate::clock;
 use crate::error::Error;
 use crate::home::Home;
 use crate::secrets::{self, SecretKey};
-use crate::sqlite;
 
 pub(crate) use follow::Foreign;
 use follow::{follow, foreign};

@@ -61,7 +61,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             rows.push(vec![
                 id.to_string(),
                 "not final".to_owned(),
-                run.plan.offer.rate.to_string(),
+                run.rate().to_string(),
                 String::new(),
                 spent.to_string(),
             ]);

@@ -14,7 +14,7 @@ fn images(folder: &Path, classes: &[&str], each: u32, side: u32) {
         fs::create_dir_all(folder.join(class)).unwrap();
         for number in 0..each {
             let pixel = |x: u32, y: u32| {
-                let stripe = if (x + number) % 5 == 0 { 30 } else { 0 };
+                let stripe = if (x + number).is_multiple_of(5) { 30 } else { 0 };
                 Rgb([base + stripe, base + (number % 20) as u8, base + (y % 3) as u8 * 10])
             };
             let image = RgbImage::from_fn(side, side, pixel);

@@ -138,7 +138,7 @@ fn progress(
         progress.take(report);
     });
     if let (Liveness::Logged, RunState::Running { .. }, Some(left)) = (liveness, &run.state, progress.left()) {
-        let rate = run.plan.offer.rate;
+        let rate = run.rate();
         let end = plan::spent(world, run, &meters(home, world)) + rate.cost(left);
         lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
     }
