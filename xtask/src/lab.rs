@@ -1,6 +1,6 @@
 //! `cargo xtask lab`: real back-ends of other makers on this machine, to try things by hand. Tests start their own.
 //!
-//! Here is moto for S3: it is a process of its own, and `target/lab` holds its number and its log. [`hosts`] are machines
+//! Here is moto, which speaks S3, EC2, IAM and STS: it is a process of its own, and `target/lab` holds its number and its log. [`hosts`] are machines
 //! that can be reached over SSH.
 
 pub mod hosts;
@@ -17,7 +17,7 @@ use crate::doing::Outcome;
 use crate::{build, peers, setup};
 
 const USAGE: &str = "\
-usage: cargo xtask lab start [PORT]   start moto, which speaks S3, on loopback
+usage: cargo xtask lab start [PORT]   start moto, which speaks S3 and EC2, on loopback
        cargo xtask lab stop           end it
        cargo xtask lab hosts …        start and stop machines that can be reached over SSH";
 
@@ -56,7 +56,7 @@ fn start(folder: &Path, port: u16) -> Outcome {
     fs::write(pid_file(folder), process.id().to_string())?;
     wait(port, &log)?;
     Ok(format!(
-        "moto speaks S3 at http://127.0.0.1:{port}; to use it:\n  \
+        "moto speaks S3 and EC2 at http://127.0.0.1:{port}; to use it:\n  \
          export AWS_ENDPOINT_URL=http://127.0.0.1:{port} AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x\n  \
          curl -X PUT -H 'Host: s3.amazonaws.com' http://127.0.0.1:{port}/bucket"
     ))

@@ -11,8 +11,8 @@ use crate::{doing, setup};
 /// What reads our event files back. The version is pinned, for a test should fail for our reasons only.
 const TENSORBOARD: &str = "tensorboard==2.21.0";
 
-/// A stand-in for AWS, of which our tests need S3.
-const MOTO: [&str; 3] = ["moto[s3]==5.2.5", "flask", "flask-cors"];
+/// A stand-in for AWS, of which our tests need S3 and what machines are rented with.
+const MOTO: [&str; 3] = ["moto[ec2,iam,s3,ssm,sts]==5.2.5", "flask", "flask-cors"];
 
 /// What makes a Python package of a crate.
 const MATURIN: &str = "maturin==1.16.0";
@@ -42,9 +42,9 @@ pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TENSORBOARD], &format!("{TENSORBOARD} through pip, which reads our event files in a test"))
 }
 
-/// The same for moto (45 MB on disk).
+/// The same for moto (114 MB on disk).
 pub fn moto() -> Result<PathBuf, Box<dyn Error>> {
-    installed(&MOTO, "moto through pip, a stand-in for S3 that our tests talk to")
+    installed(&MOTO, "moto through pip, a stand-in for AWS that our tests talk to")
 }
 
 /// The executable that builds wheels (40 MB on disk).
@@ -100,7 +100,8 @@ fn installed_alone(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Err
 
 fn install(packages: &[&str], options: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     let parent = setup::cache()?.join("gradus");
-    let name = packages.first().map_or_else(String::new, |package| package.replace("==", "-").replace(['[', ']'], "-"));
+    let name =
+        packages.first().map_or_else(String::new, |package| package.replace("==", "-").replace(['[', ']', ','], "-"));
     let folder = parent.join(&name);
     if folder.is_dir() {
         return Ok(folder);

@@ -20,7 +20,7 @@ const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
 const SCHEDULES: u64 = 200_000;
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
-const LAB_HOSTS: u8 = 9;
+const LAB_HOSTS: u8 = 10;
 const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
 
 /// Its tests train.
@@ -61,7 +61,7 @@ fn whole(root: &Path, chaos_runs: &str) -> Outcome {
         tests.env("PYTHONPATH", peers::tensorboard()?);
         doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
-    step("buckets, on moto", || {
+    step("buckets and machines of AWS, on moto", || {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "moto", "--", "--ignored"]);
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
@@ -88,7 +88,7 @@ fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
     hosts::down(&folder)?;
     let tested = hosts::up(root, &folder, LAB_HOSTS).and_then(|_| {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "hosts", "--", "--ignored"]);
-        tests.env(LAB_FOLDER, &folder);
+        tests.env(LAB_FOLDER, &folder).env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab hosts up 2` starts such hosts to try by hand")
     });
     let removed = hosts::down(&folder);

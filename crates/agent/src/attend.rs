@@ -45,6 +45,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
     let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
+    let first_answer = spec.first_answer.map_or(first_answer, |time| first_answer.min(Elapsed(time.micros())));
     let mut agent = Agent {
         supervisor: Supervisor::new(spec.instance.clone(), clock.started(), first_answer),
         clock,

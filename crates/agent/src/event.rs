@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use domain::rank::Report;
+use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
@@ -49,10 +49,12 @@ impl From<PathBuf> for StagedInput {
 pub enum AttemptEvent {
     /// What the work needs is on this machine, or why it is not.
     Staged(Result<StagedInput, Finding>),
-    /// The rank of this number has opened its socket.
+    /// The rank of this number has opened its socket; of a user's program the connection of this number.
     Connected(u32, UnixStream),
     /// The rank reported.
     Reported(u32, Box<Report>),
+    /// A process of a user's program is alive.
+    Lives(u32, SignOfLife),
     /// The rank has sent a line that is no report.
     Garbled(u32, String),
     /// No more reports of this rank will come.

@@ -41,8 +41,10 @@ pub struct Patience {
     pub call: Duration,
     /// For our own trainer to save its state and end.
     pub save: Duration,
-    /// For the user's program to end after SIGTERM.
+    /// For the user's program to save its state and end, after SIGTERM or the order to stop.
     pub program: Duration,
+    /// For ranks that have lost those of another machine to end.
+    pub node_lost: Duration,
     /// For either, when the agent itself was told to end by a signal.
     pub hurry: Duration,
     /// For what an attempt has written to travel to a loop on another machine, once it has ended.
@@ -61,7 +63,8 @@ impl Default for Patience {
             first_answer: Duration::from_secs(60),
             call: Duration::from_secs(15),
             save: Duration::from_secs(60),
-            program: Duration::from_secs(10),
+            program: Duration::from_secs(60),
+            node_lost: Duration::from_secs(10),
             hurry: Duration::from_secs(1),
             upload: Duration::from_secs(600),
             leftovers: Duration::from_secs(1),

@@ -28,6 +28,8 @@ pub struct GlobalSettings {
     pub xtask: Option<PathBuf>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
+    /// Credentials of AWS.
+    pub aws: cloud::aws::credentials::CredentialSources,
 }
 
 impl GlobalSettings {
@@ -49,7 +51,8 @@ impl GlobalSettings {
             }
         };
         let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
-        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access })
+        let aws = aws();
+        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access, aws })
     }
 }
 
@@ -65,6 +68,21 @@ fn access() -> store::Access {
     let file = path("AWS_SHARED_CREDENTIALS_FILE").or_else(|| Some(path("HOME")?.join(".aws/credentials")));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     store::Access::gather(|name| env::var(name).ok()).with_profile(&text)
+}
+
+/// What is known of AWS: variables, and the files that its tools write.
+fn aws() -> cloud::aws::credentials::CredentialSources {
+    use cloud::aws::credentials::{CredentialSources, VARIABLES};
+    let file = |variable: &str, name: &str| {
+        let path = path(variable).or_else(|| Some(path("HOME")?.join(".aws").join(name)));
+        path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+    };
+    let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
+    CredentialSources {
+        variables: VARIABLES.iter().filter_map(set).collect(),
+        credentials: file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        config: file("AWS_CONFIG_FILE", "config"),
+    }
 }
 
 /// The pruned copy beside the executable, or the one that `cargo xtask setup` keeps in the user's cache.

@@ -1,6 +1,8 @@
 //! Jobs on machines that are reached over SSH: real hosts in network namespaces, each with its own processes, home folder
 //! and sshd. `cargo xtask test` starts them and provides the trainer.
 
+mod rented;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

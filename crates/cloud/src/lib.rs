@@ -4,12 +4,14 @@
 //! and ends what it is told to end; only its own proof makes an instance gone. Read `local` for the whole contract on
 //! one page, and [`conformance`] for what every provider must show.
 
+pub mod aws;
 pub mod catalog;
 pub mod conformance;
 pub mod local;
 pub mod provider;
 pub mod ssh;
 
+pub use aws::{Aws, AwsOptions, AwsSettings};
 pub use catalog::Catalog;
 pub use local::{Local, LocalSettings};
 pub use provider::{

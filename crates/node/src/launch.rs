@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use domain::InstanceId;
+use domain::{Duration, InstanceId};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{Folder, found};
@@ -35,6 +35,9 @@ pub struct LaunchSpec {
     /// Where other machines reach this one, as far as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// How long the agent may wait for the loop's first answer, where that is less than its own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_answer: Option<Duration>,
 }
 
 /// What is read of `launch.json` first: all that every version has in common.
@@ -96,6 +99,7 @@ mod tests {
             libtorch: None,
             is_remote: false,
             address: None,
+            first_answer: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));

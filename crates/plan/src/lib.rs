@@ -21,11 +21,11 @@ pub mod world;
 
 pub use orders::{hear, orders};
 pub use reconcile::{
-    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, is_lost, reached, reconcile, reconcile_scope,
-    run_due, sweep_due, wind_down,
+    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, first_answer, is_lost, lease, reached, reconcile,
+    reconcile_scope, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
 pub use world::{
-    AttemptState, Illegal, Instance, Measured, Member, Run, RunAttempt, RunOrSweep, SweepRecord, SweepState, World,
-    bill, spent,
+    AttemptState, Goodput, Illegal, Instance, Measured, Member, Run, RunAttempt, RunOrSweep, StepTotals, SweepRecord,
+    SweepState, World, bill, goodput, kept_steps, spent,
 };

@@ -20,7 +20,7 @@ use crate::sweep;
 use crate::world::{Instance, Run, World, bill};
 
 pub use due::{run_due, sweep_due};
-pub use limits::{reached, wind_down};
+pub use limits::{first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedState};
 use room::Room;

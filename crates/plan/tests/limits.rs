@@ -42,12 +42,16 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
     (World::replay(&records).unwrap(), run, instance)
 }
 
+/// What is seen of it after this rent, in microseconds.
+fn seen(instance: InstanceId, rent: u64) -> ObservedState {
+    let meters = BTreeMap::from([(instance, Elapsed(rent))]);
+    ObservedState { meters, now: Timestamp(rent as i64), ..ObservedState::default() }
+}
+
 /// The limit that is reached after this rent, in microseconds.
 fn after(budget: Option<&str>, deadline: Option<&str>, rent: u64) -> Option<StopBy> {
     let (world, run, instance) = world(budget, deadline);
-    let meters = BTreeMap::from([(instance, Elapsed(rent))]);
-    let seen = ObservedState { meters, now: Timestamp(rent as i64), ..ObservedState::default() };
-    reached(&world, &seen, &Policy::default(), &world.runs[&run])
+    reached(&world, &seen(instance, rent), &Policy::default(), &world.runs[&run])
 }
 
 #[test]
@@ -69,4 +73,26 @@ fn a_deadline_is_reached_to_the_microsecond_and_no_limit_never() {
     assert_eq!(after(None, Some("2s"), 2 * SECOND - 1), None);
     assert_eq!(after(None, Some("2s"), 2 * SECOND), Some(StopBy::Deadline));
     assert_eq!(after(None, None, 1_000_000 * SECOND), None);
+}
+
+#[test]
+fn an_agent_goes_on_alone_no_longer_than_budget_and_deadline_allow() {
+    let policy = Policy { lease: Elapsed(1_800 * SECOND), ..Policy::default() };
+    let lease = |budget, deadline, rent| {
+        let (world, run, instance) = world(budget, deadline);
+        plan::lease(&world, &seen(instance, rent), &policy, &world.runs[&run]).0
+    };
+    assert_eq!(lease(None, None, 5 * SECOND), policy.lease.0);
+    // 7,000 s, of which a minute and two calls are kept back.
+    let stops = 7_000 * SECOND - policy.saving.0 - 2 * policy.heartbeat.0;
+    assert_eq!(lease(Some("$70"), None, 5 * SECOND), policy.lease.0);
+    for left in [600 * SECOND, SECOND, policy.heartbeat.0] {
+        assert_eq!(lease(Some("$70"), None, stops - left), left);
+    }
+    // Until its next call, whatever is left: the loop has not said stop yet, or the agent saves.
+    for beyond in [0, SECOND, 7_000 * SECOND] {
+        assert_eq!(lease(Some("$70"), None, stops + beyond), policy.heartbeat.0);
+    }
+    assert_eq!(lease(None, Some("10m"), 300 * SECOND), 300 * SECOND);
+    assert_eq!(lease(Some("$70"), Some("10m"), 599 * SECOND), SECOND);
 }

@@ -3,9 +3,14 @@
 //! They are not events: nothing is decided from them, and losing the newest second of them loses no work. A point is
 //! kept once, however often an agent repeats itself.
 
+mod totals;
+
 use std::path::PathBuf;
 
+pub use totals::goodput_json;
+
 use control::OperationNote;
+use domain::rank::Report;
 use domain::series::Point;
 use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
@@ -40,7 +45,8 @@ impl Series {
                  CREATE INDEX IF NOT EXISTS points_by_run ON points (run, number);
                  CREATE TABLE IF NOT EXISTS operations (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, subject TEXT NOT NULL,
                     text TEXT NOT NULL, is_mistake INTEGER NOT NULL) STRICT;",
-            )
+            )?;
+            totals::create(&db)
         };
         set_up().map_err(doing("open"))?;
         Ok(Series { db, path })
@@ -61,7 +67,11 @@ impl Series {
                 let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                 let mut statement = transaction.prepare_cached(sql)?;
                 let attempt = entry.attempt.as_str();
-                statement.execute(params![instance.as_str(), entry.seq as i64, run.as_str(), attempt, at.0, text])?;
+                let row = params![instance.as_str(), entry.seq as i64, run.as_str(), attempt, at.0, text];
+                let is_new = statement.execute(row)? > 0;
+                if let (true, Report::Step(step)) = (is_new, report) {
+                    totals::add(&transaction, run, &entry.attempt, step)?;
+                }
             }
             transaction.commit()
         };

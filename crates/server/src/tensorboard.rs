@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use domain::Timestamp;
-use domain::rank::{Evaluated, EvaluatedSplit, Report, Step, TaskMetrics};
+use domain::rank::{Evaluated, EvaluatedSplit, Metrics, Report, Step, TaskMetrics};
 use domain::series::Point;
 
 use crate::error::Error;
@@ -52,6 +52,7 @@ impl EventFile {
                 Report::Ready(ready) => frame(&mut bytes, &restart(*at, ready.step + 1)),
                 Report::Step(step) => frame(&mut bytes, &step_event(*at, step)),
                 Report::Evaluated(evaluated) => frame(&mut bytes, &evaluation_event(*at, evaluated)),
+                Report::Metrics(metrics) => frame(&mut bytes, &metrics_event(*at, metrics)),
                 Report::Hello { .. }
                 | Report::Preparing { .. }
                 | Report::Checkpointed(_)
@@ -85,7 +86,15 @@ pub fn encode(points: &[Point]) -> Vec<u8> {
     for (at, evaluated) in curves.validations.iter().chain(&curves.test) {
         frame(&mut file, &evaluation_event(*at, evaluated));
     }
+    for (at, metrics) in &curves.metrics {
+        frame(&mut file, &metrics_event(*at, metrics));
+    }
     file
+}
+
+fn metrics_event(at: Timestamp, metrics: &Metrics) -> Vec<u8> {
+    let scalars: Vec<(&str, f64)> = metrics.values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    scalar_event(at, metrics.step, &scalars)
 }
 
 fn step_event(at: Timestamp, step: &Step) -> Vec<u8> {
@@ -198,7 +207,7 @@ fn masked_checksum(data: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::curves::tests::{evaluated, point, ready, step};
+    use crate::report::curves::tests::{evaluated, metric, point, ready, step};
 
     #[test]
     fn a_record_is_framed() {
@@ -229,9 +238,12 @@ mod tests {
             point(1, 1, step(1, 3.0)),
             point(1, 2, step(2, 2.0)),
             point(1, 3, evaluated(2, EvaluatedSplit::Validation, 0.5)),
+            point(1, 4, metric(2, "val/f1", 0.25)),
         ];
         let mut file = EventFile::create(folder.path(), &points[..2]).unwrap();
         file.append(&points[2..]).unwrap();
-        assert_eq!(fs::read(file.path()).unwrap(), encode(&points));
+        let written = fs::read(file.path()).unwrap();
+        assert_eq!(written, encode(&points));
+        assert!(written.windows(6).any(|bytes| bytes == b"val/f1"));
     }
 }

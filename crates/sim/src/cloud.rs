@@ -47,7 +47,7 @@ impl Cloud {
             ProviderCall::Launch(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Refused(Refusal::Throttled { after: Some(Elapsed(SECOND)) }))
             }
-            ProviderCall::Launch(request) => self.launch(request, now, scenario, (draws, has_faults)),
+            ProviderCall::Launch(request) => self.launch(request, now, scenario, (draws, has_faults), rule),
             ProviderCall::Observe(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Unavailable("throttled".into()))
             }
@@ -86,6 +86,7 @@ impl Cloud {
         now: u64,
         scenario: &Scenario,
         (draws, has_faults): (&mut Draws, bool),
+        rule: Option<Rule>,
     ) -> Outcome {
         let Some(instance) = request.members.first() else {
             let message = "no member".to_owned();
@@ -108,7 +109,10 @@ impl Cloud {
         // One in twenty never boots.
         let never = has_faults && draws.below(20) == 0;
         let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
-        let machine = Machine::new(instance.clone(), now, visible, boots);
+        let mut machine = Machine::new(instance.clone(), now, visible, boots);
+        if let Some(time) = request.first_answer.filter(|_| rule != Some(Rule::LeaseWithinBudget)) {
+            machine.first_answer = machine.first_answer.min(time.micros());
+        }
         self.machines.insert(handle.clone(), machine);
         self.tokens.insert(request.token.clone(), (handle.clone(), now));
         let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);

@@ -14,6 +14,8 @@ pub(crate) struct Machine {
     /// When its agent starts; none where it never does.
     pub boots: Option<u64>,
     pub ended: Option<u64>,
+    /// How long its agent waits for the first answer.
+    pub first_answer: u64,
     pub agent: Option<Supervisor>,
     /// Changes with each agent and each timer, so that old timers are known.
     pub timer: u64,
@@ -59,6 +61,7 @@ impl Machine {
             visible,
             boots,
             ended: None,
+            first_answer: FIRST_ANSWER,
             agent: None,
             timer: 0,
             call: 0,
@@ -89,7 +92,7 @@ impl Machine {
 
     /// Starts the agent.
     pub(crate) fn boot(&mut self, now: u64, wall: i64) -> Vec<SupervisorOutput> {
-        let mut agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(FIRST_ANSWER));
+        let mut agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(self.first_answer));
         self.boots = Some(now);
         self.renewed = now;
         let outputs = agent.step(SupervisorInput::Timer, Elapsed(0));

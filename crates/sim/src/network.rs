@@ -3,6 +3,7 @@
 use control::{CallId, ControllerInput, ReplyId};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
 use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
+use plan::Policy;
 
 use crate::rule::Rule;
 use crate::scenario::SECOND;
@@ -93,6 +94,9 @@ impl Simulation {
         let Some(ReplyTo::Agent { handle, call }) = self.replies.remove(&to) else { return };
         if self.rule == Some(Rule::DeadManSwitch) {
             reply.lease = domain::Duration::from_secs(1_000_000_000);
+        }
+        if self.rule == Some(Rule::LeaseWithinBudget) {
+            (reply.lease, reply.saving) = (domain::Duration::from_micros(Policy::default().lease.0), None);
         }
         if self.rule == Some(Rule::SavingIsReserved) {
             for order in &mut reply.orders {

@@ -5,10 +5,10 @@ use domain::rank::Report;
 use domain::rental::MachineHandle;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, HeartbeatReply, Start};
-use domain::{AttemptId, Cause, Elapsed, Finding};
+use domain::{AttemptId, Cause, Elapsed, Finding, Money, RunId};
 
-use crate::job::{SAVE_EVERY, STEPS, checkpointed, model, ready};
-use crate::machine::Rank;
+use crate::job::{SAVE_EVERY, STEPS, checkpointed, model, rate, ready};
+use crate::machine::{Machine, Rank};
 use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::{ABANDONED, SimEvent, Simulation};
@@ -150,6 +150,9 @@ impl Simulation {
             events.extend([AgentEvent::Started, reported(ready(rank.step))]);
         }
         let (step, run, fence) = (rank.step, rank.run.clone(), rank.fence);
+        if !machine.is_frozen {
+            self.check_budget(&run);
+        }
         if !self.are_all_there(handle, attempt) {
             return self.rank_lost(handle, attempt);
         }
@@ -176,8 +179,25 @@ impl Simulation {
         self.at(next, SimEvent::RankWorks { handle: handle.clone(), attempt: attempt.clone() });
     }
 
+    /// Whatever fails, nothing is trained once all of a run's budget is spent.
+    fn check_budget(&mut self, run: &RunId) {
+        let Some(budget) = self.budget else { return };
+        // What only a wall clock that is wrong, a log that was put back, or a provider without tokens can tell.
+        if self.scenario.is_skewed || self.scenario.is_restored || self.scenario.traits.token_lifetime.is_none() {
+            return;
+        }
+        let is_own = |machine: &&Machine| {
+            machine.instance.as_str().strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with('-'))
+        };
+        let used = |machine: &Machine| rate().cost(Elapsed(machine.ended.unwrap_or(self.now) - machine.rented));
+        let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
+        if spent > budget {
+            self.violate(format!("{run} trains after it has cost {spent} of a budget of {budget}"));
+        }
+    }
+
     /// Saves a state; false where a newer attempt owns the run.
-    fn commit(&mut self, run: &domain::RunId, fence: domain::Fence, step: u64) -> bool {
+    fn commit(&mut self, run: &RunId, fence: domain::Fence, step: u64) -> bool {
         let store = self.stores.entry(run.clone()).or_default();
         if store.fence.is_some_and(|newest| fence < newest) && self.rule != Some(Rule::StaleWritesAreFenced) {
             return false;

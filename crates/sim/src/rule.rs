@@ -39,6 +39,8 @@ pub enum Rule {
     UsageIsMetered,
     /// A run is given no longer to save and leave than its budget keeps back.
     SavingIsReserved,
+    /// An agent that nobody answers goes on no longer than its run's budget allows.
+    LeaseWithinBudget,
     /// A machine is asked to end again until it is gone.
     EndIsRepeated,
     /// An attempt that was replaced cannot write over what a newer one has saved.
@@ -53,7 +55,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -72,6 +74,7 @@ impl Rule {
         Rule::WaitsAreMonotonic,
         Rule::UsageIsMetered,
         Rule::SavingIsReserved,
+        Rule::LeaseWithinBudget,
         Rule::EndIsRepeated,
         Rule::StaleWritesAreFenced,
         Rule::MachinesAreTagged,

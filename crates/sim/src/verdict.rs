@@ -123,7 +123,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
         if exact && completions > 1 + unknown {
             return Some(format!("{run} was trained to its end {completions} times"));
         }
-        if let Some(budget) = simulation.budget.filter(|budget| bill.total > *budget) {
+        if let Some(budget) = simulation.budget.filter(|budget| simulation.scenario.is_calm && bill.total > *budget) {
             return Some(format!("{run} is billed {} of a budget of {budget}", bill.total));
         }
     }

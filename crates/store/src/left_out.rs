@@ -43,6 +43,34 @@ impl NothingServed {
     }
 }
 
+/// A client for single requests, of which there is none.
+#[derive(Debug, Clone)]
+pub enum NoWebClient {}
+
+impl NoWebClient {
+    /// Refuses to make one.
+    ///
+    /// # Errors
+    /// [`Error::LeftOut`].
+    pub fn new() -> Result<NoWebClient, Error> {
+        Err(Error::LeftOut)
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// None: there is no client.
+    pub fn send(
+        &self,
+        _method: &str,
+        _url: &str,
+        _headers: &[(String, String)],
+        _body: Vec<u8>,
+    ) -> Result<(u16, Vec<u8>), String> {
+        match *self {}
+    }
+}
+
 /// Refuses to open a location.
 ///
 /// # Errors

@@ -62,7 +62,9 @@ pub use error::Error;
 #[cfg(feature = "buckets")]
 pub use inventory::check;
 #[cfg(not(feature = "buckets"))]
-pub use left_out::{NoRemote as Remote, NothingServed as Served, check, open, pull, push, serve, stage};
+pub use left_out::{
+    NoRemote as Remote, NoWebClient as WebClient, NothingServed as Served, check, open, pull, push, serve, stage,
+};
 pub use location::Location;
 pub use terms::limits::Limits;
 pub use terms::meter::{Meter, Reading};
@@ -72,7 +74,7 @@ pub use terms::transfer::{Checked, GRACE, Options, Places, Pulled, Pushed, Stage
 pub use {
     pull::pull,
     push::push,
-    remote::{Remote, open::open},
+    remote::{Remote, open::open, web::WebClient},
     serve::{Served, serve},
     stage::stage,
 };

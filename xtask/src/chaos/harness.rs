@@ -62,15 +62,24 @@ impl Killer {
     }
 }
 
-/// Runs the job in a home of its own, with these kills, until it says that it is done.
-pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant: Option<&str>) -> Result<Run, String> {
+/// What is done to a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disturbance<'a> {
+    pub kills: &'a [Kill],
+    pub mutant: Option<&'a str>,
+    /// How long nobody starts a loop again that was killed.
+    pub away: Duration,
+}
+
+/// Runs the job in a home of its own, so disturbed, until it says that it is done.
+pub fn run(programs: &Programs, job: &Path, home: &Path, disturbance: Disturbance) -> Result<Run, String> {
     fs::create_dir_all(home).map_err(|error| format!("cannot make `{}`: {error}", home.display()))?;
     let home = home.canonicalize().map_err(|error| error.to_string())?;
     let socket = home.join("chaos.sock");
     let listener =
         UnixListener::bind(&socket).map_err(|error| format!("cannot listen at `{}`: {error}", socket.display()))?;
     let started = Instant::now();
-    let left = kills.iter().map(|kill| (kill.clone(), 0)).collect();
+    let left = disturbance.kills.iter().map(|kill| (kill.clone(), 0)).collect();
     let killer = Killer { left, started, done: Vec::new(), steps: 0 };
     let killer = Arc::new(Mutex::new(killer));
     let over = Arc::new(AtomicBool::new(false));
@@ -78,10 +87,11 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant:
     let sightings = watch(killer.clone(), home.clone(), started, over.clone());
     let mut heard: Vec<Value> = Vec::new();
     let result = loop {
-        let ended = once(programs, job, &home, mutant, &mut heard)?;
+        let ended = once(programs, job, &home, disturbance.mutant, &mut heard)?;
         if ended || started.elapsed() > PATIENCE {
             break if ended { Ok(()) } else { Err(format!("not done after {} s", PATIENCE.as_secs())) };
         }
+        std::thread::sleep(disturbance.away);
     };
     let seconds = started.elapsed().as_secs_f64();
     over.store(true, Ordering::SeqCst);

@@ -6,6 +6,7 @@
 
 mod harness;
 mod processes;
+mod spending;
 mod storm;
 mod verdict;
 
@@ -14,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use harness::Disturbance;
 use storm::{Kill, Storm};
 use verdict::Run;
 use xtask::build;
@@ -49,8 +51,12 @@ pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
     if options.runs >= 100 && !missed.is_empty() {
         return Err(format!("no kill struck at {}; was a point renamed?", missed.join(", ")).into());
     }
+    let spending = match options.mutant {
+        None => spending::storm(root, &programs, &options)?,
+        Some(_) => String::new(),
+    };
     match tally.failures.len() {
-        0 => Ok(format!("chaos: {} runs, {} kills, all as if undisturbed", tally.runs, tally.kills)),
+        0 => Ok(format!("chaos: {} runs, {} kills, all as if undisturbed{spending}", tally.runs, tally.kills)),
         failed => Err(format!("chaos: {failed} of {} runs failed (seed {})", tally.runs, options.seed).into()),
     }
 }
@@ -110,9 +116,9 @@ struct Tally {
 
 fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<Tally, String> {
     let folder = std::env::temp_dir().join(format!("gradus-chaos-{}", std::process::id()));
-    let job = job(root, &folder)?;
+    let job = job(root, &folder, &format!("epochs: 3\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}"))?;
     let mut tally = Tally::default();
-    let truth = harness::run(programs, &job, &folder.join("truth"), &[], None)?;
+    let truth = harness::run(programs, &job, &folder.join("truth"), Disturbance::default())?;
     let problems = verdict::judge(&truth, None, INTERVAL);
     if !problems.is_empty() {
         return Err(format!("the undisturbed run is wrong: {}", problems.join("; ")));
@@ -123,7 +129,8 @@ fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<T
         let kills = Storm::new(seed).kills(truth.steps(), truth.seconds);
         let home = folder.join(format!("run-{number}"));
         let started = Instant::now();
-        let run = harness::run(programs, &job, &home, &kills, options.mutant.as_deref());
+        let disturbance = Disturbance { kills: &kills, mutant: options.mutant.as_deref(), ..Disturbance::default() };
+        let run = harness::run(programs, &job, &home, disturbance);
         tally.seconds.push(started.elapsed().as_secs_f64());
         tally.runs += 1;
         let problems = match &run {
@@ -187,12 +194,12 @@ impl Tally {
 }
 
 /// The job: small enough to be run a hundred times, with everything that a resume can lose: dropout draws random
-/// numbers, AdamW has state, the order is shuffled.
-fn job(root: &Path, folder: &Path) -> Result<PathBuf, String> {
+/// numbers, AdamW has state, the order is shuffled. `rest` ends it.
+fn job(root: &Path, folder: &Path, rest: &str) -> Result<PathBuf, String> {
     fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
     let data = root.join("examples/digits.csv.gz");
     let text = format!(
-        "name: chaos\ntrain:\n  model: cnn\n  data:\n    path: {}\n  epochs: 3\n  batch: 96\n  threads: 1\n  optimizer: {{adamw: {{lr: 2e-3}}}}\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}\n",
+        "name: chaos\ntrain:\n  model: cnn\n  data:\n    path: {}\n  batch: 96\n  threads: 1\n  optimizer: {{adamw: {{lr: 2e-3}}}}\n  {rest}\n",
         data.display()
     );
     let path = folder.join("job.yaml");

@@ -93,6 +93,11 @@ impl Storm {
         (0..count).map(|_| self.kill(steps, seconds)).collect()
     }
 
+    /// How long nobody starts a loop again that was killed, at most so long.
+    pub fn away(&mut self, most: Duration) -> Duration {
+        Duration::from_micros(self.0.below(most.as_micros() as u64 + 1))
+    }
+
     fn kill(&mut self, steps: u64, seconds: f64) -> Kill {
         let target = [Target::Rank, Target::Agent, Target::Loop, Target::All][self.0.below(4) as usize];
         let place = self.0.below(POINTS.len() as u64 + 1) as usize;

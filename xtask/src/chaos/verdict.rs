@@ -35,6 +35,11 @@ impl Run {
         self.done().and_then(|done| done["steps"].as_u64()).unwrap_or(0)
     }
 
+    /// What it is billed, in micro-dollars.
+    pub fn spent(&self) -> u64 {
+        self.done().and_then(|done| done["bill_micro_usd"].as_u64()).unwrap_or(0)
+    }
+
     /// SHA-256 of the model.
     pub fn model(&self) -> &str {
         self.done().and_then(|done| done["model_sha256"].as_str()).unwrap_or("none")
@@ -63,6 +68,29 @@ pub fn judge(run: &Run, truth: Option<&Run>, interval: u64) -> Vec<String> {
             problems.push(format!("{} steps computed, at most {most} expected", run.computed));
         }
     }
+    problems.extend(records(run));
+    problems
+}
+
+/// Everything that is wrong with a run that trains until so many micro-dollars are spent.
+pub fn judge_spending(run: &Run, budget: u64) -> Vec<String> {
+    let mut problems = records(run);
+    let done = run.done().unwrap_or(&Value::Null);
+    if done["outcome"] != "stopped" {
+        problems.push(format!("outcome {}: {}", done["outcome"], done["finding"]));
+    }
+    if !run.log.iter().any(|value| value["event"] == "stop_requested" && value["by"] == "budget") {
+        problems.push("it was not stopped by its budget".to_owned());
+    }
+    if run.spent() == 0 || run.spent() > budget {
+        problems.push(format!("it is billed {} of a budget of {budget} micro-dollars", run.spent()));
+    }
+    problems
+}
+
+/// What is wrong with log, checkpoints, bill and processes, whatever the run came to.
+fn records(run: &Run) -> Vec<String> {
+    let mut problems = Vec::new();
     if run.leftover > 0 {
         problems.push(format!("{} processes were left", run.leftover));
     }

@@ -31,6 +31,7 @@ const UNSAFE: &[&str] = &[
     "crates/data/src/decode/kernels/avx2.rs",
     "crates/data/src/transform/slots.rs",
     "crates/door/src/dlpack.rs",
+    "crates/door/src/memory.rs",
     "crates/train/src/torch/",
 ];
 

@@ -8,6 +8,7 @@ use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 
 use super::process::{self, Exit};
+use super::program::ProgramLink;
 use super::staging::first_rank;
 use super::verdict::Role;
 use super::{Attempt, Stage, Working};
@@ -26,14 +27,28 @@ impl Attempt {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.connected(stream),
                     Working::Train { peers, .. } => peers.connected(rank, stream),
-                    Working::Command { .. } => {}
+                    Working::Command { link, .. } => {
+                        if let Some(link) = link {
+                            link.connected(rank, stream, now);
+                        }
+                    }
                 }
                 Vec::new()
             }
-            AttemptEvent::Reported(0, report) => self.reported(*report, now),
-            AttemptEvent::Reported(rank, report) => {
-                if let Working::Train { peers, .. } = &mut self.work {
+            AttemptEvent::Reported(rank, report) => match &mut self.work {
+                Working::Train { .. } if rank == 0 => self.reported(*report, now),
+                Working::Train { peers, .. } => {
                     peers.hear(rank, &report);
+                    Vec::new()
+                }
+                Working::Command { link, .. } => {
+                    let is_passed_on = link.as_mut().is_some_and(|link| link.hear(rank, &report, now));
+                    if is_passed_on { self.reported(*report, now) } else { Vec::new() }
+                }
+            },
+            AttemptEvent::Lives(number, life) => {
+                if let Working::Command { link: Some(link), .. } = &mut self.work {
+                    link.lives(number, life, now);
                 }
                 Vec::new()
             }
@@ -44,7 +59,11 @@ impl Attempt {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.silent(),
                     Working::Train { peers, .. } => peers.silent(rank),
-                    Working::Command { .. } => {}
+                    Working::Command { link, .. } => {
+                        if let Some(link) = link {
+                            link.silent(rank);
+                        }
+                    }
                 }
                 Vec::new()
             }
@@ -69,8 +88,9 @@ impl Attempt {
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
             return self.prepared(PathBuf::new(), now);
         }
-        if let Working::Train { link, .. } = &mut self.work {
-            link.stop_listening();
+        match &self.work {
+            Working::Train { link, .. } => link.stop_listening(),
+            Working::Command { link, .. } => link.iter().for_each(ProgramLink::stop_listening),
         }
         self.stage = Stage::Ended { exit, role, is_out_of_memory, since: now };
         Vec::new()
@@ -89,9 +109,12 @@ impl Attempt {
         if let (Report::Checkpointed(_), Some(uploader)) = (&report, &self.uploader) {
             uploader.saved();
         }
-        if let Working::Train { watchdog, reports, .. } = &mut self.work {
-            watchdog.hear(&report, now);
-            reports.hear(&report);
+        match &mut self.work {
+            Working::Train { watchdog, reports, .. } => {
+                watchdog.hear(&report, now);
+                reports.hear(&report);
+            }
+            Working::Command { reports, .. } => reports.hear(&report),
         }
         vec![AgentEvent::Reported { rank: first_rank(&self.start), report }]
     }

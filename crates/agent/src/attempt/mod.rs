@@ -30,7 +30,7 @@ use domain::files::RunInput;
 use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
-use domain::{AttemptId, Command, Elapsed, Finding, InstanceId, Train, Work};
+use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
 use node::processes;
 use rustix::process::Signal;
 
@@ -40,6 +40,7 @@ use crate::travel::{RemoteLoop, Uploader};
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
+use program::ProgramLink;
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
@@ -117,6 +118,9 @@ enum Working {
     Command {
         command: Command,
         folder: PathBuf,
+        /// Of processes that use the package `gradus`, if there are any.
+        link: Option<ProgramLink>,
+        reports: Box<RankReports>,
     },
 }
 
@@ -161,7 +165,9 @@ impl Attempt {
                     let source = brought.get(&RunInput::Workdir).cloned().or(source);
                     workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
                 });
-                let work = Working::Command { command, folder };
+                // A program works without it, too.
+                let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
+                let work = Working::Command { command, folder, link, reports: Box::default() };
                 let (stage, ending, served, nodes, copies) = (Stage::Staging, None, None, Vec::new(), Vec::new());
                 Ok((Attempt { start, tools, work, stage, ending, log, served, uploader, nodes, copies }, Vec::new()))
             }
@@ -211,8 +217,9 @@ impl Attempt {
 
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
     fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
-        let Working::Command { folder, .. } = &self.work else { return Vec::new() };
-        let started = program::command(&self.start, role, text, folder, &self.nodes).and_then(|mut command| {
+        let Working::Command { folder, link, .. } = &self.work else { return Vec::new() };
+        let socket = link.as_ref().map(ProgramLink::path);
+        let started = program::command(&self.start, role, text, folder, &self.nodes, socket).and_then(|mut command| {
             self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         });
@@ -237,7 +244,7 @@ impl Attempt {
             (StopReason::Signalled, _) => patience.hurry,
             (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
             (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
-            (StopReason::NodeLost, _) => patience.program,
+            (StopReason::NodeLost, _) => patience.node_lost,
         };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
@@ -262,9 +269,14 @@ impl Attempt {
             // Ranks that cannot reach another end by themselves; rank 0 stops all.
             (Working::Train { .. }, _) if ends_by_itself => {}
             (Working::Train { link, .. }, _) => link.order(rank::RankCommand::Stop),
-            (Working::Command { .. }, Stage::Running { process, .. }) => {
-                process.signal(Signal::TERM);
-                self.signal_tagged(Signal::TERM);
+            (Working::Command { link, .. }, Stage::Running { process, .. }) => {
+                // A program that asks whether it is to stop saves and ends by itself; its shell must not go on after it.
+                if link.as_mut().is_some_and(ProgramLink::stop) {
+                    process.signal_leader(Signal::TERM);
+                } else {
+                    process.signal(Signal::TERM);
+                    self.signal_tagged(Signal::TERM);
+                }
             }
             (
                 Working::Command { .. },
@@ -302,7 +314,7 @@ impl Attempt {
         if let Stage::Ended { exit, role, is_out_of_memory, since } = self.stage {
             let is_silent = match &mut self.work {
                 Working::Train { link, peers, .. } => link.is_silent() && peers.are_done(),
-                Working::Command { .. } => true,
+                Working::Command { link, .. } => link.as_ref().is_none_or(ProgramLink::is_silent),
             };
             if is_silent || now >= since + self.late() {
                 let end = self.verdict(exit, role, is_out_of_memory);
@@ -311,24 +323,6 @@ impl Attempt {
         }
         self.swept(now);
         self.uploaded(now)
-    }
-
-    /// Ends a rank that has been silent for too long, unless it waits for data that is being fetched.
-    fn end_hanging(&mut self, now: Duration) {
-        let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) =
-            (&self.stage, &mut self.work, &self.ending)
-        else {
-            return;
-        };
-        // Rank 0 reports the steps of all.
-        if now < watchdog.hangs_at() || self.start.member.is_some_and(|place| place.rank > 0) {
-            return;
-        }
-        if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
-            return watchdog.waits(now);
-        }
-        let silence = watchdog.silence(now);
-        self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
     }
 
     /// When something is due next.
@@ -342,7 +336,9 @@ impl Attempt {
             (Stage::Running { .. }, None, Working::Train { watchdog, peers, .. }) => {
                 watchdog.hangs_at().min(peers.kill_at())
             }
-            (Stage::Running { .. }, None, Working::Command { .. }) => Duration::MAX,
+            (Stage::Running { .. }, None, Working::Command { link, .. }) => {
+                link.as_ref().map_or(Duration::MAX, ProgramLink::hangs_at)
+            }
             (Stage::Ended { since, .. }, _, _) => *since + self.late(),
             (Stage::Sweeping { next, .. }, _, _) => *next,
             (Stage::Uploading { is_done: true, .. }, _, _) => Duration::ZERO,
@@ -360,8 +356,7 @@ impl Attempt {
 
     fn verdict(&self, exit: Exit, role: Role, is_out_of_memory: bool) -> AttemptEnd {
         let reports = match &self.work {
-            Working::Train { reports, .. } => (**reports).clone(),
-            Working::Command { .. } => RankReports::default(),
+            Working::Train { reports, .. } | Working::Command { reports, .. } => (**reports).clone(),
         };
         if let (Working::Train { reports, peers, .. }, None) = (&self.work, &self.ending)
             && (reports.blames_another() || peers.kill_at() != Duration::MAX && !reports.has_ended())

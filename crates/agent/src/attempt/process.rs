@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use domain::{AttemptId, Cause, Finding};
 use node::session;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 use super::masking;
 use crate::event::{AttemptEvent, Wakeup};
@@ -82,6 +82,11 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         // It may have ended just now, which is what is wanted.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+
+    /// Sends a signal to it alone. Only for a process that was not reaped.
+    pub fn signal_leader(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Takes the exit of a process that has ended.

@@ -6,7 +6,7 @@ use domain::run::AttemptEnd;
 use node::processes;
 use rustix::process::Signal;
 
-use super::{ATTEMPT, Attempt, Stage};
+use super::{ATTEMPT, Attempt, Stage, Working};
 
 /// Between two looks for what an ended process has left behind.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -35,7 +35,11 @@ impl Attempt {
         *next = now + SWEEP;
         // Where `/proc` cannot be read nothing more can be done here, and the provider will not say that it is gone.
         if !left.unwrap_or(false) {
-            let end = end.clone();
+            let mut end = end.clone();
+            // A program may have saved after its shell was gone.
+            if let (AttemptEnd::Stopped { step }, Working::Command { reports, .. }) = (&mut end, &self.work) {
+                *step = reports.saved().or(*step);
+            }
             self.upload(end, now);
         }
     }

@@ -28,6 +28,8 @@ pub enum Role {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankReports {
     exported: Option<Exported>,
+    /// The step of the newest durable checkpoint.
+    saved: Option<u64>,
     last: Option<FinalReport>,
 }
 
@@ -74,6 +76,11 @@ impl RankReports {
         matches!(&self.last, Some(FinalReport::Failed(finding)) if finding.cause == Cause::RankLost)
     }
 
+    /// The step of the newest checkpoint that it has reported as durable.
+    pub fn saved(&self) -> Option<u64> {
+        self.saved
+    }
+
     /// Takes in a report.
     pub fn hear(&mut self, report: &Report) {
         match report {
@@ -82,7 +89,8 @@ impl RankReports {
             Report::Stopped { step } => self.last = Some(FinalReport::Stopped(*step)),
             Report::Failed(finding) => self.last = Some(FinalReport::Failed(finding.clone())),
             Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) => {}
-            Report::Evaluated(_) | Report::Checkpointed(_) | Report::Note { .. } => {}
+            Report::Checkpointed(checkpointed) => self.saved = Some(checkpointed.step),
+            Report::Evaluated(_) | Report::Metrics(_) | Report::Note { .. } => {}
         }
     }
 }
@@ -133,7 +141,7 @@ fn of_rank(facts: Facts) -> AttemptEnd {
 
 fn of_program(facts: Facts) -> AttemptEnd {
     match facts.ending {
-        Some((StopReason::Stop, false)) => return AttemptEnd::Stopped { step: None },
+        Some((StopReason::Stop, false)) => return AttemptEnd::Stopped { step: facts.reports.saved() },
         Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
@@ -227,7 +235,12 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
         StopReason::Signalled => Finding::new(Cause::InstanceLost, "the agent was ended by a signal"),
         StopReason::Replaced => Finding::new(Cause::Fenced, "a later attempt has replaced it"),
         StopReason::Hang(silence) => {
-            let message = with_tail(format!("rank 0 has reported no step for {} s", silence.0 / 1_000_000), facts);
+            let seconds = silence.0 / 1_000_000;
+            let message = match facts.role {
+                Role::Rank => format!("rank 0 has reported no step for {seconds} s"),
+                Role::Setup | Role::Program => format!("the program has made no call to gradus for {seconds} s"),
+            };
+            let message = with_tail(message, facts);
             Finding::new(Cause::Hang, message).hint(see(facts))
         }
     }

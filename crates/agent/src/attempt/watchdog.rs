@@ -3,7 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use control::StopReason;
+use domain::Elapsed;
 use domain::rank::{Ready, Report};
+
+use super::verdict::Role;
+use super::{Attempt, Stage, Working};
 
 /// Steps whose median is the pace.
 const RECENT: usize = 31;
@@ -55,7 +60,7 @@ impl Watchdog {
                 let per_epoch = self.ready.as_ref().map_or(0, |shape| shape.steps_per_epoch);
                 self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
             }
-            Report::Evaluated(_) | Report::Checkpointed(_) | Report::Exported(_) => {}
+            Report::Evaluated(_) | Report::Metrics(_) | Report::Checkpointed(_) | Report::Exported(_) => {}
             Report::Preparing { .. } => {}
             Report::Hello { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             // A note can come from a thread that lives while training hangs.
@@ -95,6 +100,33 @@ fn shape(ready: &Ready) -> Shape {
     let largest = validation.max(test) as f64;
     let evaluation = largest / training.max(1) as f64 * ready.steps_per_epoch as f64;
     Shape { steps_per_epoch: ready.steps_per_epoch, evaluation }
+}
+
+impl Attempt {
+    /// Ends a rank that has been silent for too long, unless it waits for data that is being fetched.
+    pub(super) fn end_hanging(&mut self, now: Duration) {
+        if let (Stage::Running { role: Role::Program, .. }, Working::Command { link: Some(link), .. }, None) =
+            (&self.stage, &self.work, &self.ending)
+            && now >= link.hangs_at()
+        {
+            let silence = link.silence(now);
+            return self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
+        }
+        let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) =
+            (&self.stage, &mut self.work, &self.ending)
+        else {
+            return;
+        };
+        // Rank 0 reports the steps of all.
+        if now < watchdog.hangs_at() || self.start.member.is_some_and(|place| place.rank > 0) {
+            return;
+        }
+        if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
+            return watchdog.waits(now);
+        }
+        let silence = watchdog.silence(now);
+        self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
+    }
 }
 
 #[cfg(test)]

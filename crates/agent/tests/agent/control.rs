@@ -110,6 +110,7 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
             acknowledged: state.entries.last().map_or(0, |last| last.seq),
             measured: None,
             lease: domain::Duration::from_micros(state.lease_ms * 1000),
+            saving: None,
             next: domain::Duration::from_micros(50_000.min(state.lease_ms * 300)),
             orders: state.orders.clone(),
         };

@@ -20,6 +20,14 @@ fn agent_process() {
 
 #[test]
 #[ignore = "a role that other tests start"]
+fn program_process() {
+    if let Ok(behaviour) = std::env::var("GRADUS_TEST_PROGRAM") {
+        roles::program(&behaviour);
+    }
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
 fn rank_process() {
     if let Ok(spec) = std::env::var("GRADUS_TEST_SPEC") {
         roles::rank(&spec, &std::env::var("GRADUS_TEST_RANK").unwrap_or_default());

@@ -146,6 +146,40 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
     assert_eq!(finding(scene.end(1)).0.cause, Cause::RankLost);
 }
 
+/// A job whose program uses gradus as `behaviour` says, with a worker beside it that SIGTERM would end.
+fn own(behaviour: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!(
+        "{{budget: {{max: $2}}, deadline: 1h, run: 'GRADUS_TEST_PROGRAM={behaviour} {} --exact program_process --ignored \
+         --test-threads=1 --nocapture --quiet; echo after it'}}",
+        program.display()
+    )
+}
+
+#[test]
+fn a_program_that_uses_gradus_reports_its_steps_and_is_told_to_stop() {
+    let scene = Scene::new("own", "");
+    scene.control.order(vec![scene.start(1, &own("forever"))]);
+    scene.step(12);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
+    let AttemptEnd::Stopped { step: Some(saved) } = scene.end(1) else { panic!("it saved before it ended") };
+    assert!(saved >= 12, "it saved the step at which it was told, {saved}");
+    let log = scene.log(1);
+    assert!(log.contains("from step 0, with 2.000000 dollars in 3600 s") && !log.contains("after it"), "{log}");
+
+    scene.control.order(vec![scene.start(2, &own(&(saved + 3).to_string()))]);
+    assert_eq!(scene.end(2), AttemptEnd::Succeeded);
+    assert!(scene.log(2).contains(&format!("from step {saved},")), "{}", scene.log(2));
+}
+
+#[test]
+fn a_program_that_makes_no_more_calls_hangs() {
+    let scene = Scene::new("quiet", "");
+    let (found, code) = finding(scene.run(&own("hang")));
+    assert!(found.cause == Cause::Hang && code.is_none(), "{found:?}");
+    assert!(found.message.contains("the program has made no call to gradus for 1 s"), "{found:?}");
+}
+
 #[test]
 fn a_stop_that_overtakes_the_start_is_answered() {
     let scene = Scene::new("overtaken", "");

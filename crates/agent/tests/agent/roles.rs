@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use agent::{AgentSettings, Patience};
 use domain::finding::{Cause, Finding};
+use program::{LoggedStep, ProgramRun, ProgramSettings, StateView, TensorView};
+
 use domain::rank::{Checkpointed, Environment, Exported, Fetching, RankCommand, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
@@ -138,6 +140,56 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     };
     say(Report::Exported(exported));
     say(Report::Trained);
+    std::process::exit(0);
+}
+
+/// Trains with gradus as a user's program does: so many steps, or until it is told to stop, or a mischief.
+pub fn program(behaviour: &str) -> ! {
+    let value = |name: &str| std::env::var(name).unwrap();
+    let settings = ProgramSettings {
+        run: value("GRADUS_RUN"),
+        attempt: value("GRADUS_ATTEMPT_NUMBER").parse().unwrap(),
+        rank: 0,
+        world: 1,
+        ranks_here: 1,
+        checkpoints: Some(value("GRADUS_CHECKPOINTS").into()),
+        socket: std::env::var_os("GRADUS_SOCKET").map(PathBuf::from),
+        program: String::new(),
+        keep: 2,
+        every: "5 steps".parse().unwrap(),
+        mtbf: domain::Duration::from_secs(3600),
+        hang_after_s: (behaviour == "hang").then_some(1),
+        steps: 0,
+        environment: Environment::default(),
+    };
+    let mut run = ProgramRun::begin(settings).unwrap();
+    assert!(run.is_attended());
+    let from = run.load().unwrap().map_or(0, |found| found.step);
+    println!("from step {from}, with {} dollars in {} s", value("GRADUS_BUDGET"), value("GRADUS_DEADLINE"));
+    let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
+    for step in from + 1..=steps {
+        std::thread::sleep(Duration::from_millis(2));
+        run.log(LoggedStep { step, loss: Some(1.0), ..LoggedStep::default() }).unwrap();
+        if behaviour == "hang" && step == 3 {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        if run.should_save(step).unwrap().0 {
+            let tensor = TensorView {
+                name: "weight".into(),
+                dtype: checkpoint::Dtype::I64,
+                shape: vec![],
+                bytes: &step.to_le_bytes(),
+                is_of_model: true,
+            };
+            let tree = serde_json::json!({"step": step});
+            let began = std::time::Instant::now();
+            run.save(StateView { step, began, tensors: vec![tensor], tree, generators: None }).unwrap();
+        }
+        if run.should_stop() {
+            break;
+        }
+    }
+    run.finish().unwrap();
     std::process::exit(0);
 }
 

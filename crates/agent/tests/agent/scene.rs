@@ -74,7 +74,7 @@ impl Scene {
     pub fn launch(&self) -> LaunchRequest {
         let offer = self.local.offers().unwrap().remove(0);
         let members = vec![self.instance.clone()];
-        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None }
+        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None, first_answer: None }
     }
 
     pub fn attempt(&self, number: u64) -> AttemptId {

@@ -68,6 +68,8 @@ pub enum Commands {
     Serve(serve::Args),
     /// Add, list and remove machines that jobs can run on over SSH
     Nodes(nodes::Args),
+    /// Check the account of a cloud, and find and end machines that are rented there
+    Cloud(nodes::cloud::Args),
     /// Open a shell on a node, or run a command there
     Ssh(nodes::ssh::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
@@ -114,6 +116,7 @@ impl Commands {
             Commands::Home(args) => home::run(&args, settings, printer),
             Commands::Serve(args) => serve::run(args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
+            Commands::Cloud(args) => nodes::cloud::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
             Commands::Node => nodes::answer::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),

@@ -45,6 +45,7 @@ impl Progress {
             }
             Report::Evaluated(evaluated) => self.accuracy = Some(evaluated.accuracy),
             Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => return false,
+            Report::Metrics(_) => return false,
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => return false,
         }
         self.last.is_some()
@@ -52,7 +53,7 @@ impl Progress {
 
     /// Time left at the pace of the newest steps.
     pub fn left(&self) -> Option<Elapsed> {
-        let (ready, last) = (self.ready.as_ref()?, self.last?);
+        let (ready, last) = (self.ready.as_ref().filter(|ready| ready.steps > 0)?, self.last?);
         let steps = ready.steps.saturating_sub(last.step);
         Some(Elapsed((steps as f64 * self.step_us) as u64))
     }
@@ -62,7 +63,10 @@ impl Progress {
         if let (Some(prepared), None) = (self.prepared, self.last) {
             return Some(format!("preparing data · {} samples · {spent} so far", grouped(prepared)));
         }
-        let (ready, last) = (self.ready.as_ref()?, self.last?);
+        let last = self.last?;
+        let Some(ready) = self.ready.as_ref().filter(|ready| ready.steps > 0) else {
+            return Some(self.open_line(last, spent));
+        };
         let epochs = ready.steps.div_ceil(ready.steps_per_epoch.max(1));
         let seconds = self.step_us.max(1.0) / 1e6;
         let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
@@ -82,6 +86,16 @@ impl Progress {
         }
         line.push_str(&format!(" · {} samples/s · data wait {wait:.0} %", grouped((self.samples / seconds) as u64)));
         Some(line)
+    }
+
+    /// The line of a user's program, of which nobody knows how many steps it has.
+    fn open_line(&self, last: Step, spent: Money) -> String {
+        let mut line = format!("step {} · {spent} so far · loss {:.4}", grouped(last.step), last.loss);
+        if self.samples > 0.0 {
+            let seconds = self.step_us.max(1.0) / 1e6;
+            line.push_str(&format!(" · {} samples/s", grouped((self.samples / seconds) as u64)));
+        }
+        line
     }
 }
 
@@ -123,5 +137,14 @@ mod tests {
             line,
             "epoch 900/1800 · step 1800/3600 · 30:00 left · $1.80 so far, $3.60 at the end · loss 0.2500 · 64 samples/s · data wait 2 %"
         );
+
+        // A user's program does not say how many steps it has.
+        let mut program = Progress::default();
+        program.take(&Report::Step(step));
+        assert_eq!(
+            program.line(Money::from_micros(1_800_000), rate).unwrap(),
+            "step 1,800 · $1.80 so far · loss 0.2500 · 64 samples/s"
+        );
+        assert_eq!(program.left(), None);
     }
 }

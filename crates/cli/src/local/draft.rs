@@ -13,6 +13,7 @@ use server::{Home, Series, State};
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
 use super::machine;
 use super::measure::{self, StepMeasurement};
+use super::rented;
 use crate::error::Error;
 use crate::fetch::opened::OpenedData;
 use crate::figures::{counted, grouped, short};
@@ -86,7 +87,8 @@ pub fn draft_here(
     let offers = offers(job, price, settings, home)?;
     let known = facts(settings, home, job, printer)?;
     // What was measured was measured here.
-    let measured_step = known.measured_step.filter(|_| job.wants.node.is_none());
+    let is_here = job.wants.node.is_none() && job.wants.clouds.is_empty();
+    let measured_step = known.measured_step.filter(|_| is_here);
     recommended(job, &offers, &JobFacts { measured_step, ..known })
 }
 
@@ -102,8 +104,9 @@ pub fn draft_measured(
     printer: &mut Printer,
 ) -> Result<(Plan, StepMeasurement), Error> {
     let train = measure::measurable(job)?;
-    if let Some(node) = &job.wants.node {
-        let message = format!("`--measure` runs steps on this machine, and the job asks for node `{node}`");
+    let elsewhere = job.wants.node.as_deref().or(job.wants.clouds.first().map(String::as_str));
+    if let Some(elsewhere) = elsewhere {
+        let message = format!("`--measure` runs steps on this machine, and the job asks for `{elsewhere}`");
         return Err(Error::Usage { message, hint: "leave `--measure` out".to_owned() });
     }
     let offers = offers(job, price, settings, home)?;
@@ -131,10 +134,14 @@ pub fn draft_measured(
     Ok((plan, measured))
 }
 
-/// What the job may run on: this machine, or the nodes that it asks for.
+/// What the job may run on: this machine, the nodes that it asks for, or machines of AWS.
 fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
+    if job.wants.only_cloud(cloud::aws::NAME) {
+        return rented::offers(job, settings);
+    }
     let mut offers = Vec::new();
-    for provider in machine::providers(settings, home, price)? {
+    let providers = machine::providers(settings, home, price)?;
+    for provider in providers.iter().filter(|provider| provider.name() != cloud::aws::NAME) {
         offers.extend(cloud::offers(provider.as_ref())?);
     }
     let is_meant = |offer: &Offer| match &job.wants.node {
@@ -370,8 +377,7 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         let program = command.run.lines().next().unwrap_or_default();
         lines.push(format!("note     `gradus run` starts `{program}` on this machine and ignores `workload`"));
         lines.push(
-            "         plan it on cloud GPUs with `gradus plan JOB --catalog`; renting is not implemented yet"
-                .to_owned(),
+            "         plan it on cloud GPUs with `gradus plan JOB --catalog`; `infra: aws` rents a machine".to_owned(),
         );
     }
     if let Some(budget) = job.budget {

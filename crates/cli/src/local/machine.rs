@@ -1,4 +1,4 @@
-//! What jobs can run on without a cloud: this machine, and the nodes that were added.
+//! What jobs can run on: this machine, the nodes that were added, and machines of AWS.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::Rate;
 use server::Home;
 
+use super::rented;
 use crate::error::Error;
 use crate::settings::GlobalSettings;
 
@@ -21,6 +22,7 @@ pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<V
     if !inventory.hosts.is_empty() {
         providers.push(Arc::new(Ssh::new(ssh(settings, home, inventory))));
     }
+    providers.push(Arc::new(rented::aws(settings, home, ssh(settings, home, Inventory::default()))?));
     Ok(providers)
 }
 

@@ -1,8 +1,9 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
-//! `job_file`, `machine`, `measure` → `draft`.
+//! `rented` → `machine`; `job_file`, `machine`, `measure` → `draft`.
 
 pub mod draft;
 pub mod job_file;
 pub mod machine;
 pub mod measure;
+pub mod rented;

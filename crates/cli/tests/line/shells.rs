@@ -1,6 +1,7 @@
 //! Completion scripts and the manual page, as shells and `man` read them.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use crate::home::Home;
 
@@ -17,7 +18,12 @@ fn bash_completes_commands_and_options() {
         let ask = format!(
             "{script}\nCOMP_WORDS=({words}); COMP_CWORD={count}; _gradus gradus \"${{COMP_WORDS[{count}]}}\"; echo \"${{COMPREPLY[@]}}\""
         );
-        let output = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+        // Longer than one argument may be.
+        let mut bash = Command::new("bash");
+        let bash = bash.args(["--norc", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut bash = bash.spawn().unwrap();
+        bash.stdin.take().unwrap().write_all(ask.as_bytes()).unwrap();
+        let output = bash.wait_with_output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     assert_eq!(completed("gradus sta", 1), "status");

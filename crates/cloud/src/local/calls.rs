@@ -54,7 +54,7 @@ impl Local {
     pub fn launch(&self, request: &LaunchRequest) -> Result<(), LaunchError> {
         request.members.iter().try_for_each(|instance| {
             let error = self.error(format!("start an agent for `{instance}`"));
-            self.try_launch(instance, &request.token).map_err(|source| match self.try_sight(instance) {
+            self.try_launch(instance, request).map_err(|source| match self.try_sight(instance) {
                 // An earlier request, before a crash, may have gone through.
                 Ok(Sight::Unknown | Sight::Gone(None)) => LaunchError::Refused(error(source)),
                 Ok(Sight::Alive | Sight::Gone(Some(_))) | Err(_) => LaunchError::InDoubt(error(source)),

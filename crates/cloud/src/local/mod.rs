@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use domain::rental::LaunchRequest;
 use domain::{InstanceId, Rate};
 use rustix::process::Signal;
 
@@ -84,19 +85,20 @@ impl Local {
         self.releases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_launch(&self, instance: &InstanceId, token: &str) -> io::Result<()> {
+    fn try_launch(&self, instance: &InstanceId, request: &LaunchRequest) -> io::Result<()> {
         let folder = Folder::new(self.folder(instance));
         fs::create_dir_all(folder.path())?;
         let spec = LaunchSpec {
             schema: SCHEMA,
             instance: instance.clone(),
-            token: token.to_owned(),
+            token: request.token.clone(),
             owner: self.settings.owner.clone(),
             socket: self.settings.socket.clone(),
             rank_program: self.settings.rank_program.clone(),
             libtorch: self.settings.libtorch.clone(),
             is_remote: self.settings.is_remote,
             address: self.settings.address.clone(),
+            first_answer: request.first_answer,
         };
         let _one_at_a_time = self.releases();
         let asked_before = folder.launch_spec()?;

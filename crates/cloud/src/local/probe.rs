@@ -59,6 +59,7 @@ mod tests {
             libtorch: None,
             is_remote: false,
             address: None,
+            first_answer: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         let lock = folder.lock().unwrap().unwrap();

@@ -28,7 +28,8 @@ pub use bootstrap::{Executables, Site};
 pub use connection::{Connection, SshError};
 pub use inventory::{Host, Inventory};
 use placement::Placements;
-use tunnel::Tunnel;
+pub(crate) use remote::ask;
+pub(crate) use tunnel::Tunnel;
 
 /// The provider's name.
 pub const NAME: &str = "ssh";
@@ -220,7 +221,7 @@ impl Ssh {
             machine.site.clone()
         };
         let Some(site) = site else { return ProviderAnswer::Unavailable("it is not prepared".to_owned()) };
-        let answer = remote::ask(&connection, &site, &self.settings.owner, host.rate, call);
+        let answer = ask(&connection, &site, &self.settings.owner, host.rate, call);
         if matches!(answer, ProviderAnswer::Unavailable(_)) {
             self.note_unreachable(host);
             // It may have been installed anew: the next question looks at what is there.

@@ -11,7 +11,7 @@ use super::connection::{Connection, SshError, quoted};
 
 /// A tunnel, open until this is dropped.
 #[derive(Debug)]
-pub(super) struct Tunnel {
+pub(crate) struct Tunnel {
     child: Child,
     /// Its end is the tunnel's.
     _input: Option<ChildStdin>,

@@ -119,12 +119,17 @@ impl Controller {
         if !is_ready {
             return;
         }
+        let first_answer =
+            self.world.runs.get(&instance.run).and_then(|run| {
+                plan::first_answer(&self.machine_facts(&Scope::default()), &self.policy, run, &instance)
+            });
         let request = LaunchRequest {
             members: vec![id.clone()],
             token: instance.token,
             offer: instance.offer,
             price_cap: None,
             expires: None,
+            first_answer: first_answer.map(|time| domain::Duration::from_micros(time.0)),
         };
         let pending = Pending::Launch { instance: id.clone(), sent: now };
         let call = self.call(&name, ProviderCall::Launch(Box::new(request)), pending);

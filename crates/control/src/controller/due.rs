@@ -91,7 +91,8 @@ impl Controller {
         };
         let launch = Some(memory.launch.not_before)
             .filter(|at| instance.state == InstanceState::Intended && at.0 > self.now.monotonic.0);
-        let suspect = (instance.state == InstanceState::Up)
+        let is_unheard = memory.heard.is_none() && !matches!(instance.state, InstanceState::Released { .. });
+        let suspect = (instance.state == InstanceState::Up || is_unheard)
             .then(|| SUSPECT.checked_sub(self.silence(id).0))
             .flatten()
             .filter(|left| *left > 0)

@@ -5,7 +5,8 @@ use domain::{Elapsed, InstanceId, RunId};
 use plan::{Instance, LaunchDoubt, ObservedState, Scope};
 
 use super::Controller;
-use super::memory::{LastEvents, MachineMemory};
+use super::due::SUSPECT;
+use super::memory::{Heard, LastEvents, MachineMemory};
 
 impl Controller {
     /// What decisions on some runs and sweeps rest on.
@@ -50,7 +51,10 @@ impl Controller {
         if let Some(heard) = memory.heard {
             // The rent grows between two calls too, and began when the machine did: before its agent.
             let running = heard.rent.0.saturating_add(since(heard.at).0);
-            facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance).0)));
+            facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
+        } else if self.silence(id).0 >= SUSPECT && (instance.is_accepted || memory.sight == Some(Sight::Alive)) {
+            // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
+            facts.meters.insert(id.clone(), age(memory, now));
         }
         if let Some(sight) = self.believed(instance, memory) {
             facts.sights.insert(id.clone(), sight);
@@ -75,12 +79,11 @@ impl Controller {
         }
     }
 
-    /// How long a machine took from its intent to its agent, as far as the wall clocks tell; at most what its provider
-    /// says.
-    fn booting(&self, instance: &Instance) -> Elapsed {
-        let within =
-            self.providers.get(&instance.offer.provider).map_or(Elapsed(0), |provider| provider.traits.boots_within);
-        instance.started.map_or(Elapsed(0), |started| started.since(instance.intended)).min(within)
+    /// How long a machine took from its intent to its agent, at most what its provider says.
+    fn booting(&self, instance: &Instance, memory: &MachineMemory, heard: Heard) -> Elapsed {
+        let provider = self.providers.get(&instance.offer.provider);
+        let within = provider.map_or(Elapsed(0), |provider| provider.traits.boots_within);
+        Elapsed(age(memory, heard.at).0.saturating_sub(heard.rent.0)).min(within)
     }
 
     /// What a provider sees, once it may be acted on: the end of a machine only after what its agent left behind was
@@ -105,8 +108,13 @@ impl Controller {
     /// of the provider and for the request to arrive.
     fn is_token_void(&self, instance: &Instance, memory: &MachineMemory) -> bool {
         let Some(provider) = self.providers.get(&instance.offer.provider) else { return true };
-        let (age, since) = memory.token;
-        let age = Elapsed(age.0.saturating_add(self.now.monotonic.0.saturating_sub(since.0)));
+        let age = age(memory, self.now.monotonic);
         provider.traits.token_lifetime.is_none_or(|lifetime| age.0 >= lifetime.0 / 2)
     }
+}
+
+/// How long ago a machine was asked for first: until this loop knew of it by wall clocks, and since then by its own.
+fn age(memory: &MachineMemory, now: Elapsed) -> Elapsed {
+    let (age, since) = memory.token;
+    Elapsed(age.0.saturating_add(now.0.saturating_sub(since.0)))
 }

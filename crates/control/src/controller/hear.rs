@@ -1,9 +1,11 @@
 //! What agents say, and what they are told.
 
+use std::collections::BTreeSet;
+
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
-use plan::{Policy, Run};
+use plan::{Policy, Run, Scope};
 
 use super::due::SUSPECT;
 use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
@@ -60,7 +62,10 @@ impl Controller {
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(&self.world, &self.policy, id, start);
         let lease = self.lease(&run);
-        let reply = HeartbeatReply { lease, ..answer(heartbeat, orders, &self.policy) };
+        let saving = self.world.runs.get(&run).filter(|run| run.job.budget.is_some());
+        let saving = saving.map(|run| plan::wind_down(&self.policy, run.job.budget, run.rate()));
+        let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
+        let reply = HeartbeatReply { lease, saving, ..answer(heartbeat, orders, &self.policy) };
         // One that waits for other machines of its attempt waits for long.
         let waits_long = |run: &Run| run.job.nodes() > 1 || self.world.active_attempt(run).is_some();
         let next = if self.world.runs.get(&run).is_some_and(waits_long) {
@@ -142,18 +147,22 @@ impl Controller {
             || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
     }
 
-    /// The lease runs out for a run that nobody waits for, as if there were no loop: what somebody else's loop serves
-    /// must not cost money for ever.
+    /// How long the agents of a run may go on alone: as its budget and its deadline allow. The lease runs out for a run
+    /// that nobody waits for, as if there were no loop: what somebody else's loop serves must not cost money for ever.
     fn lease(&mut self, id: &RunId) -> domain::Duration {
-        let (now, lease) = (self.now.monotonic, self.policy.lease);
+        let now = self.now.monotonic;
         let is_watched = self.is_watched(id);
         let memory = self.run_memory(id);
-        if is_watched {
-            memory.alone = None;
-            return domain::Duration::from_micros(lease.0);
-        }
-        let alone = now.0.saturating_sub(memory.alone.get_or_insert(now).0);
-        domain::Duration::from_micros(lease.0.saturating_sub(alone))
+        let since = (!is_watched).then(|| memory.alone.unwrap_or(now));
+        memory.alone = since;
+        let alone = since.map_or(0, |since| now.0.saturating_sub(since.0));
+        let left = self.policy.lease.0.saturating_sub(alone);
+        let is_limited = |run: &&Run| run.job.budget.is_some() || run.job.deadline.is_some();
+        let allowed = self.world.runs.get(id).filter(is_limited).map(|run| {
+            let scope = Scope { runs: BTreeSet::from([id.clone()]), ..Scope::default() };
+            plan::lease(&self.world, &self.machine_facts(&scope), &self.policy, run)
+        });
+        domain::Duration::from_micros(allowed.map_or(left, |allowed| allowed.0.min(left)))
     }
 
     /// What is remembered of a run, brought up to date.
@@ -184,5 +193,5 @@ fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>, policy: &Policy) -> 
     let acknowledged = heartbeat.entries.last().map_or(0, |entry| entry.seq);
     let next = if orders.is_empty() { policy.heartbeat_idle } else { policy.heartbeat };
     let (next, lease) = (domain::Duration::from_micros(next.0), domain::Duration::from_micros(policy.lease.0));
-    HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, next, orders }
+    HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, saving: None, next, orders }
 }

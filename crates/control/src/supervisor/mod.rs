@@ -113,6 +113,8 @@ struct Lease {
     length: Elapsed,
     /// Whether a call that ended after the lease has failed.
     is_refused: bool,
+    /// How long ranks get to save when it is over, where the loop has said so.
+    saving: Option<Elapsed>,
 }
 
 #[derive(Debug, Default)]
@@ -152,7 +154,7 @@ impl Supervisor {
             address: None,
             begun: BTreeMap::new(),
             queue: EntryQueue::default(),
-            lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false },
+            lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false, saving: None },
             calls: Calls::default(),
             leaving: None,
             has_left: false,
@@ -179,7 +181,7 @@ impl Supervisor {
             SupervisorInput::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
             SupervisorInput::Timer => {}
         }
-        if self.leaving.is_none() && self.lease.is_refused {
+        if self.leaving.is_none() && (self.lease.is_refused || self.money_ends().is_some_and(|ends| now > ends)) {
             self.leave(Departure::LeaseOver, StopReason::LeaseOver, now);
         }
         self.depart(now);
@@ -191,7 +193,12 @@ impl Supervisor {
 
     /// When [`Supervisor::step`] is to be called again though nothing happens.
     pub fn due(&self) -> Elapsed {
-        let call = if self.calls.is_under_way { Elapsed(u64::MAX) } else { self.call_due() };
+        let call = match self.calls.is_under_way {
+            true => {
+                self.money_ends().filter(|_| self.leaving.is_none()).map_or(Elapsed(u64::MAX), |ends| after(ends, 1))
+            }
+            false => self.call_due(),
+        };
         match &self.leaving {
             Some(leaving) if self.attempt.is_none() => call.min(leaving.until),
             _ => call,
@@ -202,7 +209,8 @@ impl Supervisor {
         self.calls.is_under_way = false;
         self.calls.failures = 0;
         self.calls.next = after(now, reply.next.micros());
-        self.lease = Lease { last_answer: now, length: Elapsed(reply.lease.micros()), is_refused: false };
+        let (length, saving) = (Elapsed(reply.lease.micros()), reply.saving.map(|time| Elapsed(time.micros())));
+        self.lease = Lease { last_answer: now, length, is_refused: false, saving };
         let note = self.queue.acknowledge(reply.acknowledged, reply.measured.unwrap_or(reply.acknowledged));
         if let Some(entry) = note {
             self.out.push(SupervisorOutput::Write(entry));
@@ -309,7 +317,8 @@ impl Supervisor {
         }
         self.leaving = Some(Leaving { departure, until: after(now, LAST_CALL) });
         if self.attempt.is_some() {
-            self.out.push(SupervisorOutput::End { why, within: None });
+            let within = self.lease.saving.filter(|_| why == StopReason::LeaseOver);
+            self.out.push(SupervisorOutput::End { why, within });
         }
     }
 
@@ -341,6 +350,13 @@ impl Supervisor {
             elapsed: now,
             entries: self.queue.send(BATCH),
         }));
+    }
+
+    /// Until when the answer to the call that is under way is waited for where a budget bounds the lease: a call that
+    /// fails only later costs money that nobody has.
+    fn money_ends(&self) -> Option<Elapsed> {
+        let is_bound = self.calls.is_under_way && self.lease.saving.is_some();
+        is_bound.then(|| after(self.lease.ends().max(self.calls.last), LAST_CALL))
     }
 
     /// When the next call is to be made, if none is under way.

@@ -262,6 +262,7 @@ fn a_separator_in_a_text_gives_the_token_ids_of_a_pair() {
     let tokenizer = tokenizers::Tokenizer::from_bytes(first.tokenizer()).unwrap();
     let encoded = |pair: (String, String)| tokenizer.encode(pair, true).unwrap().get_ids().to_vec();
     let mut expected: Vec<Vec<u32>> = pairs.into_iter().map(encoded).collect();
-    (found.sort(), expected.sort());
+    found.sort();
+    expected.sort();
     assert_eq!(found, expected);
 }

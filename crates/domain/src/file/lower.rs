@@ -169,13 +169,14 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
     let node = infra.strip_prefix("ssh").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     if node.is_none() && !matches!(infra.as_str(), "" | "local") {
         let mut parts = infra.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "*"));
-        let (cloud, region) = (parts.next(), parts.next());
+        let (cloud, region, zone) = (parts.next(), parts.next(), parts.next());
         if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
             let message = "`infra` names a place, and so do `cloud` or `region`";
             clash(problems, "resources.infra", message, "keep one of the two");
         }
         wants.clouds.extend(cloud.map(str::to_owned));
         wants.regions.extend(region.map(str::to_owned));
+        wants.zone = zone.map(str::to_owned);
     }
     if infra == "local" && *wants != Wants::default() {
         let message = "`infra: local` is this machine, and other keys ask for one of a cloud";

@@ -143,6 +143,9 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
             if job.wants.node.is_some() && job.wants.nodes.len() == 1 {
                 unrentable.retain(|problem| !matches!(&*problem.key, "num_nodes" | "resources.nodes"));
             }
+            if job.wants.only_cloud("aws") {
+                unrentable.retain(|problem| !served::RENTED.contains(&&*problem.key));
+            }
             Ok(Parsed { job, warnings, unrentable, unset })
         }
         Some(_) | None => Err(problems),

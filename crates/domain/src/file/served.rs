@@ -45,7 +45,7 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
     SkyKey { path, served: SkySupport::No { why, hint } }
 }
 
-const ONE_MACHINE: &str = "only this machine and those of `gradus nodes` can be used yet";
+const ONE_MACHINE: &str = "only this machine, those of `gradus nodes` and machines of AWS can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "accelerators cannot be rented yet";
 const NO_CLOUD: &str = "clouds cannot be rented yet";
@@ -63,9 +63,9 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("resources"),
     planned(
         "resources.infra",
-        &["local", "ssh", "ssh/"],
+        &["local", "ssh", "ssh/", "aws", "aws/"],
         ONE_MACHINE,
-        "write `infra: local`, or `infra: ssh` after `gradus nodes add`, or leave it out",
+        "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
     ),
     planned("resources.accelerators", &[], NO_GPU, "leave it out to run on this machine's CPU"),
     no("resources.accelerator_args", NO_GPU, LEAVE_OUT),
@@ -159,6 +159,20 @@ pub(super) const OUR_PLANNED: &[SkyKey] = &[
         "write `infra: ssh` and one number, such as `nodes: 2`, or leave it out",
     ),
     planned("resources.max_carbon", &[], "what this machine emits is not known", LEAVE_OUT),
+];
+
+/// What a job may ask for of a cloud that is rented from.
+pub(super) const RENTED: &[&str] = &[
+    "resources.infra",
+    "resources.cloud",
+    "resources.region",
+    "resources.accelerators",
+    "resources.instance_type",
+    "resources.use_spot",
+    "resources.spot",
+    "resources.max_price",
+    "resources.max_hourly_cost",
+    "resources.compliance",
 ];
 
 /// What becomes of the key at `path`, where SkyPilot knows it.

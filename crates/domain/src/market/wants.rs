@@ -18,6 +18,9 @@ pub struct Wants {
     pub clouds: Vec<String>,
     /// Names of regions, the start of some with `*`, or a country's two letters.
     pub regions: Vec<String>,
+    /// A zone of the region, such as `us-east-1a`; none for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// The region must have them all.
     pub compliance: Vec<Compliance>,
     /// The most that one machine may cost an hour.
@@ -35,6 +38,13 @@ pub struct Wants {
     /// A node of `gradus nodes`, by its name; `any` for whichever is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+}
+
+impl Wants {
+    /// Whether a machine of this cloud is asked for, and of no other.
+    pub fn only_cloud(&self, name: &str) -> bool {
+        matches!(&self.clouds[..], [cloud] if cloud.eq_ignore_ascii_case(name))
+    }
 }
 
 /// Whether spot instances may be rented.

@@ -8,6 +8,7 @@ use crate::money::Rate;
 use crate::offer::Offer;
 use crate::run::Usage;
 use crate::time::{Elapsed, Timestamp};
+use crate::units::Duration;
 use crate::wire::Entry;
 
 /// What a provider is asked.
@@ -55,6 +56,9 @@ pub struct LaunchRequest {
     pub price_cap: Option<Rate>,
     /// When the provider, or whoever cleans up, may take the machines for forgotten; none where they never are.
     pub expires: Option<Timestamp>,
+    /// How long its agent may wait for the loop's first answer, where a budget pays for less than the agent's own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_answer: Option<Duration>,
 }
 
 /// A machine to end, by the provider's name of it where that is known.

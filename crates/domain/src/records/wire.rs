@@ -122,6 +122,9 @@ pub struct HeartbeatReply {
     pub measured: Option<u64>,
     /// How long the agent may continue without an answer.
     pub lease: Duration,
+    /// How long its ranks get to save when the lease is over, where that is less than the agent's own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saving: Option<Duration>,
     /// How long the agent waits before its next call.
     pub next: Duration,
     /// Commands, repeated until they are done.
@@ -214,6 +217,7 @@ mod tests {
         ));
         check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"measured":0,"lease":"1m","next":"200ms","orders":[]}"#);
+        check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","saving":"5s","next":"200ms","orders":[]}"#);
         check::<AgentCommand>(r#"{"order":"stop","attempt":"digits-1-a1"}"#);
         check::<AgentCommand>(r#"{"order":"leave"}"#);
     }

@@ -4,6 +4,8 @@
 //! socket it sends one JSON [`Report`] a line and receives one JSON [`RankCommand`] a line; end of file means that the agent
 //! is gone, and the rank ends itself. Its stdout and stderr are logs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
@@ -93,6 +95,8 @@ pub enum Report {
     Step(Step),
     /// One evaluation is done.
     Evaluated(Evaluated),
+    /// Figures of a user's program that have no field of their own.
+    Metrics(Metrics),
     /// A checkpoint is durable: its manifest was renamed into place and synced.
     Checkpointed(Checkpointed),
     /// Data is being prepared before the first step: so many samples have been read, decoded, measured or tokenised, one
@@ -284,6 +288,27 @@ impl TaskMetrics {
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
+}
+
+/// Figures that a user's program has logged by names of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Step after which they were measured.
+    pub step: u64,
+    /// Finite numbers by name, such as `val/f1`.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// A line of a user's program that stays with the agent: it says that the process lives, and whether its program moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignOfLife {
+    /// Calls that the program itself has made so far; it moves while this grows.
+    pub alive: u64,
+    /// Whether the program asks if it is to stop: then it is told so here, and not by SIGTERM.
+    pub listens: bool,
+    /// Seconds without a call after which it counts as hung; none if it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hang_after_s: Option<u64>,
 }
 
 /// Which samples an evaluation used.

@@ -1,9 +1,9 @@
 //! When to decide next: the earliest moment at which time alone changes what [`reconcile`](super::reconcile) says.
 
 use domain::run::{InstanceState, RunState};
-use domain::{Elapsed, InstanceId, Money, Rate, RunId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
-use super::limits::{reserve_of, spent_so_far};
+use super::limits::{live_rate, reserve_of, spent_so_far, time_to_spend};
 use super::{ObservedState, Policy, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
@@ -64,27 +64,12 @@ fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: 
 /// When a run has spent what makes it stop, or what its alert is for.
 fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     let budget = run.job.budget?;
-    let spends = |id: &&InstanceId| {
-        let instance = world.instances.get(*id);
-        instance.is_some_and(|instance| !matches!(instance.state, InstanceState::Released { .. }))
-    };
-    let rates = run.instances.iter().filter(spends).filter_map(|id| Some(world.instances.get(id)?.offer.rate));
-    let rate: i64 = rates.map(Rate::micros_per_hour).sum();
     let spent = spent_so_far(world, facts, run);
     let reserved = run.rate().cost(reserve_of(world, facts, policy, run));
     let stop = budget.max.micros().saturating_sub(reserved.micros());
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let next = if run.alerted { stop } else { stop.min(alert) };
-    time_to_spend(Money::from_micros(next.saturating_sub(spent.micros())), rate)
-}
-
-/// How long it takes to spend so much; none at no price. What is spent already is due now.
-fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
-    if hourly <= 0 {
-        return None;
-    }
-    let micros = i128::from(money.micros().max(0)) * 3_600_000_000 / i128::from(hourly);
-    Some(Elapsed(u64::try_from(micros).unwrap_or(u64::MAX)))
+    time_to_spend(Money::from_micros(next.saturating_sub(spent.micros())), live_rate(world, run))
 }
 
 /// What is left of a wait; none once it is over, for then it changes nothing any more.

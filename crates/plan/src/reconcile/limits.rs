@@ -5,7 +5,7 @@ use domain::run::{InstanceState, RunState, Sight, StopBy};
 use domain::{Elapsed, Money, Rate, RunId};
 
 use super::{Action, ObservedState, Policy};
-use crate::world::{Run, World, spent};
+use crate::world::{Instance, Run, World, spent};
 
 /// The shortest time that a run is given to save its state, whatever its budget.
 const SHORTEST: Elapsed = Elapsed(5_000_000);
@@ -55,6 +55,48 @@ pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed
     let bought = i128::from(budget.max.micros()) * 3_600_000_000 / i128::from(hourly);
     let share = u64::try_from(bought).unwrap_or(0) / SHARE;
     policy.saving.min(Elapsed(share)).max(SHORTEST)
+}
+
+/// How long an agent of this run may go on without an answer: its lease, but no longer than until its budget leaves
+/// only what is kept back for saving, or its deadline comes, because nobody could stop it then. At least until its next
+/// call, for which the budget keeps back rent as well.
+pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+    let budget = run.job.budget.and_then(|budget| {
+        let reserved = run.rate().cost(reserve_of(world, facts, policy, run)) + spent_so_far(world, facts, run);
+        time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(reserved.micros())), live_rate(world, run))
+    });
+    let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
+    let least = match run.state {
+        // It was told to stop, and within what time.
+        RunState::Stopping { .. } => Some(wind_down(policy, run.job.budget, run.rate())),
+        _ => budget.into_iter().chain(deadline).min(),
+    };
+    policy.lease.min(least.unwrap_or(policy.lease).max(policy.heartbeat))
+}
+
+/// How long the agent of a machine may wait for its first answer: until what was set aside for it only pays for ending
+/// it. None without a budget.
+pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance: &Instance) -> Option<Elapsed> {
+    run.job.budget?;
+    let ending = run.rate().cost(reserve_for_ending(facts, policy, run));
+    let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
+    time_to_spend(left, run.rate().micros_per_hour()).map(|left| left.max(policy.heartbeat))
+}
+
+/// What all machines of a run that are not known to have ended cost an hour, in micro-dollars.
+pub(super) fn live_rate(world: &World, run: &Run) -> i64 {
+    let instances = run.instances.iter().filter_map(|id| world.instances.get(id));
+    let live = instances.filter(|instance| !matches!(instance.state, InstanceState::Released { .. }));
+    live.map(|instance| instance.offer.rate.micros_per_hour()).sum()
+}
+
+/// How long it takes to spend so much; none at no price. What is spent already is due now.
+pub(super) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
+    if hourly <= 0 {
+        return None;
+    }
+    let micros = i128::from(money.micros().max(0)) * 3_600_000_000 / i128::from(hourly);
+    Some(Elapsed(u64::try_from(micros).unwrap_or(u64::MAX)))
 }
 
 /// Rent that is kept back from a run's budget: the time until its machine can be ended, until its agent calls and is told to

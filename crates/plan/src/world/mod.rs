@@ -1,6 +1,7 @@
 //! Everything that is known: runs, instances, attempts and sweeps, each with its state.
 
 mod bill;
+mod goodput;
 mod lifecycle;
 mod members;
 mod open;
@@ -17,6 +18,7 @@ use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rat
 use serde::{Deserialize, Serialize};
 
 pub use bill::{bill, spent};
+pub use goodput::{Goodput, StepTotals, goodput, kept_steps};
 pub use lifecycle::Illegal;
 pub use members::Member;
 pub use residence::RunOrSweep;

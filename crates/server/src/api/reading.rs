@@ -5,14 +5,14 @@ use std::io::{Read, Seek, SeekFrom};
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use domain::RunId;
+use domain::{RunId, Timestamp};
 use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::failure::ApiError;
-use crate::series::Series;
+use crate::series::{Series, goodput_json};
 
 /// Points or events in one answer, at most.
 const PAGE: usize = 10_000;
@@ -74,6 +74,17 @@ pub(super) async fn series(
         .map(|(seq, point)| json!({ "seq": seq, "at": point.at, "report": point.report }))
         .collect();
     Ok(Json(json!({ "points": points, "has_more": has_more })))
+}
+
+/// Where the time of a run went, in microseconds, and the share that brought it forward.
+pub(super) async fn goodput(api: &Api, id: RunId, now: Timestamp) -> Result<Value, ApiError> {
+    let api = api.clone();
+    blocking(move || {
+        let records = api.reader.records(&id, 0).map_err(ApiError::inside)?;
+        let series = Series::open(&api.home).map_err(ApiError::inside)?;
+        Ok(goodput_json(&series.goodput(&id, &records, now).map_err(ApiError::inside)?))
+    })
+    .await
 }
 
 /// The logs of a run: their names and sizes, or a part of one from `offset` on.

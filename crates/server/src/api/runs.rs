@@ -141,8 +141,9 @@ pub(super) async fn show(State(api): State<Api>, Path(run): Path<String>) -> Res
         .iter()
         .filter_map(|id| Some(json!({ "instance": id, "body": world.instances.get(id)? })))
         .collect();
+    let goodput = reading::goodput(&api, id.clone(), now).await?;
     Ok(Json(json!({
-        "run": id, "state": known.state, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
+        "run": id, "state": known.state, "goodput": goodput, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
         "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted,
         "attempts": attempts, "instances": instances,
     })))

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use domain::Timestamp;
-use domain::rank::{Checkpointed, Evaluated, EvaluatedSplit, Report, Step};
+use domain::rank::{Checkpointed, Evaluated, EvaluatedSplit, Metrics, Report, Step};
 use domain::series::Point;
 
 /// The history of a run by step.
@@ -20,6 +20,8 @@ pub struct Curves {
     pub test: Option<(Timestamp, Evaluated)>,
     /// Durable checkpoints, in order.
     pub checkpoints: Vec<(Timestamp, Checkpointed)>,
+    /// Figures with names of a user's program, in order of their steps.
+    pub metrics: Vec<(Timestamp, Metrics)>,
     /// Steps that an attempt resumed from, in order of time.
     pub resumed: Vec<u64>,
 }
@@ -30,6 +32,7 @@ impl Curves {
         let mut steps = BTreeMap::new();
         let mut validations = BTreeMap::new();
         let mut checkpoints = BTreeMap::new();
+        let mut metrics: BTreeMap<(u64, usize), (Timestamp, Metrics)> = BTreeMap::new();
         let mut test = None;
         let mut resumed = Vec::new();
         for Point { at, report, attempt: _ } in points {
@@ -38,6 +41,7 @@ impl Curves {
                     steps.split_off(&(ready.step + 1));
                     validations.split_off(&(ready.step + 1));
                     checkpoints.split_off(&(ready.step + 1));
+                    metrics.split_off(&(ready.step + 1, 0));
                     resumed.extend(Some(ready.step).filter(|step| *step > 0));
                 }
                 Report::Step(step) => {
@@ -49,6 +53,10 @@ impl Curves {
                     }
                     EvaluatedSplit::Test => test = Some((*at, *evaluated)),
                 },
+                Report::Metrics(found) => {
+                    // A step may be logged in several calls.
+                    metrics.insert((found.step, metrics.len()), (*at, found.clone()));
+                }
                 Report::Checkpointed(checkpointed) => {
                     checkpoints.insert(checkpointed.step, (*at, *checkpointed));
                 }
@@ -61,6 +69,7 @@ impl Curves {
             validations: validations.into_values().collect(),
             test,
             checkpoints: checkpoints.into_values().collect(),
+            metrics: metrics.into_values().collect(),
             resumed,
         }
     }
@@ -121,13 +130,20 @@ pub(crate) mod tests {
         })
     }
 
+    pub(crate) fn metric(step: u64, name: &str, value: f64) -> Report {
+        Report::Metrics(Metrics { step, values: BTreeMap::from([(name.to_owned(), value)]) })
+    }
+
     #[test]
     fn a_later_attempt_wins() {
         let points = [
             point(1, 0, ready(0)),
             point(1, 1, step(1, 3.0)),
             point(1, 2, step(2, 2.0)),
+            point(1, 2, metric(2, "f1", 0.25)),
+            point(1, 2, metric(2, "auc", 0.5)),
             point(1, 3, step(3, 1.5)),
+            point(1, 3, metric(3, "f1", 0.75)),
             point(1, 4, step(4, 1.25)),
             point(1, 5, evaluated(4, EvaluatedSplit::Validation, 0.5)),
             point(2, 6, ready(2)),
@@ -136,6 +152,8 @@ pub(crate) mod tests {
         let curves = Curves::of(&points);
         let losses: Vec<(u64, f64)> = curves.steps.iter().map(|(_, step)| (step.step, step.loss)).collect();
         assert_eq!(losses, [(1, 3.0), (2, 2.0), (3, 1.0)]);
+        let metrics: Vec<u64> = curves.metrics.iter().map(|(_, metrics)| metrics.step).collect();
+        assert_eq!(metrics, [2, 2]);
         assert_eq!(curves.validations, []);
         assert_eq!(curves.resumed, [2]);
     }

@@ -7,13 +7,14 @@ use maud::{Markup, html};
 use super::document::{column, configuration, fact, number, number_column, table};
 use super::page::exported;
 use super::view::View;
-use super::words::{count, percent, size, time};
+use super::words::{count, length, percent, size, time};
 use super::yaml::yaml;
 use crate::Loading;
 
 /// All of it.
 pub fn details(view: &View) -> Markup {
     html! {
+        (goodput(view))
         (evaluations(view))
         (loading(view))
         (checkpoints(view))
@@ -21,6 +22,22 @@ pub fn details(view: &View) -> Markup {
         (job(view))
         (environment(view))
     }
+}
+
+fn goodput(view: &View) -> Markup {
+    let wall = view.goodput.wall().0;
+    if wall == 0 {
+        return html! {};
+    }
+    let head = html! { (column("what")) (number_column("time")) (number_column("share")) };
+    let rows = html! {
+        tbody {
+            @for (name, part) in view.goodput.parts().into_iter().filter(|(_, part)| part.0 > 0) {
+                tr { td { (name) } (number(length(part))) (number(percent(part.0 as f64 / wall as f64))) }
+            }
+        }
+    };
+    html! { details { summary { "Where the time went" } (table("Where the time went", "wide", &head, &rows)) } }
 }
 
 fn evaluations(view: &View) -> Markup {

@@ -1,13 +1,16 @@
 //! What a report shows, gathered from the event log, the measurements and the operations log of one run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use control::OperationNote;
 use domain::event::{RunEnd, Submitted};
 use domain::rank::{Environment, Ready, Report};
 use domain::run::{AttemptEnd, Bill, Outcome, StopBy};
 use domain::series::Point;
+use domain::subject::EventSubject;
 use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timestamp};
+
+use plan::{Goodput, StepTotals};
 
 use super::curves::Curves;
 use super::words;
@@ -26,6 +29,7 @@ pub struct View {
     pub ready: Option<Ready>,
     pub moments: Vec<Moment>,
     pub curves: Curves,
+    pub goodput: Goodput,
 }
 
 /// One line of the timeline.
@@ -69,6 +73,7 @@ impl View {
             ready: None,
             moments: Vec::new(),
             curves: Curves::of(points),
+            goodput: Goodput::default(),
         };
         let mut ours = Ours::default();
         for record in records {
@@ -77,6 +82,7 @@ impl View {
         for point in points {
             view.measured(point);
         }
+        view.goodput = goodput(run, records, points, &ours);
         for (at, note) in operations {
             view.operated(*at, note, &ours);
         }
@@ -197,7 +203,7 @@ impl View {
             Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
             Report::Note { text } => self.plain(point.at, text.clone()),
             Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
-            Report::Checkpointed(_) => {}
+            Report::Metrics(_) | Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }
     }
@@ -269,4 +275,26 @@ fn sentence(finding: &Finding) -> String {
         Some(hint) => format!("{} (hint: {hint})", finding.message),
         None => finding.message.clone(),
     }
+}
+
+/// Where the time of the run went, until the last that is known of it.
+fn goodput(run: &RunId, records: &[Record], points: &[Point], ours: &Ours) -> Goodput {
+    let is_ours = |record: &&Record| match record.event.subject() {
+        EventSubject::Run(of) => of == run,
+        EventSubject::Instance(instance) => ours.instances.contains(instance),
+        EventSubject::Attempt(attempt) => ours.attempts.contains(attempt),
+        EventSubject::Sweep(_) => false,
+    };
+    let records: Vec<Record> = records.iter().filter(is_ours).cloned().collect();
+    let kept = plan::kept_steps(&records);
+    let (mut steps, mut lost) = (BTreeMap::<_, StepTotals>::new(), BTreeMap::<_, StepTotals>::new());
+    for point in points {
+        let Report::Step(step) = &point.report else { continue };
+        steps.entry(point.attempt.clone()).or_default().add(step);
+        if kept.get(&point.attempt).is_some_and(|last| step.step > *last) {
+            lost.entry(point.attempt.clone()).or_default().add(step);
+        }
+    }
+    let last = records.iter().map(|record| record.at).chain(points.iter().map(|point| point.at)).max();
+    plan::goodput(&records, &steps, &lost, last.unwrap_or_default())
 }

@@ -12,6 +12,7 @@ mod received;
 pub mod swap;
 pub mod tls;
 mod told;
+pub mod web;
 mod write;
 
 use std::cell::{Cell, RefCell};

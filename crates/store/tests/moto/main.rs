@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::random::Draws;
@@ -106,27 +106,34 @@ fn uploads_that_are_damaged_on_the_way_are_sent_again() {
         let (options, uri) = (options(temporary.path(), form), format!("s3://bucket/damaged/{name}"));
         let (port, damaged) = damaging_proxy(moto.port);
         push(&here, &remote(port, &uri), &options, &Meter::default()).unwrap();
-        assert!(damaged.load(Ordering::Relaxed) >= 2, "nothing was damaged");
+        assert_eq!(damaged.load(Ordering::Relaxed), DAMAGES.len(), "{name}: too little was damaged");
         pull(&remote(moto.port, &uri), &there, &options, &Meter::default()).unwrap();
         assert_eq!(read(&there), read(&here), "{name}");
     }
 }
 
-/// A relay that flips a bit of what is sent at every 8,000,000th byte, and counts them. Headers are far shorter.
-fn damaging_proxy(port: u16) -> (u16, Arc<AtomicU64>) {
-    let (carried, damaged) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+/// A relay that flips a bit of the first body that it carries after each of these many bytes.
+fn damaging_proxy(port: u16) -> (u16, Arc<AtomicUsize>) {
+    let (carried, damaged) = (AtomicU64::new(0), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&damaged);
     let damage = move |bytes: &mut [u8]| {
-        let before = carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        // A whole buffer is in the middle of a body.
-        if bytes.len() == BUFFER && before / 8_000_000 != (before + bytes.len() as u64) / 8_000_000 {
-            bytes[BUFFER / 2] ^= 1;
-            count.fetch_add(1, Ordering::Relaxed);
+        let carried = carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let is_head = bytes.windows(REQUEST_LINE.len()).any(|window| window == REQUEST_LINE);
+        let is_due = |damaged| DAMAGES.get(damaged).is_some_and(|after| !is_head && carried >= *after);
+        let next = |damaged| is_due(damaged).then_some(damaged + 1);
+        if count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {
+            bytes[bytes.len() / 2] ^= 1;
         }
         true
     };
     (relay(port, Arc::new(damage)), damaged)
 }
+
+/// The end of a request's first line.
+const REQUEST_LINE: &[u8] = b" HTTP/1.1\r\n";
+
+/// Fewer than any push of [`write()`]'s files sends, so that each is reached.
+const DAMAGES: [u64; 3] = [2_000_000, 6_000_000, 10_000_000];
 
 /// A relay that cuts the connection after every 7 MB or so, in the middle of whatever it was.
 fn proxy(port: u16) -> u16 {

@@ -44,7 +44,9 @@ impl Outbox {
                 return;
             }
             Report::Step(_) => waiting.steps += 1,
-            Report::Hello { .. } | Report::Ready(_) | Report::Evaluated(_) => waiting.urgent = true,
+            Report::Hello { .. } | Report::Ready(_) | Report::Evaluated(_) | Report::Metrics(_) => {
+                waiting.urgent = true
+            }
             Report::Preparing { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => {
                 waiting.urgent = true
             }

@@ -3,10 +3,11 @@
 mod add;
 pub mod answer;
 mod change;
+pub mod cloud;
 mod list;
 pub mod ssh;
 
-use cloud::ssh::{Host, Inventory};
+use ::cloud::ssh::{Host, Inventory};
 
 use crate::error::Error;
 use crate::printer::Printer;

@@ -60,7 +60,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let read = job_file::read(file, &args.typed, &GlobalSettings::variable, printer)?;
     draft::require_files(&read.job, &read.source)?;
     let price = args.typed.price;
-    if args.market.asks() || read.unrentable.is_some() || (read.job.workload.is_some() && !read.job.wants.here) {
+    let is_of_a_cloud = !read.job.wants.clouds.is_empty();
+    if args.market.asks()
+        || read.unrentable.is_some()
+        || is_of_a_cloud
+        || (read.job.workload.is_some() && !read.job.wants.here)
+    {
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;

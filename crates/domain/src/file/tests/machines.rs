@@ -13,8 +13,15 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {cpus: 0}", "2 resources.cpus: `0` is no number of cores (write for example `4` or `4+`)");
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
     check(
-        "resources: {infra: aws/us-east-1}",
-        "2 resources.infra: only this machine and those of `gradus nodes` can be used yet (write `infra: local`, or `infra: ssh` after `gradus nodes add`, or leave it out)
+        "resources: {infra: gcp/us-east1}",
+        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
+         ok",
+    );
+    check("resources: {infra: aws/us-east-1/us-east-1a, accelerators: A100:8, use_spot: true}", "ok");
+    check("resources: {cloud: AWS, region: us-east-1, instance_type: g4dn.xlarge, max_price: $2/h}", "ok");
+    check(
+        "resources: {infra: aws}\nnum_nodes: 2",
+        "3 num_nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
          ok",
     );
     check(

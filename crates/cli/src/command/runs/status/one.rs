@@ -3,9 +3,9 @@
 use domain::rank::{Evaluated, EvaluatedSplit, Report};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy};
 use domain::{InstanceId, RunId};
-use plan::{AttemptState, Instance, Run, World};
+use plan::{AttemptState, Goodput, Instance, Run, World};
 use serde_json::json;
-use server::{Home, Loading, Series, State};
+use server::{Home, Loading, Series, State, goodput_json};
 
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
@@ -37,6 +37,7 @@ pub fn show(
         let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
         let word = liveness.word(&run.state);
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
+        value["goodput"] = json!(goodput(state, series, id)?.as_ref().map(goodput_json));
         if printer.shows_values() {
             state.key().unseal_envs(&mut value);
         }
@@ -62,8 +63,18 @@ pub fn show(
             printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, liveness)));
         }
     }
+    if let Some(goodput) = goodput(state, series, id)?.filter(|goodput| goodput.wall().0 > 0) {
+        printer.data(format!("time     {}: {goodput}", clock(goodput.wall())));
+    }
     printer.data(format!("cost     {}", plan::spent(world, run, &meters(home, world))));
     Ok(exit::DONE)
+}
+
+/// Where the time of a run went until now; none where its measurements cannot be read.
+fn goodput(state: &State, series: Option<&Series>, id: &RunId) -> Result<Option<Goodput>, Error> {
+    let Some(series) = series else { return Ok(None) };
+    let now = domain::Timestamp(jiff::Timestamp::now().as_microsecond());
+    Ok(Some(series.goodput(id, &state.records(id, 0)?, now)?))
 }
 
 /// Why a run makes no progress, if it makes none, and how to go on.
@@ -118,8 +129,9 @@ fn progress(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let newest = newest(series, id, NEWEST);
-    if let (Some(step), Some(ready)) = (step(home, world, series, id, run), &run.ready) {
-        lines.push(format!("step     {} of {}", grouped(step), grouped(ready.steps)));
+    if let Some(step) = step(home, world, series, id, run) {
+        let of = run.ready.as_ref().map_or(String::new(), |ready| format!(" of {}", grouped(ready.steps)));
+        lines.push(format!("step     {}{of}", grouped(step)));
     }
     let steps = || newest.iter().filter_map(|report| if let Report::Step(step) = report { Some(step) } else { None });
     if let Some(last) = steps().next_back() {

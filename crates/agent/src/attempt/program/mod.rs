@@ -7,6 +7,10 @@ use std::process::Command;
 
 use domain::wire::{NodeAddress, NodeRank, Start};
 
+mod link;
+
+pub use link::ProgramLink;
+
 use super::process::not_written;
 use super::verdict::Role;
 use domain::Finding;
@@ -19,6 +23,7 @@ pub fn command(
     text: &str,
     folder: &Path,
     nodes: &[NodeAddress],
+    socket: Option<&Path>,
 ) -> Result<Command, Box<Finding>> {
     let script = folder.join(if role == Role::Setup { "setup.sh" } else { "run.sh" });
     fs::write(&script, text).map_err(|error| not_written("write", &script, &error))?;
@@ -26,7 +31,19 @@ pub fn command(
     let mut command = Command::new("bash");
     command.arg(&script).current_dir(folder.join("workdir"));
     command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes));
+    // What an agent around this one has set is not about this program.
+    command.envs(limits(start)).env_remove("GRADUS_SOCKET");
+    if let Some(socket) = socket.filter(|_| role == Role::Program) {
+        command.env("GRADUS_SOCKET", socket);
+    }
     Ok(command)
+}
+
+/// The limits of the job that a program may want to know; empty where there is none.
+fn limits(start: &Start) -> [(&'static str, String); 2] {
+    let budget = start.job.budget.map_or(String::new(), |budget| format!("{:.6}", budget.max.micros() as f64 / 1e6));
+    let deadline = start.job.deadline.map_or(String::new(), |deadline| (deadline.micros() / 1_000_000).to_string());
+    [("GRADUS_BUDGET", budget), ("GRADUS_DEADLINE", deadline)]
 }
 
 /// What a program finds in its environment: on each node one process, with the node's rank.
@@ -60,6 +77,7 @@ fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress]) -> Vec<
         // The run's, not the attempt's: a program that resumes finds the same name after a recovery.
         ("SKYPILOT_TASK_ID", start.run.to_string()),
         ("GRADUS_RUN", start.run.to_string()),
+        ("GRADUS_ATTEMPT_NUMBER", start.fence.0.to_string()),
         ("GRADUS_CHECKPOINTS", checkpoints.to_string_lossy().into_owned()),
     ]
 }

@@ -1,0 +1,188 @@
+//! Everything that has a tag of ours, in all regions: what it costs, whether anybody knows of it, and whether it may be ended.
+
+use std::collections::BTreeSet;
+
+use domain::listing::Cloud;
+use domain::rental::MachineState;
+use domain::{Duration, InstanceId, Rate, Timestamp};
+
+use super::client::{Client, now};
+use super::look;
+use super::wire::answers::{ListedMachine, Regions};
+use super::wire::failure::AwsFailure;
+use super::wire::query::INSTANCE_TAG;
+use super::wire::{query, times};
+use crate::catalog::Catalog;
+
+/// A machine that an audit found.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AuditedMachine {
+    pub region: String,
+    /// AWS's name.
+    pub handle: String,
+    pub instance: InstanceId,
+    /// Such as `p4d.24xlarge`, or `p4d.24xlarge/spot`.
+    pub machine: String,
+    pub state: String,
+    /// What it costs, where the catalog knows it.
+    pub rate: Option<Rate>,
+    /// How long it has been there.
+    pub age: Duration,
+    pub verdict: AuditVerdict,
+}
+
+/// What an audit says of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditVerdict {
+    /// A run of this home has rented it and still has it.
+    Rented,
+    /// No run of this home has it, and it may be too young to be known.
+    Young,
+    /// No run of this home has it.
+    Orphaned,
+}
+
+/// Looks through an account.
+#[derive(Debug)]
+pub struct Auditor<'a> {
+    pub client: &'a Client,
+    /// Whose machines are looked for.
+    pub owner: &'a str,
+    /// A region to ask which there are.
+    pub region: &'a str,
+    /// What machines cost.
+    pub catalog: &'a Catalog,
+    /// Machines that a run has or is about to have.
+    pub rented: &'a BTreeSet<InstanceId>,
+    /// A younger machine is left alone.
+    pub grace: Duration,
+}
+
+impl Auditor<'_> {
+    /// Every machine of the owner that is not gone; and each region that could not be looked at, with why.
+    ///
+    /// # Errors
+    /// [`AwsFailure`] when it is not known which regions there are.
+    pub fn look(&self) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
+        let regions: Regions = self.client.ask(self.region, &query::describe_regions())?;
+        let names: Vec<String> = regions.region_info.item.into_iter().map(|region| region.region_name).collect();
+        let at = now();
+        let answers: Vec<Result<Vec<ListedMachine>, AwsFailure>> = std::thread::scope(|scope| {
+            let look = |region| scope.spawn(move || self.client.machines(region, self.owner, None));
+            let threads: Vec<_> = names.iter().map(|region| look(region.as_str())).collect();
+            let lost = |_| Err(AwsFailure::Doubt("it could not be asked".to_owned()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
+        });
+        let (mut found, mut unseen) = (Vec::new(), Vec::new());
+        for (region, answer) in names.iter().zip(answers) {
+            match answer {
+                Ok(machines) => found.extend(machines.iter().filter_map(|machine| self.audited(region, machine, at))),
+                Err(failure) => unseen.push(format!("{region}: {failure}")),
+            }
+        }
+        Ok((found, unseen))
+    }
+
+    /// Ends all that are orphans, whatever fails on the way: AWS's names of those, and why others were not.
+    pub fn end_all(&self, machines: &[AuditedMachine]) -> (BTreeSet<String>, Vec<String>) {
+        let (mut ended, mut failures) = (BTreeSet::new(), Vec::new());
+        for machine in machines {
+            match self.end(machine) {
+                Ok(true) => drop(ended.insert(machine.handle.clone())),
+                Ok(false) => {}
+                Err(failure) => failures.push(format!("{} in {}: {failure}", machine.handle, machine.region)),
+            }
+        }
+        (ended, failures)
+    }
+
+    fn audited(&self, region: &str, machine: &ListedMachine, at: Timestamp) -> Option<AuditedMachine> {
+        if matches!(look::state(machine, at), MachineState::Gone(_)) {
+            return None;
+        }
+        // A machine of ours whose tag somebody has changed costs money like any other.
+        let instance = machine.tag(INSTANCE_TAG).filter(|name| look::is_name(name)).unwrap_or("?");
+        let instance = InstanceId::new(instance);
+        let is_spot = machine.instance_lifecycle == "spot";
+        let age = times::read(&machine.launch_time).map_or(0, |launched| at.since(launched).0);
+        let age = Duration::from_micros(age);
+        let verdict = match (self.rented.contains(&instance), age < self.grace) {
+            (true, _) => AuditVerdict::Rented,
+            (false, true) => AuditVerdict::Young,
+            (false, false) => AuditVerdict::Orphaned,
+        };
+        Some(AuditedMachine {
+            region: region.to_owned(),
+            handle: machine.instance_id.clone(),
+            instance,
+            machine: format!("{}{}", machine.instance_type, if is_spot { "/spot" } else { "" }),
+            state: machine.instance_state.name.clone(),
+            rate: self.rate(region, &machine.instance_type, is_spot),
+            age,
+            verdict,
+        })
+    }
+
+    fn rate(&self, region: &str, machine: &str, is_spot: bool) -> Option<Rate> {
+        let mut listings = self.catalog.listings.iter();
+        let listing = listings.find(|listing| {
+            listing.cloud == Cloud::Aws && listing.region == region && listing.instance_type == machine
+        })?;
+        let price = if is_spot { &listing.spot } else { &listing.on_demand };
+        price.as_ref().map(|price| price.rate)
+    }
+
+    /// Ends a machine that is an orphan; any other is left alone.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn end(&self, machine: &AuditedMachine) -> Result<bool, AwsFailure> {
+        if machine.verdict != AuditVerdict::Orphaned {
+            return Ok(false);
+        }
+        match self.client.tell(&machine.region, &query::terminate(&[&machine.handle])) {
+            Ok(()) | Err(AwsFailure::NotFound(_)) => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::scripted::{Script, client, error, reply};
+    use super::*;
+
+    #[test]
+    fn an_orphan_that_cannot_be_ended_does_not_keep_others_alive() {
+        let script = Script::new(|asked| match asked {
+            asked if asked.ends_with("=i-1") => Ok(error("OperationNotPermitted")),
+            _ => Ok(reply(200, "<R/>")),
+        });
+        let catalog = Catalog::embedded().unwrap();
+        let (client, rented) = (client(script), BTreeSet::new());
+        let (owner, region, grace) = ("me", "us-east-1", Duration::from_secs(600));
+        let auditor = Auditor { client: &client, owner, region, catalog: &catalog, rented: &rented, grace };
+        let retagged = ListedMachine { instance_id: "i-4".into(), ..ListedMachine::default() };
+        let found = auditor.audited(region, &retagged, Timestamp(0)).map(|machine| machine.instance);
+        assert_eq!(found, Some(InstanceId::new("?")), "a machine without our name is shown");
+        let machine = |handle: &str, verdict| AuditedMachine {
+            region: region.into(),
+            handle: handle.into(),
+            instance: InstanceId::new("r-i1"),
+            machine: "c7i.large".into(),
+            state: "running".into(),
+            rate: None,
+            age: Duration::from_secs(3600),
+            verdict,
+        };
+        let machines = [
+            machine("i-1", AuditVerdict::Orphaned),
+            machine("i-2", AuditVerdict::Orphaned),
+            machine("i-3", AuditVerdict::Rented),
+        ];
+        let (ended, failures) = auditor.end_all(&machines);
+        assert_eq!(ended, BTreeSet::from(["i-2".to_owned()]));
+        assert!(failures.len() == 1 && failures[0].starts_with("i-1 in us-east-1: "), "{failures:?}");
+    }
+}

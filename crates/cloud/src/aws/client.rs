@@ -1,0 +1,204 @@
+//! A client for AWS: each action is a request that is signed, sent once and read. It tries nothing again: that is decided by
+//! the loop.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use domain::Timestamp;
+use serde::de::DeserializeOwned;
+
+use super::credentials::{CredentialSources, Lease};
+use super::wire::answers::{self, Caller, Identity, ListedMachine, Machines};
+use super::wire::failure::AwsFailure;
+use super::wire::query::{self, Query};
+use super::wire::signature::sign;
+use super::wire::{HttpReply, HttpRequest, HttpTransport};
+
+/// A key is replaced so long before it ends.
+const RENEWED_BEFORE: i64 = 300_000_000;
+
+/// Pages of one list that are read; more is taken for a mistake.
+const PAGES: usize = 1000;
+
+/// A client for AWS with the credentials of this machine.
+pub struct Client {
+    transport: Arc<dyn HttpTransport>,
+    sources: CredentialSources,
+    lease: Mutex<Option<Lease>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Client").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client that sends with `transport`.
+    pub fn new(transport: Arc<dyn HttpTransport>, sources: CredentialSources) -> Client {
+        Client { transport, sources, lease: Mutex::default() }
+    }
+
+    /// What this machine says about credentials.
+    pub fn sources(&self) -> &CredentialSources {
+        &self.sources
+    }
+
+    /// The address of a service in a region.
+    fn endpoint(&self, service: &str, region: &str) -> String {
+        let host = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+        let named = self.sources.variable("AWS_ENDPOINT_URL").map(str::to_owned);
+        named.unwrap_or_else(|| format!("https://{service}.{region}.{host}"))
+    }
+
+    /// The key to sign with, and where it comes from.
+    ///
+    /// # Errors
+    /// [`AwsFailure`] when there is none.
+    pub fn key(&self, region: &str) -> Result<Lease, AwsFailure> {
+        let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = |lease: &Lease| lease.until.is_none_or(|until| until.0 - now().0 > RENEWED_BEFORE);
+        if let Some(lease) = lease.as_ref().filter(|lease| is_fresh(lease)) {
+            return Ok(lease.clone());
+        }
+        let source = self.sources.source().map_err(AwsFailure::Credentials)?;
+        match source.lease(self.transport.as_ref(), &self.endpoint("sts", region), lease.is_some()) {
+            Ok(found) => Ok(lease.insert(found).clone()),
+            // It could not be renewed now, and holds for some minutes.
+            Err(failure) => {
+                let is_valid = |lease: &&Lease| lease.until.is_none_or(|until| until.0 > now().0);
+                lease.as_ref().filter(is_valid).cloned().ok_or(failure)
+            }
+        }
+    }
+
+    fn signed(&self, mut request: HttpRequest, region: &str, service: &str) -> Result<HttpReply, AwsFailure> {
+        let lease = self.key(region)?;
+        sign(&mut request, &lease.key, (region, service), now());
+        self.transport.send(&request).map_err(|why| AwsFailure::Doubt(format!("no answer from AWS: {why}")))
+    }
+
+    /// What an error reply means. A key that AWS does not accept is not used again.
+    fn failed(&self, query: &Query, reply: &HttpReply) -> AwsFailure {
+        let failure = AwsFailure::of(query, reply);
+        if matches!(failure, AwsFailure::Credentials(_))
+            && let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+        {
+            lease.until = Some(Timestamp(0));
+        }
+        failure
+    }
+
+    /// Asks, and reads the answer.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn ask<T: DeserializeOwned>(&self, region: &str, query: &Query) -> Result<T, AwsFailure> {
+        let reply = self.signed(query.request(&self.endpoint(query.service, region)), region, query.service)?;
+        match reply.status {
+            200 => answers::read(&reply.text()).map_err(AwsFailure::Doubt),
+            _ => Err(self.failed(query, &reply)),
+        }
+    }
+
+    /// Asks for something whose answer says no more than that it was done.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn tell(&self, region: &str, query: &Query) -> Result<(), AwsFailure> {
+        self.ask::<serde::de::IgnoredAny>(region, query).map(drop)
+    }
+
+    /// Every machine of an owner that a region lists, or those with our name `instance`.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn machines(
+        &self,
+        region: &str,
+        owner: &str,
+        instance: Option<&str>,
+    ) -> Result<Vec<ListedMachine>, AwsFailure> {
+        let mut found = Vec::new();
+        let mut page: Option<String> = None;
+        for _ in 0..PAGES {
+            let machines: Machines = self.ask(region, &query::describe_owned(owner, instance, page.as_deref()))?;
+            page = Some(machines.next_token.clone()).filter(|token| !token.is_empty());
+            found.extend(machines.all());
+            if page.is_none() {
+                return Ok(found);
+            }
+        }
+        Err(AwsFailure::Doubt(format!("the list of machines in `{region}` has no end")))
+    }
+
+    /// Who we are.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn caller(&self, region: &str) -> Result<Caller, AwsFailure> {
+        let identity: Identity = self.ask(region, &query::caller_identity())?;
+        Ok(identity.get_caller_identity_result)
+    }
+
+    /// The value of a public parameter of Systems Manager.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn parameter(&self, region: &str, name: &str) -> Result<String, AwsFailure> {
+        let reply = self.signed(query::get_parameter(&self.endpoint("ssm", region), name), region, "ssm")?;
+        let asked = Query { service: "ssm", action: "GetParameter", params: Vec::new() };
+        if reply.status != 200 {
+            return Err(self.failed(&asked, &reply));
+        }
+        let value: serde_json::Value =
+            serde_json::from_slice(&reply.body).map_err(|error| AwsFailure::Doubt(error.to_string()))?;
+        let text = value["Parameter"]["Value"].as_str();
+        text.map(str::to_owned).ok_or_else(|| AwsFailure::Doubt(format!("the parameter `{name}` has no value")))
+    }
+
+    /// The address with which this machine appears on the internet, as AWS sees it.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn own_address(&self) -> Result<String, String> {
+        let request = HttpRequest {
+            method: "GET",
+            url: "https://checkip.amazonaws.com/".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        };
+        let reply = self.transport.send(&request)?;
+        let text = reply.text().trim().to_owned();
+        text.parse::<std::net::IpAddr>().map(|_| text).map_err(|_| format!("HTTP status {}", reply.status))
+    }
+}
+
+/// The wall clock: AWS refuses a signature that is off by five minutes.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::scripted::{Script, reply};
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_accepted_is_asked_for_again() {
+        let script = Script::new(|asked| {
+            let key = r#"{"AccessKeyId":"A","SecretAccessKey":"s","Expiration":"2999-01-01T00:00:00Z"}"#;
+            Ok(match asked {
+                asked if asked.contains("Action=") => super::super::wire::scripted::error("ExpiredToken"),
+                _ => reply(200, key),
+            })
+        });
+        let client = Client::new(script.clone(), CredentialSources::default());
+        for _ in 0..2 {
+            assert!(matches!(client.caller("us-east-1"), Err(AwsFailure::Credentials(_))));
+        }
+        // Three requests to the metadata service for each key.
+        assert_eq!(script.asked.lock().unwrap().len(), 8);
+    }
+}

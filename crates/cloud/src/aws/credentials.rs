@@ -1,0 +1,340 @@
+//! Where the credentials for AWS come from: variables, a token of an identity provider, profiles, or the machine's own role.
+//!
+//! The order is that of AWS's tools. What only they can do (SSO, roles that a profile names, programs) is refused with the
+//! command by which they hand their credentials on.
+
+use std::collections::BTreeMap;
+
+use domain::Timestamp;
+
+use super::wire::answers::{self, AssumedRole, SessionCredentials};
+use super::wire::failure::AwsFailure;
+use super::wire::query::assume_with_web_identity;
+use super::wire::signature::AccessKey;
+use super::wire::{HttpRequest, HttpTransport, times};
+
+/// The variables that are read.
+pub const VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+];
+
+/// What this machine says about credentials, gathered once by the shell.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct CredentialSources {
+    /// The variables of [`VARIABLES`] that are set.
+    pub variables: BTreeMap<String, String>,
+    /// The text of `~/.aws/credentials`.
+    pub credentials: String,
+    /// The text of `~/.aws/config`.
+    pub config: String,
+}
+
+impl std::fmt::Debug for CredentialSources {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.variables.keys().collect();
+        formatter.debug_struct("CredentialSources").field("variables", &names).finish_non_exhaustive()
+    }
+}
+
+/// Where credentials come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialSource {
+    /// A key that was found.
+    Key {
+        key: AccessKey,
+        /// Such as `the profile "default"`.
+        origin: String,
+    },
+    /// A token in a file, for which STS gives a key.
+    WebIdentity { file: String, role: String, session: String },
+    /// The role of the machine that this runs on.
+    Metadata { endpoint: String },
+}
+
+/// A key and until when it can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    pub key: AccessKey,
+    /// None where it does not end.
+    pub until: Option<Timestamp>,
+    /// Where it comes from, for people.
+    pub origin: String,
+}
+
+impl CredentialSources {
+    /// The value of a variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn profile(&self) -> &str {
+        self.variable("AWS_PROFILE").unwrap_or("default")
+    }
+
+    /// The region that the user's own settings name.
+    pub fn region(&self) -> Option<String> {
+        let named = self.variable("AWS_REGION").or_else(|| self.variable("AWS_DEFAULT_REGION"));
+        named
+            .map(str::to_owned)
+            .or_else(|| section(&self.config, &config_heading(self.profile()))?.get("region").cloned())
+    }
+
+    /// Decides which source is used.
+    ///
+    /// # Errors
+    /// Why none can be, with what to do.
+    pub fn source(&self) -> Result<CredentialSource, String> {
+        if let (Some(id), Some(secret)) = (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY")) {
+            let session = self.variable("AWS_SESSION_TOKEN").map(str::to_owned);
+            let key = AccessKey { id: id.to_owned(), secret: secret.to_owned(), session };
+            return Ok(CredentialSource::Key { key, origin: "environment variables".into() });
+        }
+        if let (Some(file), Some(role)) = (self.variable("AWS_WEB_IDENTITY_TOKEN_FILE"), self.variable("AWS_ROLE_ARN"))
+        {
+            let session = self.variable("AWS_ROLE_SESSION_NAME").unwrap_or("gradus").to_owned();
+            return Ok(CredentialSource::WebIdentity { file: file.to_owned(), role: role.to_owned(), session });
+        }
+        let name = self.profile();
+        let mut values = section(&self.config, &config_heading(name)).unwrap_or_default();
+        values.extend(section(&self.credentials, name).unwrap_or_default());
+        let value = |key: &str| values.get(key).filter(|value| !value.is_empty()).cloned();
+        if let (Some(id), Some(secret)) = (value("aws_access_key_id"), value("aws_secret_access_key")) {
+            let key = AccessKey { id, secret, session: value("aws_session_token") };
+            return Ok(CredentialSource::Key { key, origin: format!("the profile `{name}`") });
+        }
+        let others = ["sso_session", "sso_start_url", "role_arn", "credential_process", "login_session"];
+        if let Some(other) = others.iter().find(|key| values.contains_key(**key)) {
+            return Err(format!(
+                "the profile `{name}` uses `{other}`, which gradus does not read; hand its credentials on with \
+                 `eval \"$(aws configure export-credentials --profile {name} --format env)\"`"
+            ));
+        }
+        if self.variable("AWS_PROFILE").is_some() {
+            return Err(format!("there is no profile `{name}` with keys in `~/.aws/credentials` or `~/.aws/config`"));
+        }
+        if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Err(NOTHING.to_owned());
+        }
+        let endpoint = self.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or("http://169.254.169.254");
+        Ok(CredentialSource::Metadata { endpoint: endpoint.trim_end_matches('/').to_owned() })
+    }
+}
+
+const NOTHING: &str = "no credentials for AWS were found; run `aws configure`, or set `AWS_ACCESS_KEY_ID` and \
+                       `AWS_SECRET_ACCESS_KEY`";
+
+impl CredentialSource {
+    /// Gets a key; `has_given` where this source gave one before.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn lease(&self, transport: &dyn HttpTransport, sts: &str, has_given: bool) -> Result<Lease, AwsFailure> {
+        match self {
+            CredentialSource::Key { key, origin } => {
+                Ok(Lease { key: key.clone(), until: None, origin: origin.clone() })
+            }
+            CredentialSource::WebIdentity { file, role, session } => {
+                let token = std::fs::read_to_string(file)
+                    .map_err(|error| AwsFailure::Credentials(format!("cannot read the token in `{file}`: {error}")))?;
+                let query = assume_with_web_identity(role, session, token.trim());
+                let reply = transport.send(&query.request(sts)).map_err(AwsFailure::Doubt)?;
+                if reply.status != 200 {
+                    return Err(AwsFailure::of(&query, &reply));
+                }
+                let role: AssumedRole = answers::read(&reply.text()).map_err(AwsFailure::Doubt)?;
+                let origin = "the token of an identity provider".to_owned();
+                role.assume_role_with_web_identity_result.credentials.lease(origin)
+            }
+            CredentialSource::Metadata { endpoint } => metadata(transport, endpoint, has_given),
+        }
+    }
+}
+
+impl SessionCredentials {
+    fn lease(self, origin: String) -> Result<Lease, AwsFailure> {
+        if self.access_key_id.is_empty() || self.secret_access_key.is_empty() {
+            return Err(AwsFailure::Credentials(format!("{origin} gives no key")));
+        }
+        // One whose end cannot be read is used once.
+        let until = times::read(&self.expiration).unwrap_or(Timestamp(0));
+        let key = AccessKey {
+            id: self.access_key_id,
+            secret: self.secret_access_key,
+            session: Some(self.session_token).filter(|token| !token.is_empty()),
+        };
+        Ok(Lease { key, until: Some(until), origin })
+    }
+}
+
+/// The role of this machine, from its metadata service, which wants a token first (IMDSv2).
+fn metadata(transport: &dyn HttpTransport, endpoint: &str, has_given: bool) -> Result<Lease, AwsFailure> {
+    let doubt = |why: &str| AwsFailure::Doubt(format!("the metadata service of this machine: {why}"));
+    let ask = |method: &'static str, path: &str, header: (&str, &str)| {
+        let headers = vec![(header.0.to_owned(), header.1.to_owned())];
+        let request = HttpRequest { method, url: format!("{endpoint}{path}"), headers, body: Vec::new() };
+        let reply = transport.send(&request).map_err(|why| doubt(&why))?;
+        match reply.status {
+            200 => Ok(reply.text()),
+            429 | 500.. => Err(doubt(&format!("HTTP status {}", reply.status))),
+            // It is turned off, or the machine has no role.
+            _ => Err(AwsFailure::Credentials(NOTHING.to_owned())),
+        }
+    };
+    // Where nothing ever answered there is no such service.
+    let is_there = |failure| if has_given { failure } else { AwsFailure::Credentials(NOTHING.to_owned()) };
+    let token = ask("PUT", "/latest/api/token", ("x-aws-ec2-metadata-token-ttl-seconds", "300")).map_err(is_there)?;
+    let header = ("x-aws-ec2-metadata-token", token.as_str());
+    let folder = "/latest/meta-data/iam/security-credentials/";
+    let role = ask("GET", folder, header)?;
+    let role = role.lines().next().unwrap_or_default().trim().to_owned();
+    let text = ask("GET", &format!("{folder}{role}"), header)?;
+    let found: SessionCredentials = serde_json::from_str(&text)
+        .map_err(|error| AwsFailure::Credentials(format!("the metadata service answered: {error}")))?;
+    found.lease(format!("this machine's role `{role}`"))
+}
+
+fn config_heading(profile: &str) -> String {
+    if profile == "default" { profile.to_owned() } else { format!("profile {profile}") }
+}
+
+/// The values below `[heading]` of an INI file; none where there is no such heading.
+fn section(text: &str, heading: &str) -> Option<BTreeMap<String, String>> {
+    let mut found = None;
+    let mut is_inside = false;
+    for line in text.lines() {
+        if let Some(name) = line.trim().strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            is_inside = name.split_whitespace().eq(heading.split_whitespace());
+            if is_inside {
+                found.get_or_insert_with(BTreeMap::new);
+            }
+            continue;
+        }
+        // A line that is indented belongs to the value above it.
+        let is_value = !line.starts_with([' ', '\t', '#', ';']);
+        if let (true, true, Some((key, value)), Some(values)) = (is_inside, is_value, line.split_once('='), &mut found)
+        {
+            values.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::wire::HttpReply;
+    use super::*;
+
+    fn sources(variables: &[(&str, &str)], credentials: &str, config: &str) -> CredentialSources {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        CredentialSources { variables, credentials: credentials.to_owned(), config: config.to_owned() }
+    }
+
+    fn check(variables: &[(&str, &str)], credentials: &str, config: &str, expected: &str) {
+        let found = match sources(variables, credentials, config).source() {
+            Ok(CredentialSource::Key { key, origin }) => {
+                format!("{} {} {} from {origin}", key.id, key.secret, key.session.unwrap_or("-".into()))
+            }
+            Ok(CredentialSource::WebIdentity { file, role, session }) => format!("{file} as {role} for {session}"),
+            Ok(CredentialSource::Metadata { endpoint }) => endpoint,
+            Err(why) => why,
+        };
+        assert!(found.starts_with(expected), "{found}\n  is not\n{expected}");
+    }
+
+    #[test]
+    fn the_first_source_that_has_something_is_used() {
+        let keys = [("AWS_ACCESS_KEY_ID", "A"), ("AWS_SECRET_ACCESS_KEY", "s")];
+        let file = "[default]\naws_access_key_id = F\naws_secret_access_key=f\n\n# x\n[work]\naws_access_key_id=W\n\
+                    aws_secret_access_key = w=\naws_session_token=t\n";
+        check(&keys, file, "", "A s - from environment variables");
+        check(&[], file, "", "F f - from the profile `default`");
+        check(&[("AWS_PROFILE", "work")], file, "", "W w= t from the profile `work`");
+        check(&[("AWS_PROFILE", "none")], file, "", "there is no profile `none`");
+        let config = "[profile other]\nregion = eu-west-1\naws_access_key_id = O\naws_secret_access_key = o\n\
+                      s3 =\n  aws_access_key_id = X\n[profile sso]\nsso_session = mine\n[profile role]\nrole_arn = r\n";
+        check(&[("AWS_PROFILE", "other")], file, config, "O o - from the profile `other`");
+        check(
+            &[("AWS_PROFILE", "sso")],
+            "",
+            config,
+            "the profile `sso` uses `sso_session`, which gradus does not read",
+        );
+        check(&[("AWS_PROFILE", "role")], "", config, "the profile `role` uses `role_arn`");
+        let web = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/t"), ("AWS_ROLE_ARN", "arn")];
+        check(&web, file, "", "/t as arn for gradus");
+        check(&[], "", "", "http://169.254.169.254");
+        check(&[("AWS_EC2_METADATA_DISABLED", "true")], "", "", "no credentials for AWS were found");
+        let region = |variables: &[_]| sources(variables, "", config).region();
+        assert_eq!(region(&[("AWS_PROFILE", "other")]).as_deref(), Some("eu-west-1"));
+        assert_eq!(region(&[("AWS_REGION", "us-east-2")]).as_deref(), Some("us-east-2"));
+        assert_eq!(region(&[]), None);
+    }
+
+    /// Answers in turn, and remembers what was asked.
+    struct Recorded(Mutex<(Vec<HttpRequest>, Vec<HttpReply>)>);
+
+    impl HttpTransport for Recorded {
+        fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+            let mut inside = self.0.lock().unwrap();
+            inside.0.push(request.clone());
+            if inside.1.is_empty() { Err("nobody answers".into()) } else { Ok(inside.1.remove(0)) }
+        }
+    }
+
+    #[test]
+    fn a_machine_s_role_is_asked_for_with_a_token() {
+        let key = r#"{"AccessKeyId":"A","SecretAccessKey":"s","Token":"t","Expiration":"2026-11-23T20:00:00Z"}"#;
+        let replies = ["T", "my-role\n", key].map(|body| HttpReply { status: 200, body: body.into() });
+        let transport = Recorded(Mutex::new((Vec::new(), replies.to_vec())));
+        let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
+        let lease = source.lease(&transport, "", false).unwrap();
+        assert_eq!((&*lease.key.id, lease.key.session.as_deref()), ("A", Some("t")));
+        assert_eq!(lease.until, times::read("2026-11-23T20:00:00Z"));
+        let asked = transport.0.lock().unwrap().0.clone();
+        assert_eq!(asked[0].method, "PUT");
+        assert_eq!(asked[2].url, "http://imds/latest/meta-data/iam/security-credentials/my-role");
+        assert_eq!(asked[2].headers, [("x-aws-ec2-metadata-token".to_owned(), "T".to_owned())]);
+        let nobody = Recorded(Mutex::default());
+        assert!(
+            matches!(source.lease(&nobody, "", false), Err(AwsFailure::Credentials(why)) if why.contains("aws configure"))
+        );
+    }
+
+    #[test]
+    fn a_metadata_service_that_fails_for_a_moment_is_not_a_machine_without_a_role() {
+        let check = |replies: &[(u16, &str)], has_given, expected: &str| {
+            let replies = replies.iter().map(|(status, body)| HttpReply { status: *status, body: (*body).into() });
+            let transport = Recorded(Mutex::new((Vec::new(), replies.collect())));
+            let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
+            let shown = match source.lease(&transport, "", has_given) {
+                Ok(lease) => format!("{:?}", lease.until),
+                Err(AwsFailure::Doubt(_)) => "doubt".to_owned(),
+                Err(AwsFailure::Credentials(why)) => why,
+                Err(other) => panic!("{other:?}"),
+            };
+            assert!(shown.contains(expected), "{shown} is not {expected}");
+        };
+        check(&[], false, "aws configure");
+        check(&[], true, "doubt");
+        check(&[(403, "")], true, "aws configure");
+        check(&[(200, "T")], false, "doubt");
+        check(&[(200, "T"), (503, "")], false, "doubt");
+        check(&[(200, "T"), (404, "")], false, "aws configure");
+        check(&[(200, "T"), (200, "r"), (200, r#"{"Code":"Failed"}"#)], false, "this machine's role `r` gives no key");
+        let key = r#"{"AccessKeyId":"A","SecretAccessKey":"s","Token":"t","Expiration":"soon"}"#;
+        check(&[(200, "T"), (200, "r"), (200, key)], false, "Some(Timestamp(0))");
+    }
+}

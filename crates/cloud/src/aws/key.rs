@@ -1,0 +1,78 @@
+//! The key with which this home enters its machines, and how `ssh` finds them.
+//!
+//! A machine's host key is taken when it is first seen, and only that one afterwards: it is remembered by the name of the
+//! machine, because addresses are given to others.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::rentals::replace;
+
+/// The public key of a home; made with `ssh-keygen` the first time.
+///
+/// # Errors
+/// When it cannot be made or read.
+pub fn public_key(folder: &Path) -> io::Result<String> {
+    let private = folder.join("id_ed25519");
+    let public = folder.join("id_ed25519.pub");
+    if !private.exists() || !public.exists() {
+        fs::create_dir_all(folder)?;
+        let partial = folder.join(format!("id.{}", std::process::id()));
+        let _ = fs::remove_file(&partial);
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "gradus", "-f"]).arg(&partial);
+        let output = keygen.stdin(Stdio::null()).output()?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(io::Error::other(format!("`ssh-keygen` failed: {why}")));
+        }
+        fs::rename(partial.with_extension(format!("{}.pub", std::process::id())), &public)?;
+        fs::rename(&partial, &private)?;
+    }
+    fs::read_to_string(public)
+}
+
+/// Writes the configuration with which `ssh HANDLE` reaches a machine; its path.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn configure(
+    folder: &Path,
+    shared: &Path,
+    (handle, address): (&str, &str),
+    users: Option<&Path>,
+) -> io::Result<PathBuf> {
+    let quoted = |path: PathBuf| format!("\"{}\"", path.display());
+    let include = users.map(|users| format!("Include {}\n", quoted(users.to_owned()))).unwrap_or_default();
+    // The first value that is found counts, so the user's own stand first.
+    let text = format!(
+        "{include}Host {handle}\n  HostName {address}\n  HostKeyAlias {handle}\n  User gradus\n  IdentityFile {}\n  \
+         IdentitiesOnly yes\n  StrictHostKeyChecking accept-new\n  UserKnownHostsFile {}\n",
+        quoted(shared.join("id_ed25519")),
+        quoted(shared.join("known_hosts")),
+    );
+    replace(folder, "ssh_config", text.as_bytes())?;
+    Ok(folder.join("ssh_config"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_has_one_key_and_a_machine_one_entry() {
+        let home = tempfile::tempdir().unwrap();
+        let shared = home.path().join("aws");
+        let key = public_key(&shared).unwrap();
+        assert!(key.starts_with("ssh-ed25519 "), "{key}");
+        assert_eq!(public_key(&shared).unwrap(), key);
+        let path = configure(home.path(), &shared, ("i-1", "192.0.2.7"), Some(Path::new("/etc/mine"))).unwrap();
+        let output = Command::new("ssh").arg("-G").arg("-F").arg(&path).arg("i-1").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        for line in ["hostname 192.0.2.7", "user gradus", "hostkeyalias i-1", "stricthostkeychecking accept-new"] {
+            assert!(said.lines().any(|found| found == line), "{line} in {said}");
+        }
+    }
+}

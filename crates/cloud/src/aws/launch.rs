@@ -1,0 +1,243 @@
+//! Renting one machine: what is asked for is on disk before it is asked, and asked again word for word. So is that it was
+//! asked: until an answer to every request is known, no refusal of another one proves that nothing was rented.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use domain::InstanceId;
+use domain::rental::{LaunchRequest, MachineHandle, Refusal};
+
+use super::order::user_data::user_data;
+use super::order::{MachineChoice, order};
+use super::rentals::Rental;
+use super::wire::answers::Reservation;
+use super::wire::failure::AwsFailure;
+use super::wire::query;
+use super::{Aws, key, site};
+use crate::provider::ProviderAnswer;
+
+/// A request that was not sent so long after it was asked for is not sent: the caller has given up, and counts the time
+/// within which it may have its effect from when it asked.
+const SENT_WITHIN: Duration = Duration::from_secs(60);
+
+impl Aws {
+    pub(super) fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
+        let asked = Instant::now();
+        let [instance] = &request.members[..] else {
+            return refused("a request for several machines of AWS is not supported yet".to_owned());
+        };
+        let rental = match self.rental(instance, request) {
+            Ok(rental) => rental,
+            Err(answer) => return answer,
+        };
+        if let Some(handle) = &rental.handle {
+            return accepted(instance, handle);
+        }
+        // Without a key nothing is sent.
+        if let Err(failure) = self.client.key(&rental.region) {
+            return unsent(&failure, rental.unanswered);
+        }
+        if !is_in_time(asked, Instant::now()) {
+            return ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned());
+        }
+        if let Err(error) = self.count(instance, 1) {
+            return ProviderAnswer::Doubt(format!("cannot write down that `{instance}` is asked for: {error}"));
+        }
+        let answer = self.client.ask::<Reservation>(&rental.region, &query::run_instances(rental.params.clone()));
+        let handle = match answer {
+            Ok(reservation) => match reservation.instances_set.item.into_iter().next() {
+                Some(machine) if !machine.instance_id.is_empty() => machine.instance_id,
+                _ => return ProviderAnswer::Doubt("AWS has taken the request and named no machine".to_owned()),
+            },
+            Err(AwsFailure::TokenReused(said)) => match self.rented_before(&rental) {
+                Some(handle) => handle,
+                None => return ProviderAnswer::Doubt(said),
+            },
+            Err(failure) if failure.refusal().is_none() => return ProviderAnswer::Doubt(failure.to_string()),
+            Err(failure) => {
+                return match self.count(instance, -1) {
+                    Ok(others) => judged(&failure, others),
+                    Err(error) => {
+                        ProviderAnswer::Doubt(format!("cannot write down that AWS says `{failure}`: {error}"))
+                    }
+                };
+            }
+        };
+        let known = self.rentals.change(instance, |rental| {
+            rental.handle = Some(handle.clone());
+            true
+        });
+        match known {
+            Ok(_) => accepted(instance, &handle),
+            // It is rented. Asked again, the same token says so again.
+            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` was rented: {error}")),
+        }
+    }
+
+    /// Counts a request that is about to be sent, or one that was answered; how many are unanswered now.
+    fn count(&self, instance: &InstanceId, more: i32) -> io::Result<u32> {
+        let rental = self.rentals.change(instance, |rental| {
+            rental.unanswered = rental.unanswered.saturating_add_signed(more);
+            true
+        })?;
+        rental.map(|rental| rental.unanswered).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// What was asked for before, or else what will be: one at a time, so that a call that was given up and its repetition
+    /// ask for the same.
+    fn rental(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
+        let _one_at_a_time = self.preparing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match self.rentals.read(instance) {
+            Ok(Some(rental)) if rental.request.token != request.token => {
+                Err(refused(format!("`{instance}` was asked for with token `{}` before", rental.request.token)))
+            }
+            Ok(Some(rental)) => Ok(rental),
+            Ok(None) => self.ordered(instance, request),
+            Err(error) => Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        }
+    }
+
+    /// Prepares the region and writes down what will be asked for. Nothing is rented by this.
+    fn ordered(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
+        let choice: MachineChoice = request.offer.kind.parse().map_err(refused)?;
+        let here = |error: std::io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
+        let key = key::public_key(&self.rentals.shared()).map_err(here)?;
+        let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice);
+        let site = site.map_err(|failure| unsent(&failure, 0))?;
+        self.rentals.note_region(&choice.region).map_err(here)?;
+        let params = order(request, &choice, &site, self.owner(), &user_data(&key));
+        let request = request.clone();
+        let rental = Rental { request, region: choice.region, params, unanswered: 0, handle: None, gone: None };
+        self.rentals.write(instance, &rental).map_err(here)?;
+        Ok(rental)
+    }
+
+    /// The machine that this token has rented with other parameters: those on disk were lost, and made anew.
+    fn rented_before(&self, rental: &Rental) -> Option<String> {
+        let instance = rental.request.members.first()?;
+        let machines = self.client.machines(&rental.region, self.owner(), Some(instance.as_str())).ok()?;
+        machines.into_iter().map(|machine| machine.instance_id).find(|handle| !handle.is_empty())
+    }
+}
+
+/// What a refusal proves while so many other requests for the same machine are unanswered. AWS looks at who asks, and at what
+/// is asked for, before it looks at the token: such a refusal says nothing of what the token has rented.
+fn judged(failure: &AwsFailure, others: u32) -> ProviderAnswer {
+    let doubt = |why: &str| ProviderAnswer::Doubt(format!("{failure}{why}"));
+    match failure.refusal() {
+        None => doubt(""),
+        Some(Refusal::Denied { .. } | Refusal::Invalid { .. }) if others > 0 => {
+            doubt("; a request before it was not answered and may have rented")
+        }
+        Some(refusal) => ProviderAnswer::Refused(refusal),
+    }
+}
+
+/// What is answered where the request itself was not sent. Only a doubt carries why, and is asked again.
+fn unsent(failure: &AwsFailure, others: u32) -> ProviderAnswer {
+    match judged(failure, others) {
+        ProviderAnswer::Doubt(why) => ProviderAnswer::Doubt(format!("it could not be asked for now: {why}")),
+        other => other,
+    }
+}
+
+/// Whether a request may still be sent.
+fn is_in_time(asked: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(asked) < SENT_WITHIN
+}
+
+fn accepted(instance: &InstanceId, handle: &str) -> ProviderAnswer {
+    ProviderAnswer::Accepted(vec![(instance.clone(), MachineHandle(handle.to_owned()))])
+}
+
+fn refused(message: String) -> ProviderAnswer {
+    ProviderAnswer::Refused(Refusal::Invalid { message, disk: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::scripted::{Script, aws, error};
+    use super::*;
+
+    fn request() -> LaunchRequest {
+        let offer = domain::Offer {
+            provider: "aws".into(),
+            kind: "us-east-1/g4dn.xlarge".into(),
+            node: domain::Node::default(),
+            rate: "1/h".parse().unwrap(),
+            price_source: String::new(),
+        };
+        let members = vec![InstanceId::new("r-i1")];
+        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None, first_answer: None }
+    }
+
+    fn rental(unanswered: u32) -> Rental {
+        Rental {
+            request: request(),
+            region: "us-east-1".into(),
+            params: Vec::new(),
+            unanswered,
+            handle: None,
+            gone: None,
+        }
+    }
+
+    /// What each of these answers to `RunInstances` leads to, each after a restart of the loop.
+    fn check(before: u32, replies: &[Option<&str>], expected: &str) {
+        let home = tempfile::tempdir().unwrap();
+        let instance = InstanceId::new("r-i1");
+        let mut shown = Vec::new();
+        for (at, reply) in replies.iter().enumerate() {
+            let reply = reply.map(error).ok_or("lost".to_owned());
+            let aws = aws(home.path(), Script::new(move |_| reply.clone()));
+            if at == 0 {
+                aws.rentals.write(&instance, &rental(before)).unwrap();
+            }
+            let word = match aws.launch(&request()) {
+                ProviderAnswer::Refused(_) => "refused",
+                ProviderAnswer::Doubt(_) => "doubt",
+                other => panic!("{other:?}"),
+            };
+            shown.push(format!("{word} {}", aws.rentals.read(&instance).unwrap().unwrap().unanswered));
+        }
+        assert_eq!(shown.join(", "), expected, "{replies:?}");
+    }
+
+    #[test]
+    fn a_refusal_proves_nothing_while_another_request_is_unanswered() {
+        check(0, &[Some("ExpiredToken")], "refused 0");
+        check(0, &[Some("InvalidAMIID.NotFound"), Some("UnauthorizedOperation")], "refused 0, refused 0");
+        check(0, &[None, Some("ExpiredToken")], "doubt 1, doubt 1");
+        for code in ["AuthFailure", "UnauthorizedOperation", "InvalidParameterValue", "InvalidAMIID.NotFound"] {
+            check(1, &[Some(code)], "doubt 1");
+        }
+        check(1, &[Some("InsufficientInstanceCapacity"), Some("RequestLimitExceeded")], "refused 1, refused 1");
+        check(0, &[Some("InternalError"), Some("IdempotentInstanceTerminated")], "doubt 1, doubt 2");
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_what_was_answered_is_in_doubt() {
+        let mut text = serde_json::to_value(rental(0)).unwrap();
+        text.as_object_mut().unwrap().remove("unanswered");
+        assert_eq!(serde_json::from_value::<Rental>(text).unwrap().unanswered, 1);
+    }
+
+    #[test]
+    fn a_request_is_not_sent_after_its_caller_has_given_up() {
+        let asked = Instant::now();
+        assert!(is_in_time(asked, asked) && is_in_time(asked, asked + Duration::from_secs(59)));
+        assert!(!is_in_time(asked, asked + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_could_not_be_prepared_is_asked_again_and_says_why() {
+        let why = |failure| match unsent(&failure, 0) {
+            ProviderAnswer::Doubt(why) => why,
+            other => panic!("{other:?}"),
+        };
+        let said = why(AwsFailure::Doubt("no answer from AWS: timed out".into()));
+        assert_eq!(said, "it could not be asked for now: no answer from AWS: timed out");
+        let refused = unsent(&AwsFailure::Credentials("none".into()), 0);
+        assert!(matches!(refused, ProviderAnswer::Refused(Refusal::Denied { .. })), "{refused:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! The provider `aws`: machines of Amazon EC2, rented when they are needed.
+//!
+//! A launch is one `RunInstances` with the intent's token, whose parameters are on disk before it is sent ([`rentals`],
+//! [`order`]). A look is one `DescribeInstances` per region, by the tag of the owner ([`look`]). A machine that runs is
+//! reached as a node, by SSH ([`reach`]). [`order::user_data`] ends a machine that nobody attends any more. What AWS says, and what
+//! an error of it proves, is in [`wire`].
+
+mod audit;
+mod check;
+mod client;
+pub mod credentials;
+mod end;
+mod key;
+mod launch;
+mod look;
+mod offers;
+mod order;
+mod reach;
+mod rentals;
+mod site;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use domain::rental::{MachineState, ProviderView, SeenMachine};
+use domain::wants::Wants;
+use domain::{Elapsed, InstanceId};
+use serde::Deserialize;
+
+use crate::catalog::Catalog;
+use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+
+pub use audit::{AuditVerdict, AuditedMachine, Auditor};
+pub use check::{CheckReport, Permission, check, policy};
+pub use client::Client;
+pub use offers::offers;
+pub use order::MachineChoice;
+pub use reach::ReachSettings;
+
+use reach::Reach;
+use rentals::Rentals;
+use wire::answers::ListedMachine;
+use wire::failure::AwsFailure;
+
+/// The provider's name.
+pub const NAME: &str = "aws";
+
+/// AWS lists a new machine within seconds and rarely within minutes; a boot is followed by a copy of half a gigabyte. A
+/// token holds for a day after the end of its machine.
+const TRAITS: ProviderTraits = ProviderTraits {
+    visible_within: Elapsed(300_000_000),
+    effective_within: Elapsed(120_000_000),
+    boots_within: Elapsed(1_200_000_000),
+    token_lifetime: Some(Elapsed(86_400_000_000)),
+    observe_every: Elapsed(5_000_000),
+    billing_step: Elapsed(1_000_000),
+    places: None,
+    abandoned_within: None,
+    keeps_events: false,
+    concurrency: 8,
+};
+
+/// What the user may set in `aws.json` of a home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AwsOptions {
+    /// An image, `ami-…`, or the public parameter that names one.
+    pub image: Option<String>,
+    /// A subnet for each region; without one the default network is used.
+    pub subnets: BTreeMap<String, String>,
+    /// The addresses that machines let in by SSH, such as `192.0.2.1/32`.
+    pub ssh_from: Option<String>,
+    /// Configuration of `ssh` that is read before ours, such as for a jump host.
+    pub ssh_config: Option<PathBuf>,
+}
+
+/// What the provider needs to know.
+#[derive(Debug, Clone)]
+pub struct AwsSettings {
+    /// The folder of all state here, absolute.
+    pub home: PathBuf,
+    pub options: AwsOptions,
+    pub reach: ReachSettings,
+}
+
+/// Machines of EC2.
+#[derive(Debug)]
+pub struct Aws {
+    settings: AwsSettings,
+    client: Client,
+    rentals: Rentals,
+    reach: Arc<Reach>,
+    /// Held while a launch is prepared, so that two do not make the same key, group or request.
+    preparing: Mutex<()>,
+}
+
+impl Aws {
+    /// The machines that `client` may rent.
+    pub fn new(settings: AwsSettings, client: Client) -> Aws {
+        let rentals = Rentals::new(&settings.home);
+        let reach = Arc::new(Reach::new(settings.reach.clone(), rentals.clone()));
+        Aws { settings, client, rentals, reach, preparing: Mutex::default() }
+    }
+
+    fn owner(&self) -> &str {
+        &self.settings.reach.owner
+    }
+
+    /// Looks at all regions in which anything was asked for, at the same time.
+    fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
+        let mut regions = match self.rentals.regions() {
+            Ok(regions) => regions,
+            Err(error) => return ProviderAnswer::Unavailable(format!("cannot read `aws/regions`: {error}")),
+        };
+        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        // What AWS has once said to be gone it forgets, and we do not.
+        for instance in asked {
+            match self.rentals.read(instance) {
+                Ok(Some(rental)) => {
+                    if let (Some(usage), Some(handle)) = (rental.gone, rental.handle) {
+                        view.machines.push(look::gone(instance, &handle, usage));
+                    }
+                    regions.insert(rental.region);
+                }
+                Ok(None) => {}
+                Err(_) => view.is_complete = false,
+            }
+        }
+        let answers: Vec<Result<Vec<ListedMachine>, AwsFailure>> = std::thread::scope(|scope| {
+            let look = |region| scope.spawn(move || self.client.machines(region, self.owner(), None));
+            let threads: Vec<_> = regions.iter().map(|region| look(region.as_str())).collect();
+            let lost = |_| Err(AwsFailure::Doubt("it could not be asked".to_owned()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
+        });
+        let mut reasons = Vec::new();
+        for (region, answer) in regions.iter().zip(answers) {
+            match answer {
+                Ok(machines) => machines.iter().for_each(|machine| self.take(machine, asked, &mut view)),
+                Err(failure) => reasons.push(format!("{region}: {failure}")),
+            }
+        }
+        if !reasons.is_empty() {
+            // A view has no place for it. What cannot be written is not worth an end.
+            let _ =
+                rentals::replace(&self.rentals.shared(), "unseen.log", format!("{}\n", reasons.join("\n")).as_bytes());
+        }
+        if !reasons.is_empty() && reasons.len() == regions.len() {
+            return ProviderAnswer::Unavailable(reasons.join("; "));
+        }
+        view.is_complete &= reasons.is_empty();
+        ProviderAnswer::Observed(view)
+    }
+
+    /// Puts a machine that is listed into the view, and sees to it that it has an agent.
+    fn take(&self, machine: &ListedMachine, asked: &[InstanceId], view: &mut ProviderView) {
+        let Some(seen) = look::seen(machine, client::now()) else { return };
+        if view.machines.iter().any(|other| other.handle == seen.handle) {
+            return;
+        }
+        let is_asked = asked.contains(&seen.instance);
+        match seen.state {
+            MachineState::Gone(usage) => {
+                self.reach.forget(&seen.instance);
+                if !is_asked {
+                    return;
+                }
+                // What is not written down could be another usage at the next look.
+                if self.note_gone(&seen, usage).is_err() {
+                    view.is_complete = false;
+                    return;
+                }
+            }
+            MachineState::Running if is_asked => self.attend(machine, &seen),
+            MachineState::Running | MachineState::Pending | MachineState::Ending => {}
+        }
+        view.machines.push(seen);
+    }
+
+    fn attend(&self, machine: &ListedMachine, seen: &SeenMachine) {
+        let rental = self.rentals.read(&seen.instance).ok().flatten();
+        if let (Some(rental), Some(address)) = (rental, machine.address()) {
+            self.reach.attend(&rental.request, &seen.handle, address);
+        }
+    }
+
+    fn note_gone(&self, seen: &SeenMachine, usage: Option<domain::run::Usage>) -> std::io::Result<()> {
+        let changed = self.rentals.change(&seen.instance, |rental| {
+            let is_other = rental.handle.as_ref().is_some_and(|handle| *handle != seen.handle.0);
+            if rental.gone.is_some() || usage.is_none() || is_other {
+                return false;
+            }
+            rental.gone = usage;
+            rental.handle = Some(seen.handle.0.clone());
+            true
+        });
+        changed.map(drop)
+    }
+}
+
+impl Provider for Aws {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn traits(&self) -> ProviderTraits {
+        TRAITS
+    }
+
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer {
+        match call {
+            ProviderCall::Offers => match Catalog::open(&self.settings.home) {
+                Ok(catalog) => ProviderAnswer::Offers(offers(&catalog, &Wants::default())),
+                Err(error) => ProviderAnswer::Unavailable(error.to_string()),
+            },
+            ProviderCall::Launch(request) => self.launch(request),
+            ProviderCall::Observe(asked) => self.observe(asked),
+            ProviderCall::End(requests) => self.end(requests),
+            // What the agent wrote down last is on a disk that is gone with its machine.
+            ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wire::scripted::{Script, aws, error, reply};
+    use super::*;
+
+    #[test]
+    fn a_region_that_could_not_be_looked_at_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let check = |answering: &'static str, expected: &str| {
+            let script = Script::new(move |asked| match asked.starts_with(answering) {
+                true => Ok(reply(200, "<R/>")),
+                false => Ok(error("RequestLimitExceeded")),
+            });
+            let aws = aws(home.path(), script);
+            aws.rentals.note_region("us-east-1").unwrap();
+            aws.rentals.note_region("eu-west-1").unwrap();
+            let answer = match aws.observe(&[]) {
+                ProviderAnswer::Observed(view) => format!("complete: {}", view.is_complete),
+                ProviderAnswer::Unavailable(why) => why,
+                other => panic!("{other:?}"),
+            };
+            let log = std::fs::read_to_string(home.path().join("aws/unseen.log")).unwrap_or_default();
+            assert_eq!(format!("{answer} / {}", log.trim_end().replace('\n', ", ")), expected);
+        };
+        check("", "complete: true / ");
+        check("us-east-1", "complete: false / eu-west-1: RequestLimitExceeded");
+        let both = "eu-west-1: RequestLimitExceeded; us-east-1: RequestLimitExceeded";
+        check("nowhere", &format!("{both} / {}", both.replace("; ", ", ")));
+    }
+}

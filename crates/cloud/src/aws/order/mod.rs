@@ -1,0 +1,248 @@
+//! What is asked for when a machine is rented: the parameters of `RunInstances`, as a pure function.
+
+pub mod user_data;
+
+use domain::rental::LaunchRequest;
+use domain::{Bytes, Offer};
+
+use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, OWNER_TAG, Params, params};
+use super::wire::times::rfc3339;
+
+/// Disk for the system and for what is copied to the machine, beside what the work needs.
+const SYSTEM_GIB: u64 = 40;
+
+/// A gibibyte.
+const GIB: u64 = 1 << 30;
+
+/// Which machine, where, and on which terms. As text it is the kind of an offer: `us-east-1/p4d.24xlarge`,
+/// `us-east-1/p4d.24xlarge/spot`, `us-east-1/us-east-1a/p4d.24xlarge`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineChoice {
+    pub region: String,
+    /// None for any zone of the region.
+    pub zone: Option<String>,
+    /// Such as `p4d.24xlarge`.
+    pub machine: String,
+    pub is_spot: bool,
+}
+
+impl std::fmt::Display for MachineChoice {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/", self.region)?;
+        if let Some(zone) = &self.zone {
+            write!(formatter, "{zone}/")?;
+        }
+        write!(formatter, "{}{}", self.machine, if self.is_spot { "/spot" } else { "" })
+    }
+}
+
+impl std::str::FromStr for MachineChoice {
+    type Err = String;
+
+    fn from_str(kind: &str) -> Result<MachineChoice, String> {
+        let (bare, is_spot) = kind.strip_suffix("/spot").map_or((kind, false), |bare| (bare, true));
+        let is_word = |part: &&str| {
+            !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "-.".contains(letter))
+        };
+        let parts: Vec<&str> = bare.split('/').collect();
+        let (region, zone, machine) = match parts[..] {
+            [region, machine] => (region, None, machine),
+            [region, zone, machine] => (region, Some(zone), machine),
+            _ => return Err(format!("`{kind}` is no machine of AWS, such as `us-east-1/p4d.24xlarge`")),
+        };
+        if !parts.iter().all(is_word) || !machine.contains('.') {
+            return Err(format!("`{kind}` is no machine of AWS, such as `us-east-1/p4d.24xlarge`"));
+        }
+        Ok(MachineChoice {
+            region: region.to_owned(),
+            zone: zone.map(str::to_owned),
+            machine: machine.to_owned(),
+            is_spot,
+        })
+    }
+}
+
+impl MachineChoice {
+    /// The public parameter that names the image to boot: one with NVIDIA's driver where there is a GPU for it.
+    pub fn image(&self) -> &'static str {
+        let has_nvidia = self.machine.starts_with(['g', 'p']) && !self.machine.starts_with("g4ad.");
+        match has_nvidia {
+            true => "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+            false => "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+        }
+    }
+}
+
+/// Where a machine is put: what was looked up in its region before it is rented.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchSite {
+    pub image: String,
+    /// The name that the image gives to its first disk.
+    pub root_device: String,
+    pub group: String,
+    pub subnet: Option<String>,
+}
+
+/// What is sent. It is written down before it is sent, and the same is sent again.
+pub fn order(
+    request: &LaunchRequest,
+    choice: &MachineChoice,
+    site: &LaunchSite,
+    owner: &str,
+    user_data: &str,
+) -> Params {
+    let volume = volume_gib(&request.offer);
+    let mut sent = params([
+        ("ImageId", &site.image),
+        ("InstanceType", &choice.machine),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+        ("ClientToken", &request.token),
+        ("SecurityGroupId.1", &site.group),
+        ("InstanceInitiatedShutdownBehavior", "terminate"),
+        ("MetadataOptions.HttpEndpoint", "enabled"),
+        ("MetadataOptions.HttpTokens", "required"),
+        // A container on the machine must not get at the machine's role.
+        ("MetadataOptions.HttpPutResponseHopLimit", "1"),
+        ("BlockDeviceMapping.1.DeviceName", &site.root_device),
+        ("BlockDeviceMapping.1.Ebs.VolumeSize", &volume.to_string()),
+        ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
+        ("UserData", &base64(user_data.as_bytes())),
+    ]);
+    let optional = [("SubnetId", &site.subnet), ("Placement.AvailabilityZone", &choice.zone)];
+    sent.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+    if choice.is_spot {
+        sent.extend(params([
+            ("InstanceMarketOptions.MarketType", "spot"),
+            ("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time"),
+            ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
+        ]));
+        // Without a cap AWS may charge up to the price on demand, and the rent is counted at the offer's.
+        let cap = request.price_cap.unwrap_or(request.offer.rate).micros_per_hour().unsigned_abs();
+        sent.push(("InstanceMarketOptions.SpotOptions.MaxPrice".to_owned(), domain::money::decimal(cap, 2, 6)));
+    }
+    sent.extend(tags(request, owner));
+    sent
+}
+
+/// The tags of the machine and of its disk.
+fn tags(request: &LaunchRequest, owner: &str) -> Params {
+    let instance = request.members.first().map(ToString::to_string).unwrap_or_default();
+    let mut pairs =
+        vec![("Name", format!("gradus {instance}")), (OWNER_TAG, owner.to_owned()), (INSTANCE_TAG, instance)];
+    pairs.extend(request.expires.map(|expires| (EXPIRES_TAG, rfc3339(expires))));
+    let mut sent = Params::new();
+    for (number, resource) in ["instance", "volume"].into_iter().enumerate() {
+        let specification = format!("TagSpecification.{}", number + 1);
+        sent.push((format!("{specification}.ResourceType"), resource.to_owned()));
+        for (at, (key, value)) in pairs.iter().enumerate() {
+            sent.push((format!("{specification}.Tag.{}.Key", at + 1), (*key).to_owned()));
+            sent.push((format!("{specification}.Tag.{}.Value", at + 1), value.clone()));
+        }
+    }
+    sent
+}
+
+/// Gibibytes of the disk: what the plan counts on, and the system.
+fn volume_gib(offer: &Offer) -> u64 {
+    let Bytes(work) = offer.node.disk_free;
+    work.div_ceil(GIB) + SYSTEM_GIB
+}
+
+/// Base64 with padding, as the Query protocol wants user data.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().chain([0, 0].iter()).take(3).fold(0_usize, |word, byte| word << 8 | usize::from(*byte));
+        for place in 0..4 {
+            match place <= chunk.len() {
+                true => text.push(char::from(LETTERS[word >> (18 - 6 * place) & 63])),
+                false => text.push('='),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use domain::{InstanceId, Node, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn kinds_name_machines() {
+        for kind in ["us-east-1/p4d.24xlarge", "us-east-1/p4d.24xlarge/spot", "eu-west-1/eu-west-1a/g4dn.xlarge/spot"] {
+            assert_eq!(kind.parse::<MachineChoice>().unwrap().to_string(), kind);
+        }
+        for kind in ["", "p4d.24xlarge", "us-east-1/", "us-east-1/x/y/z.a", "us-east-1/p4d", "us east/p4d.24xlarge"] {
+            assert!(kind.parse::<MachineChoice>().is_err(), "{kind}");
+        }
+        let image = |kind: &str| kind.parse::<MachineChoice>().unwrap().image().contains("nvidia");
+        assert!(image("us-east-1/p4d.24xlarge") && image("us-east-1/g5.xlarge") && !image("us-east-1/g4ad.xlarge"));
+        assert!(!image("us-east-1/c7i.large"));
+    }
+
+    fn ordered(kind: &str, cap: Option<&str>) -> BTreeMap<String, String> {
+        let offer = Offer {
+            provider: "aws".into(),
+            kind: kind.into(),
+            node: Node { disk_free: Bytes(100 * GIB + 1), ..Node::default() },
+            rate: "1/h".parse().unwrap(),
+            price_source: String::new(),
+        };
+        let request = LaunchRequest {
+            members: vec![InstanceId::new("r-i1")],
+            token: "token".into(),
+            offer,
+            price_cap: cap.map(|cap| cap.parse().unwrap()),
+            expires: Some(Timestamp(1_440_938_160_000_000)),
+            first_answer: None,
+        };
+        let site =
+            LaunchSite { image: "ami-1".into(), root_device: "/dev/sda1".into(), group: "sg-1".into(), subnet: None };
+        order(&request, &kind.parse().unwrap(), &site, "me", "#!/bin/sh\n").into_iter().collect()
+    }
+
+    #[test]
+    fn a_machine_is_closed_encrypted_tagged_and_ends_with_its_system() {
+        let sent = ordered("us-east-1/p4d.24xlarge", None);
+        let is = |name: &str, value: &str| assert_eq!(sent.get(name).map(String::as_str), Some(value), "{name}");
+        is("ClientToken", "token");
+        is("InstanceInitiatedShutdownBehavior", "terminate");
+        is("MetadataOptions.HttpTokens", "required");
+        is("BlockDeviceMapping.1.Ebs.Encrypted", "true");
+        is("BlockDeviceMapping.1.Ebs.VolumeSize", "141");
+        is("UserData", "IyEvYmluL3NoCg==");
+        is("TagSpecification.1.ResourceType", "instance");
+        is("TagSpecification.1.Tag.2.Key", "gradus-owner");
+        is("TagSpecification.1.Tag.2.Value", "me");
+        is("TagSpecification.2.Tag.3.Value", "r-i1");
+        is("TagSpecification.1.Tag.4.Value", "2015-08-30T12:36:00Z");
+        assert!(!sent.keys().any(|name| name.starts_with("InstanceMarketOptions") || name.starts_with("Placement")));
+    }
+
+    #[test]
+    fn spot_and_zones_are_asked_for_only_where_they_are_meant() {
+        let sent = ordered("us-east-1/us-east-1a/p4d.24xlarge/spot", Some("12.5/h"));
+        assert_eq!(sent["InstanceMarketOptions.MarketType"], "spot");
+        assert_eq!(sent["InstanceMarketOptions.SpotOptions.MaxPrice"], "12.50");
+        assert_eq!(sent["Placement.AvailabilityZone"], "us-east-1a");
+        let uncapped = ordered("us-east-1/p4d.24xlarge/spot", None);
+        assert_eq!(uncapped["InstanceMarketOptions.SpotOptions.MaxPrice"], "1.00", "no more than is counted");
+    }
+
+    #[test]
+    fn base64_pads() {
+        let check = |text: &str, expected: &str| assert_eq!(base64(text.as_bytes()), expected);
+        // From RFC 4648.
+        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            check(text, expected);
+        }
+    }
+}

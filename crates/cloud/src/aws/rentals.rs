@@ -1,0 +1,161 @@
+//! What was asked of AWS for each instance: `instances/INSTANCE/aws.json` in the home.
+//!
+//! It is on disk before the request is sent, so that a request in doubt is made again word for word, whatever was set
+//! differently since. `aws/regions` lists the regions in which anything was ever asked for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::InstanceId;
+use domain::rental::LaunchRequest;
+use domain::run::Usage;
+use serde::{Deserialize, Serialize};
+
+use super::wire::query::Params;
+
+/// What was asked for, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rental {
+    /// What the loop has asked for; the agent is started with it.
+    pub request: LaunchRequest,
+    pub region: String,
+    /// The parameters of `RunInstances`.
+    pub params: Params,
+    /// Requests that were sent and got no answer that proves anything: each may have rented. A file of a version that did not
+    /// count them stands for one.
+    #[serde(default = "one")]
+    pub unanswered: u32,
+    /// AWS's name of the machine, once it was told.
+    #[serde(default)]
+    pub handle: Option<String>,
+    /// What was used of it, once AWS has said that it is gone: AWS itself forgets after an hour.
+    #[serde(default)]
+    pub gone: Option<Usage>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The rentals of a home.
+#[derive(Debug, Clone)]
+pub struct Rentals {
+    home: PathBuf,
+    /// Held while one is changed.
+    changing: Arc<Mutex<()>>,
+}
+
+impl Rentals {
+    /// The rentals of the home at `home`.
+    pub fn new(home: &Path) -> Rentals {
+        Rentals { home: home.to_owned(), changing: Arc::default() }
+    }
+
+    /// The folder of an instance.
+    pub fn folder(&self, instance: &InstanceId) -> PathBuf {
+        self.home.join("instances").join(instance.as_str())
+    }
+
+    /// The folder of what concerns AWS as a whole.
+    pub fn shared(&self) -> PathBuf {
+        self.home.join("aws")
+    }
+
+    /// What was asked for; none where nothing was.
+    ///
+    /// # Errors
+    /// When the file cannot be read: what is not known is not nothing.
+    pub fn read(&self, instance: &InstanceId) -> io::Result<Option<Rental>> {
+        match fs::read(self.folder(instance).join("aws.json")) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes it down; durable when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written: then nothing may be asked for.
+    pub fn write(&self, instance: &InstanceId, rental: &Rental) -> io::Result<()> {
+        replace(&self.folder(instance), "aws.json", &serde_json::to_vec(rental)?)
+    }
+
+    /// Changes what is written down, if `change` says that it did; what it is then, none where nothing was asked for.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn change(
+        &self,
+        instance: &InstanceId,
+        change: impl FnOnce(&mut Rental) -> bool,
+    ) -> io::Result<Option<Rental>> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut rental) = self.read(instance)? else { return Ok(None) };
+        if change(&mut rental) {
+            self.write(instance, &rental)?;
+        }
+        Ok(Some(rental))
+    }
+
+    /// The regions in which anything was ever asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn regions(&self) -> io::Result<BTreeSet<String>> {
+        match fs::read_to_string(self.shared().join("regions")) {
+            Ok(text) => Ok(text.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes a region, before anything is asked for there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn note_region(&self, region: &str) -> io::Result<()> {
+        let mut regions = self.regions()?;
+        if !regions.insert(region.to_owned()) {
+            return Ok(());
+        }
+        let text: String = regions.iter().map(|region| format!("{region}\n")).collect();
+        replace(&self.shared(), "regions", text.as_bytes())
+    }
+}
+
+/// Writes a file, whole or not at all.
+pub fn replace(folder: &Path, name: &str, contents: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let partial = folder.join(format!("{name}.partial"));
+    let mut file = fs::File::create(&partial)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::rename(&partial, folder.join(name))?;
+    fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_and_rentals_outlive_the_process() {
+        let home = tempfile::tempdir().unwrap();
+        let rentals = Rentals::new(home.path());
+        assert!(rentals.regions().unwrap().is_empty());
+        for region in ["us-east-1", "eu-west-1", "us-east-1"] {
+            rentals.note_region(region).unwrap();
+        }
+        let regions: Vec<String> = Rentals::new(home.path()).regions().unwrap().into_iter().collect();
+        assert_eq!(regions, ["eu-west-1", "us-east-1"]);
+        let instance = InstanceId::new("r-i1");
+        assert!(rentals.read(&instance).unwrap().is_none());
+        fs::create_dir_all(rentals.folder(&instance)).unwrap();
+        fs::write(rentals.folder(&instance).join("aws.json"), "{").unwrap();
+        assert!(rentals.read(&instance).is_err(), "what cannot be read is not nothing");
+    }
+}

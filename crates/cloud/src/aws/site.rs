@@ -1,0 +1,154 @@
+//! What a machine needs in its region before it is rented: an image, a network, and a security group that lets in nothing but
+//! SSH from here. The group is looked at each time, and set to exactly that.
+
+use super::client::Client;
+use super::order::{LaunchSite, MachineChoice};
+use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
+use super::wire::failure::AwsFailure;
+use super::wire::query;
+use super::{AwsOptions, wire::query::OWNER_TAG};
+
+/// Looks up or makes all of it.
+///
+/// # Errors
+/// [`AwsFailure`]; nothing was rented.
+pub fn prepare(
+    client: &Client,
+    options: &AwsOptions,
+    owner: &str,
+    choice: &MachineChoice,
+) -> Result<LaunchSite, AwsFailure> {
+    let region = &choice.region;
+    let image = match options.image.as_deref() {
+        Some(image) if !image.starts_with('/') => image.to_owned(),
+        named => client.parameter(region, named.unwrap_or(choice.image()))?,
+    };
+    let images: Images = client.ask(region, &query::describe_image(&image))?;
+    let found = images.images_set.item.into_iter().next();
+    let root = found.map(|image| image.root_device_name).filter(|name| !name.is_empty());
+    let subnet = options.subnets.get(region).cloned();
+    let subnets: Subnets = client.ask(region, &query::describe_subnets(subnet.as_deref()))?;
+    let network = subnets.subnet_set.item.into_iter().next().map(|subnet| subnet.vpc_id);
+    let Some(network) = network.filter(|network| !network.is_empty()) else {
+        let message = format!("`{region}` has no default network; name a subnet in `aws.json`, see docs/aws.md");
+        return Err(AwsFailure::Invalid { code: "NoNetwork".into(), message });
+    };
+    let group = group(client, region, owner, &network, &wanted(client, options)?)?;
+    Ok(LaunchSite { image, root_device: root.unwrap_or_else(|| "/dev/sda1".to_owned()), group, subnet })
+}
+
+/// The one thing that is let in.
+fn wanted(client: &Client, options: &AwsOptions) -> Result<IngressRule, AwsFailure> {
+    let from = match &options.ssh_from {
+        Some(from) => from.clone(),
+        None => client.own_address().map_err(|why| AwsFailure::Invalid {
+            code: "UnknownAddress".into(),
+            message: format!(
+                "cannot find out from which address this machine reaches AWS ({why}); write it as `ssh_from` in \
+                 `aws.json`, see docs/aws.md"
+            ),
+        })?,
+    };
+    let peer = match (from.contains(':'), from.contains('/')) {
+        (true, true) => Peer::V6(from),
+        (true, false) => Peer::V6(format!("{from}/128")),
+        (false, true) => Peer::V4(from),
+        (false, false) => Peer::V4(format!("{from}/32")),
+    };
+    Ok(IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer })
+}
+
+/// Our group in a network, which lets in what is wanted and nothing else.
+fn group(
+    client: &Client,
+    region: &str,
+    owner: &str,
+    network: &str,
+    wanted: &IngressRule,
+) -> Result<String, AwsFailure> {
+    let short: String = owner.chars().rev().take(12).collect();
+    let name = format!("gradus-{short}");
+    let groups: Groups = client.ask(region, &query::describe_group(&name, network))?;
+    let found = groups.security_group_info.item.into_iter().next();
+    let (id, rules) = match found {
+        Some(group) => {
+            let is_ours = group.tag_set.item.iter().any(|tag| tag.key == OWNER_TAG && tag.value == owner);
+            if !is_ours {
+                let message = format!("the security group `{name}` in `{region}` is not ours; rename or delete it");
+                return Err(AwsFailure::Invalid { code: "ForeignGroup".into(), message });
+            }
+            let rules = group.rules();
+            (group.group_id, rules)
+        }
+        None => {
+            let made = client.ask(region, &query::create_group(&name, network, owner));
+            let made: NewGroup = made.map_err(not_everywhere_yet)?;
+            (made.group_id, Vec::new())
+        }
+    };
+    for surplus in rules.iter().filter(|rule| *rule != wanted) {
+        match client.tell(region, &query::change_ingress(false, &id, surplus)) {
+            // Somebody was faster.
+            Err(AwsFailure::NotFound(said)) if said.starts_with("InvalidPermission.NotFound") => {}
+            other => other.map_err(not_everywhere_yet)?,
+        }
+    }
+    if !rules.contains(wanted) {
+        match client.tell(region, &query::change_ingress(true, &id, wanted)) {
+            // Another launch was faster.
+            Err(AwsFailure::Invalid { code, .. }) if code == "InvalidPermission.Duplicate" => {}
+            other => other.map_err(not_everywhere_yet)?,
+        }
+    }
+    Ok(id)
+}
+
+/// A group that was just made is not known to all of EC2 at once: what fails by that is asked for again.
+fn not_everywhere_yet(failure: AwsFailure) -> AwsFailure {
+    match failure {
+        AwsFailure::NotFound(said) if said.starts_with("InvalidGroup.NotFound") => AwsFailure::Throttled(said),
+        AwsFailure::Invalid { code, message } if code == "InvalidGroup.Duplicate" => {
+            AwsFailure::Throttled(format!("{code}: {message}"))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::scripted::{Script, client, error, reply};
+    use super::*;
+
+    /// What becomes of the group where one action is answered with an error and all others as usual.
+    fn check(action: &'static str, code: &'static str, has_group: bool, expected: &str) {
+        let script = Script::new(move |asked| {
+            let group = "<R><securityGroupInfo><item><groupId>sg-1</groupId><tagSet><item><key>gradus-owner</key>\
+                         <value>me</value></item></tagSet><ipPermissions><item><ipProtocol>-1</ipProtocol><ipRanges>\
+                         <item><cidrIp>0.0.0.0/0</cidrIp></item></ipRanges></item></ipPermissions></item>\
+                         </securityGroupInfo></R>";
+            Ok(match asked {
+                asked if asked.contains(action) => error(code),
+                asked if asked.contains("DescribeSecurityGroups") && has_group => reply(200, group),
+                _ => reply(200, "<R><groupId>sg-1</groupId></R>"),
+            })
+        });
+        let peer = Peer::V4("192.0.2.1/32".into());
+        let wanted = IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer };
+        let shown = match group(&client(script), "us-east-1", "me", "vpc-1", &wanted) {
+            Ok(id) => id,
+            Err(AwsFailure::Throttled(_)) => "again".to_owned(),
+            Err(other) => other.to_string(),
+        };
+        assert_eq!(shown, expected, "{action} {code}");
+    }
+
+    #[test]
+    fn a_group_that_is_not_known_everywhere_yet_is_asked_for_again() {
+        check("none", "", false, "sg-1");
+        check("Authorize", "InvalidGroup.NotFound", false, "again");
+        check("CreateSecurityGroup", "InvalidGroup.Duplicate", false, "again");
+        check("Revoke", "InvalidPermission.NotFound", true, "sg-1");
+        check("Authorize", "InvalidPermission.Duplicate", true, "sg-1");
+        check("Revoke", "InvalidPermission.Malformed", true, "InvalidPermission.Malformed: ");
+    }
+}

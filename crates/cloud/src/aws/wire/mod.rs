@@ -1,0 +1,47 @@
+//! What travels between here and AWS, as values: requests, their signature, answers, and what an error means.
+//!
+//! Nothing here opens a connection. Whoever has a client for HTTP lends it as a [`HttpTransport`]; so a first build has none of
+//! it, and every request and answer is tested as text.
+
+pub mod answers;
+pub mod failure;
+pub mod query;
+#[cfg(test)]
+pub mod scripted;
+pub mod signature;
+pub mod times;
+
+/// A request over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// `GET`, `POST` or `PUT`.
+    pub method: &'static str,
+    /// Where it goes, with its query.
+    pub url: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// The reply to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HttpReply {
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+impl HttpReply {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// A client for HTTP.
+pub trait HttpTransport: Send + Sync {
+    /// Sends a request and waits for the reply.
+    ///
+    /// # Errors
+    /// Why there is none. The request may have arrived.
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String>;
+}

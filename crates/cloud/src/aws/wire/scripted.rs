@@ -1,0 +1,59 @@
+//! A stand-in for AWS in tests, and the provider that asks it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::super::credentials::CredentialSources;
+use super::super::{Aws, AwsOptions, AwsSettings, Client, ReachSettings};
+use super::{HttpReply, HttpRequest, HttpTransport};
+use crate::ssh::Executables;
+
+type Answering = dyn Fn(&str) -> Result<HttpReply, String> + Send + Sync;
+
+/// Answers by the region and the form that was sent, and remembers them.
+pub struct Script {
+    answer: Box<Answering>,
+    /// `REGION FORM` of each request.
+    pub asked: Mutex<Vec<String>>,
+}
+
+impl Script {
+    /// Answers each request with what this returns for it.
+    pub fn new(answer: impl Fn(&str) -> Result<HttpReply, String> + Send + Sync + 'static) -> Arc<Script> {
+        Arc::new(Script { answer: Box::new(answer), asked: Mutex::default() })
+    }
+}
+
+impl HttpTransport for Script {
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+        let region = request.url.split('.').nth(1).unwrap_or_default();
+        let asked = format!("{region} {}", String::from_utf8_lossy(&request.body));
+        self.asked.lock().unwrap().push(asked.clone());
+        (self.answer)(&asked)
+    }
+}
+
+/// An answer.
+pub fn reply(status: u16, body: &str) -> HttpReply {
+    HttpReply { status, body: body.into() }
+}
+
+/// An error as EC2 writes it.
+pub fn error(code: &str) -> HttpReply {
+    reply(400, &format!("<Response><Errors><Error><Code>{code}</Code></Error></Errors></Response>"))
+}
+
+/// A client that asks it.
+pub fn client(script: Arc<Script>) -> Client {
+    let variables = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Client::new(script, CredentialSources { variables, ..CredentialSources::default() })
+}
+
+/// The provider that asks it.
+pub fn aws(home: &Path, script: Arc<Script>) -> Aws {
+    let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
+    let reach = ReachSettings { owner: "me".into(), socket: home.join("loop.sock"), program, ssh_config: None };
+    let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
+    Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(script))
+}

@@ -1,0 +1,85 @@
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Optional, SupportsFloat, SupportsIndex, Union
+
+class CheckpointError(RuntimeError):
+    """A state could not be saved or loaded; what was durable before still is."""
+
+class CheckpointWarning(UserWarning):
+    """A state was not saved, or an older one was loaded; training goes on."""
+
+def init(
+    *,
+    checkpoints: Optional[Union[str, os.PathLike[str]]] = None,
+    program: str = "",
+    save_every: str = "auto",
+    keep: int = 3,
+    mtbf: str = "24h",
+    steps: int = 0,
+    hang_after: Optional[str] = "30m",
+) -> Run: ...
+
+class Run:
+    id: str
+    attempt: int
+    rank: int
+    world: int
+    checkpoints: Optional[str]
+    step: int
+    budget: Optional[float]
+    deadline: Optional[float]
+    stall_ms: float
+    @property
+    def is_attended(self) -> bool: ...
+    @property
+    def saved_step(self) -> Optional[int]: ...
+    def log(
+        self,
+        step: SupportsIndex,
+        *,
+        loss: Optional[SupportsFloat] = None,
+        lr: Optional[SupportsFloat] = None,
+        samples: SupportsIndex = 0,
+        epoch: SupportsIndex = 0,
+        **metrics: SupportsFloat,
+    ) -> None: ...
+    def should_save(self, step: SupportsIndex) -> bool: ...
+    def should_stop(self) -> bool: ...
+    def save(self, state: Mapping[Any, Any], step: SupportsIndex, *, rng: bool = True, wait: bool = False) -> None: ...
+    def load(self, objects: Optional[Mapping[str, Any]] = None, *, rng: bool = True) -> Optional[dict[Any, Any]]: ...
+    def wait(self) -> None: ...
+    def finish(self) -> None: ...
+
+class Loader(Iterator[tuple[Any, Any]]):
+    def __init__(
+        self,
+        uri: Union[str, os.PathLike[str]],
+        recipe: str,
+        batch: int,
+        rank: int = 0,
+        world: int = 1,
+        *,
+        seed: int = 0,
+        workers: Optional[int] = None,
+        size: Optional[int] = None,
+        numbers: Literal["f32", "bf16", "u8"] = "f32",
+        channels_last: bool = False,
+        part: Literal["train", "val", "test"] = "train",
+        split: Union[Sequence[float], Literal["folders"]] = (1.0, 0.0, 0.0),
+        mean: Optional[Sequence[float]] = None,
+        std: Optional[Sequence[float]] = None,
+        skip_corrupt: bool = False,
+        cache: Optional[Union[str, os.PathLike[str]]] = None,
+        tensors: Optional[Literal["torch", "numpy"]] = None,
+    ) -> None: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def measured(self) -> dict[str, Union[int, float]]: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Loader: ...
+    def __next__(self) -> tuple[Any, Any]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

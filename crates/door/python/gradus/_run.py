@@ -1,0 +1,278 @@
+"""A run: what a program reports, saves, loads and is told."""
+import atexit
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+
+from . import _door, _state
+
+_current = None
+
+
+class CheckpointWarning(UserWarning):
+    """A state was not saved, or an older one was loaded; training goes on."""
+
+
+def init(
+    *, checkpoints=None, program="", save_every="auto", keep=3, mtbf="24h", steps=0, hang_after="30m",
+):
+    """Begins the run of this process, or gives the one that has begun.
+
+    Below `gradus run` it finds who it is in the environment, and speaks to the agent. Anywhere else it is silent.
+
+    checkpoints  the folder to save to; by default the run's own (`GRADUS_CHECKPOINTS`), and none outside of gradus
+    program      a name that tells this program's checkpoints from those of another in the same folder
+    save_every   when `should_save` says so: "auto" (the interval that loses least, from the measured cost of a save and
+                 `mtbf`), a time such as "10m", or "500 steps"
+    keep         how many of the newest checkpoints stay, at least 1
+    mtbf         mean time between failures, for "auto"
+    steps        how many steps there are, where that is known: for the time left
+    hang_after   how long the program may be quiet (no `log`, `save` or `should_…`), after its first such call, until gradus
+                 ends it as hung; three times the longest quiet time so far, if that is longer; None for ever
+
+    Raises ValueError for a value that is no time or number, and CheckpointError when the folder cannot be used.
+    """
+    global _current
+    settings = (checkpoints, program, save_every, keep, mtbf, steps, hang_after)
+    if _current is not None and _current._process == os.getpid() and not _current._finished:
+        if settings != _current._settings:
+            raise RuntimeError("gradus.init() was called before with other settings; a process has one run")
+        return _current
+    _current = Run(settings)
+    return _current
+
+
+class Run:
+    """The run of this process; made by `gradus.init()`.
+
+    id            name of the run, the same for all of its attempts; "local" outside of gradus
+    attempt       number of the attempt, from 1; 0 where nothing is saved
+    rank, world   this process among all that train together, as torchrun says; 0 and 1 for one alone
+    checkpoints   the folder of checkpoints, or None
+    step          the step that `load` has restored, or that was saved last; 0 at first
+    budget        the job's budget in dollars, or None
+    deadline      the job's deadline in seconds from its submission, or None
+    stall_ms      for how many milliseconds the last `save` kept the program from training
+    """
+
+    def __init__(self, settings):
+        checkpoints, program, save_every, keep, mtbf, steps, hang_after = self._settings = settings
+        environment = os.environ
+        number = lambda name, default: int(environment.get(name) or default)  # noqa: E731
+        self.id = environment.get("GRADUS_RUN") or "local"
+        self.rank, self.world = number("RANK", 0), number("WORLD_SIZE", 1)
+        here = number("LOCAL_WORLD_SIZE", 1)
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
+        if int(keep) < 1:
+            raise ValueError("`keep`: at least one checkpoint stays")
+        if checkpoints is None:
+            checkpoints = environment.get("GRADUS_CHECKPOINTS")
+        self.checkpoints = None if checkpoints is None else os.path.abspath(os.fspath(checkpoints))
+        inside = self.checkpoints is not None and environment.get("GRADUS_CHECKPOINTS") == self.checkpoints
+        self.budget = float(environment["GRADUS_BUDGET"]) if environment.get("GRADUS_BUDGET") else None
+        self.deadline = float(environment["GRADUS_DEADLINE"]) if environment.get("GRADUS_DEADLINE") else None
+        self.step, self.stall_ms = 0, 0.0
+        self._inner = _door.ProgramRun(
+            run=self.id, attempt=number("GRADUS_ATTEMPT_NUMBER", 0) if inside else 0, rank=self.rank, world=self.world,
+            ranks_here=here if here == self.world else 1, checkpoints=self.checkpoints,
+            socket=environment.get("GRADUS_SOCKET") or None, program=program, keep=int(keep), every=str(save_every),
+            mtbf=str(mtbf), hang_after=None if hang_after is None else str(hang_after), steps=int(steps),
+            environment=_environment(),
+        )
+        self.attempt = self._inner.attempt
+        self._process, self._finished, self._listens = os.getpid(), False, False
+        atexit.register(self._at_exit)
+
+    @property
+    def is_attended(self):
+        """Whether an agent of gradus hears this run."""
+        return self._inner.attended
+
+    @property
+    def saved_step(self):
+        """The newest step that this process has saved and whose state is durable, or None."""
+        return self._inner.durable
+
+    def log(self, step, *, loss=None, lr=None, samples=0, epoch=0, **metrics):
+        """Reports what a step has measured: for status, progress line, report and TensorBoard. Only rank 0 is shown.
+
+        step     from 1
+        loss     mean loss of the batch; without it the step has no point in the loss curve
+        lr       learning rate
+        samples  samples in the batch, for samples per second
+        epoch    from 0
+        metrics  further numbers by any name, such as `**{"val/f1": 0.9}`
+
+        Numbers may be Python's, NumPy's, or tensors of one element; one on a GPU is waited for. What is NaN or infinite is
+        noted once and not drawn. Raises TypeError for anything else.
+        """
+        others = {name: _number(name, value) for name, value in metrics.items()}
+        loss = None if loss is None else _number("loss", loss)
+        lr = None if lr is None else _number("lr", lr)
+        self._warn(self._inner.log(_whole("step", step), _whole("epoch", epoch), loss, lr, _whole("samples", samples), others))
+
+    def should_save(self, step):
+        """Whether the state after `step` is to be saved: it is due, gradus asks for it, or the program is to stop.
+
+        With several ranks, every rank calls it at the same steps: where `torch.distributed` is initialised they agree.
+        """
+        self._listen()
+        due, complaints = self._inner.should_save(_whole("step", step))
+        self._warn(complaints)
+        return self._agreed(due)
+
+    def should_stop(self):
+        """Whether the program is to save its state and end: `gradus stop`, Ctrl-C in `gradus run`, the budget, the deadline.
+
+        It then has 60 seconds, or what the budget leaves. From the first call on, SIGTERM sets this in place of ending the
+        process, unless the program handles it itself. With several ranks as `should_save`.
+        """
+        self._listen()
+        return self._agreed(self._inner.should_stop())
+
+    def save(self, state, step, *, rng=True, wait=False):
+        """Saves the state after `step`: copies it, and returns while native threads hash and write it.
+
+        state  a dict of tensors, NumPy arrays, numbers, strings, bytes, lists, tuples and dicts, in any depth; of an object
+               with `state_dict()`, such as a module or an optimizer, that is saved. What is below "model" is a safetensors
+               file by itself, with the names of the module.
+        rng    whether the random number generators of Python, NumPy and PyTorch are saved
+        wait   whether to wait until the state is durable
+
+        With several ranks, every rank calls it; rank 0 writes. Only a save under way is waited for; `stall_ms` says how long.
+        A full disk is a `CheckpointWarning`, and an error with `wait`: what was durable before still is. Raises TypeError for
+        a state that cannot be saved, and CheckpointError when another process saves there or a later attempt has taken over.
+        """
+        began = time.monotonic()
+        step = _whole("step", step)
+        generators = json.dumps(_state.generators()) if rng else None
+        if self.rank == 0:
+            apart = _state.Apart(state)
+            tensors, tree = apart.handed(), json.dumps(apart.tree)
+        else:
+            apart, tensors, tree = None, [], "null"
+        is_handed, stall, complaints = self._inner.save(step, tensors, tree, generators, time.monotonic() - began)
+        del apart
+        self.stall_ms = stall / 1000
+        self._warn(complaints)
+        if is_handed:
+            self.step = step
+        elif wait:
+            raise _door.CheckpointError(complaints[-1])
+        if wait:
+            self._inner.wait()
+
+    def load(self, objects=None, *, rng=True):
+        """Loads the newest checkpoint that verifies, and gives its state; None where nothing was saved yet.
+
+        objects  a dict like that which is saved: what has `load_state_dict()` gets its part, on the device where it is
+        rng      whether the random number generators continue as they were saved; on another number of ranks those of new
+                 ranks do not
+
+        Tensors of the returned state are in the processor's memory. `run.step` is the step that was restored. A damaged
+        checkpoint is passed over with a `CheckpointWarning`. Raises CheckpointError when the newest one is of another
+        program, or none verifies, and ValueError for a tensor of another shape; then nothing was changed.
+        """
+        found = self._inner.load()
+        if found is None:
+            return None
+        step, tree, generators, _world, complaints, model, others = found
+        self._warn(complaints)
+        state = _state.together(json.loads(tree), model, others)
+        if objects is not None:
+            _state.check_shapes(state, objects)
+            for key, target in objects.items():
+                if callable(getattr(target, "load_state_dict", None)):
+                    target.load_state_dict(state[key])
+        if rng and generators is not None:
+            _state.restore_generators(json.loads(generators))
+        self.step = step
+        return state
+
+    def wait(self):
+        """Waits until what was saved is durable. Raises CheckpointError if it is not."""
+        self._inner.wait()
+
+    def finish(self):
+        """Waits for the last save and hangs up. Called at the end of the process if it was not before."""
+        if not self._finished:
+            self._finished = True
+            self._inner.finish()
+
+    def _at_exit(self):
+        if os.getpid() == self._process:
+            try:
+                self.finish()
+            except _door.CheckpointError as error:
+                print(f"gradus: the last checkpoint was not saved: {error}", file=sys.stderr)
+
+    def _listen(self):
+        """From the first question on, a signal is an answer and not an end."""
+        if self._listens:
+            return
+        self._listens = True
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and os.getpid() == self._process and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._signalled)
+
+    def _signalled(self, _signal, _frame):
+        if os.getpid() == self._process:
+            self._inner.ask_to_stop()
+        else:
+            # A forked worker ends as it would have.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _agreed(self, answer):
+        """Yes if any rank says yes, where ranks can ask each other."""
+        torch = sys.modules.get("torch")
+        if self.world == 1 or torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+            return answer
+        device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+        flag = torch.tensor([int(answer)], dtype=torch.int32, device=device)
+        torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def _warn(self, complaints):
+        for text in complaints:
+            warnings.warn(text, CheckpointWarning, stacklevel=3)
+
+    def __reduce__(self):
+        raise TypeError("a gradus run cannot be pickled\nhint: call `gradus.init()` in the process that trains")
+
+
+def _number(name, value):
+    """A number as a float. Text is no number, even if it reads like one."""
+    if not isinstance(value, (str, bytes, bytearray)) and value is not None:
+        try:
+            # A loss that still has its graph is read without a word from PyTorch.
+            return float(value.detach() if hasattr(value, "detach") else value)
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    raise TypeError(f"`{name}` is {_state._kind(value)}; a metric is a number, or a tensor of one element")
+
+
+def _whole(name, value):
+    try:
+        whole = value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"`{name}` is {_state._kind(value)}, and not a whole number") from None
+    if whole < 0:
+        raise ValueError(f"`{name}` is {whole}, and counts from 0")
+    return whole
+
+
+def _environment():
+    """Device, its name, version of PyTorch and threads, as far as they are known without importing anything."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return "", "", "", 0
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    device = f"cuda:{torch.cuda.current_device()}" if cuda else "cpu"
+    name = torch.cuda.get_device_name() if cuda else ""
+    return device, name, torch.__version__, torch.get_num_threads()

@@ -1,0 +1,251 @@
+"""States taken apart into tensors and JSON, and put together again. No pickle: what is loaded runs no code.
+
+A state is a tree of dicts, lists and tuples. Its leaves are tensors, NumPy arrays, numbers, strings, bytes and None; an
+object with `state_dict()` stands for what that returns.
+"""
+import base64
+import collections
+import math
+import sys
+
+# Types that a safetensors file of ours holds as they are; others are held as their bytes.
+PLAIN = {"float64", "int64", "float32", "int32", "bfloat16", "float16", "uint8", "bool"}
+
+
+class Apart:
+    """A state taken apart: `tree` for JSON, and `tensors` by name, those of the model and the others."""
+
+    def __init__(self, state):
+        self.tensors = {True: {}, False: {}}
+        self._names = {}
+        if not isinstance(state, dict):
+            raise TypeError(f"a state is a dict such as {{\"model\": model}}, not {_kind(state)}")
+        self.tree = self._dict(_expanded(state), "state", ())
+
+    def _node(self, value, path, name):
+        value = _expanded(value)
+        if value is None or isinstance(value, (bool, str)) and type(value) in (bool, str):
+            return value
+        if type(value) is int:
+            return value if abs(value) < 1 << 63 else {"int": str(value)}
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, dict):
+            return self._dict(value, path, name)
+        if isinstance(value, (list, tuple)):
+            items = [self._node(item, f"{path}[{at}]", name + (str(at),)) for at, item in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
+        if isinstance(value, (bytes, bytearray)):
+            return {"bytes": base64.b64encode(bytes(value)).decode()}
+        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return self._tensor(torch, value, path, name)
+        if torch is not None and isinstance(value, (torch.dtype, torch.device)):
+            return {"torch": str(value), "is": type(value).__name__}
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            return self._array(numpy, value, path, name)
+        raise TypeError(
+            f"{path} is {_kind(value)}, which is not saved\n"
+            "hint: save its `state_dict()`, or what of it are tensors, numbers, strings, lists and dicts"
+        )
+
+    def _dict(self, value, path, name):
+        pairs = []
+        for key, item in value.items():
+            if type(key) not in (str, int, float, bool, tuple, type(None)):
+                raise TypeError(f"{path} has the key {key!r}, which is {_kind(key)}; keys are strings, numbers or tuples")
+            pairs.append([self._node(key, f"a key of {path}", ()), self._node(item, f"{path}[{key!r}]", name + (str(key),))])
+        return {"odict" if isinstance(value, collections.OrderedDict) else "dict": pairs}
+
+    def _tensor(self, torch, value, path, name):
+        kind = type(value).__name__
+        if kind in ("DTensor", "ShardedTensor") or value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise TypeError(
+                f"{path} is a {kind} that is sharded, sparse, quantized or without memory, which is not saved yet\n"
+                "hint: of a sharded model save the full state: torch.distributed.checkpoint.state_dict.get_state_dict with "
+                "StateDictOptions(full_state_dict=True, cpu_offload=True)"
+            )
+        seen = self._names.get(id(value))
+        if seen is not None and seen[1] is value:
+            return seen[0]
+        here = value.detach().resolve_conj().resolve_neg()
+        node = {"shape": list(here.shape), "dtype": str(here.dtype)[len("torch."):]}
+        strides = list(here.stride())
+        if not here.is_contiguous() and _is_dense(here.shape, strides):
+            node["strides"] = strides
+        here = here.cpu().contiguous()
+        if node["dtype"] not in PLAIN:
+            here = here.reshape(-1).view(torch.uint8)
+        node["tensor"] = self._keep(name, str(here.dtype)[len("torch."):], here.shape, here.data_ptr(), here.nbytes, here)
+        if isinstance(value, torch.nn.Parameter):
+            node["parameter"] = value.requires_grad
+        self._names[id(value)] = (node, value)
+        return node
+
+    def _array(self, numpy, value, path, name):
+        here = numpy.ascontiguousarray(value)
+        if here.dtype.hasobject or here.dtype.names:
+            raise TypeError(f"{path} is a NumPy array of {value.dtype}, which is not saved")
+        is_scalar = isinstance(value, numpy.generic)
+        node = {"shape": list(value.shape), "numpy": here.dtype.str, "scalar": is_scalar}
+        here = here.reshape(-1).view(numpy.uint8)
+        node["tensor"] = self._keep(name, "uint8", here.shape, here.ctypes.data, here.nbytes, here)
+        return node
+
+    def _keep(self, name, dtype, shape, address, size, held):
+        is_of_model = name[:1] == ("model",) and len(name) > 1
+        tensors = self.tensors[is_of_model]
+        text = ".".join(name[1:] if is_of_model else name)
+        while text in tensors:
+            text += "'"
+        tensors[text] = (dtype, list(shape), address, size, held)
+        return [text, is_of_model]
+
+    def handed(self):
+        """What Rust copies; the tensors live as long as this."""
+        return [
+            (name, dtype, shape, address, size, is_of_model)
+            for is_of_model, tensors in self.tensors.items()
+            for name, (dtype, shape, address, size, _) in tensors.items()
+        ]
+
+
+def _is_dense(shape, strides):
+    """Whether each value has one place in memory, without gaps."""
+    expected = 1
+    for stride, length in sorted((stride, length) for stride, length in zip(strides, shape) if length > 1):
+        if stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def _expanded(value):
+    if isinstance(value, (dict, list, tuple)) or isinstance(value, type):
+        return value
+    state_dict = getattr(value, "state_dict", None)
+    return state_dict() if callable(state_dict) else value
+
+
+def together(tree, model, others):
+    """The state of a tree and its tensors, all of them in the processor's memory."""
+    tensors = {True: model, False: others}
+    made = {}
+
+    def node(value):
+        if isinstance(value, list):
+            return [node(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "dict" in value:
+            return {node(key): node(item) for key, item in value["dict"]}
+        if "odict" in value:
+            return collections.OrderedDict((node(key), node(item)) for key, item in value["odict"])
+        if "tensor" in value:
+            name, is_of_model = value["tensor"]
+            if (name, is_of_model) not in made:
+                made[name, is_of_model] = (_array if "numpy" in value else _tensor)(value, *tensors[is_of_model][name])
+            return made[name, is_of_model]
+        if "tuple" in value:
+            return tuple(node(item) for item in value["tuple"])
+        if "bytes" in value:
+            return base64.b64decode(value["bytes"])
+        if "int" in value:
+            return int(value["int"])
+        if "float" in value:
+            return float(value["float"])
+        if "torch" in value:
+            import torch
+
+            text = value["torch"]
+            return torch.device(text) if value["is"] == "device" else getattr(torch, text[len("torch."):])
+        raise ValueError(f"the state has a node that this version does not know: {sorted(value)}")
+
+    return node(tree)
+
+
+def _tensor(node, _dtype, _shape, held):
+    import torch
+
+    dtype, shape = getattr(torch, node["dtype"]), node["shape"]
+    tensor = torch.frombuffer(held, dtype=dtype).reshape(shape) if len(held) else torch.empty(shape, dtype=dtype)
+    if "strides" in node:
+        tensor = torch.empty_strided(shape, node["strides"], dtype=dtype).copy_(tensor)
+    return torch.nn.Parameter(tensor, node["parameter"]) if "parameter" in node else tensor
+
+
+def _array(node, _dtype, _shape, held):
+    import numpy
+
+    array = numpy.frombuffer(held, numpy.dtype(node["numpy"])).reshape(node["shape"])
+    return array[()] if node["scalar"] else array
+
+
+def check_shapes(state, objects):
+    """Says which tensor of `state` has another shape than that of the same name in `objects`, before anything is loaded."""
+    for key, target in objects.items():
+        if key not in state:
+            raise KeyError(f"the checkpoint has no {key!r}; it has {', '.join(map(repr, state))}")
+        own = target.state_dict() if callable(getattr(target, "state_dict", None)) else None
+        saved = state[key]
+        if not isinstance(own, dict) or not isinstance(saved, dict):
+            continue
+        for name, tensor in saved.items():
+            shape, expected = getattr(tensor, "shape", None), getattr(own.get(name), "shape", None)
+            if shape is not None and expected is not None and tuple(shape) != tuple(expected):
+                raise ValueError(
+                    f"{key}.{name} has the shape {list(shape)} in the checkpoint, and {list(expected)} in this program\n"
+                    "hint: load into the model that was saved, or name another folder; nothing was loaded"
+                )
+
+
+def generators():
+    """The states of the random number generators of Python, and of NumPy and PyTorch where they are imported."""
+    import random
+
+    version, words, gauss = random.getstate()
+    found = {"python": [version, _packed(words), gauss]}
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        name, words, at, has_gauss, gauss = numpy.random.get_state()
+        found["numpy"] = [name, _packed(words.tolist()), int(at), int(has_gauss), float(gauss)]
+    if torch is not None:
+        found["torch"] = base64.b64encode(bytes(torch.get_rng_state().tolist())).decode()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            states = torch.cuda.get_rng_state_all()
+            found["cuda"] = [base64.b64encode(bytes(state.tolist())).decode() for state in states]
+    return found
+
+
+def restore_generators(found):
+    import random
+
+    version, words, gauss = found["python"]
+    random.setstate((version, tuple(_unpacked(words)), gauss))
+    if "numpy" in found:
+        import numpy
+
+        name, words, at, has_gauss, gauss = found["numpy"]
+        numpy.random.set_state((name, numpy.array(_unpacked(words), numpy.uint32), at, has_gauss, gauss))
+    if "torch" in found:
+        import torch
+
+        tensor = lambda text: torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)  # noqa: E731
+        torch.set_rng_state(tensor(found["torch"]))
+        states = found.get("cuda", [])
+        if states and torch.cuda.is_available():
+            for device, text in enumerate(states[: torch.cuda.device_count()]):
+                torch.cuda.set_rng_state(tensor(text), device)
+
+
+def _packed(words):
+    return base64.b64encode(b"".join(word.to_bytes(4, "little") for word in words)).decode()
+
+
+def _unpacked(text):
+    data = base64.b64decode(text)
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+
+def _kind(value):
+    return f"of the type `{type(value).__module__}.{type(value).__qualname__}`"

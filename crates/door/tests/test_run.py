@@ -1,0 +1,453 @@
+"""A program's run beside real PyTorch: `cargo xtask wheel --test`.
+
+`GRADUS_KILLS` is how many times a training is killed in each test that does, and `GRADUS_SEED` where the draws begin.
+"""
+import collections
+import errno
+import json
+import math
+import os
+import pathlib
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+
+import numpy as np
+import torch
+
+import gradus
+from gradus import _run, _state
+
+HERE = pathlib.Path(__file__).parent
+KILLS = int(os.environ.get("GRADUS_KILLS", 12))
+SEED = int(os.environ.get("GRADUS_SEED", 1))
+STEPS = 60
+
+
+class Fresh(unittest.TestCase):
+    """A folder of its own, and a process that has begun no run."""
+
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = self.temporary.name
+        self.begun = []
+
+    def tearDown(self):
+        for run in self.begun:
+            run.finish()
+        self.temporary.cleanup()
+
+    def run_of(self, **settings):
+        """A run that begins as if in a new process."""
+        _run._current = None
+        run = gradus.init(**{"checkpoints": self.folder, **settings})
+        self.begun.append(run)
+        return run
+
+
+class States(unittest.TestCase):
+    def back(self, state):
+        apart = _state.Apart(state)
+        given = {
+            kind: {name: (dtype, shape, bytearray(_bytes(held))) for name, (dtype, shape, _, _, held) in tensors.items()}
+            for kind, tensors in apart.tensors.items()
+        }
+        return _state.together(json.loads(json.dumps(apart.tree)), given[True], given[False]), apart
+
+    def test_a_tree_of_everything_comes_back(self):
+        state = {
+            "none": None, "yes": True, "int": -3, "large": 1 << 90, "float": 0.1 + 0.2, "zero": -0.0, "inf": math.inf,
+            "text": "tä\n", "bytes": b"\x00\xff", "list": [1, [2.5, None]], "tuple": (1, ("a",)), "empty": [{}, (), []],
+            3: {"keys": {0: "zero", "0": "text", (1, 2): "pair", None: 1, True: 2}}, "dtype": torch.bfloat16,
+            "device": torch.device("cuda", 1), "array": np.arange(6.0).reshape(2, 3), "scalar": np.float32(0.5),
+            "ordered": collections.OrderedDict([("b", 1), ("a", 2)]),
+        }
+        found, _ = self.back(state)
+        self.assertEqual(list(found), list(state))
+        self.assertEqual(list(found["ordered"]), ["b", "a"])
+        self.assertTrue(np.array_equal(found.pop("array"), state.pop("array")))
+        self.assertEqual(type(found["scalar"]), np.float32)
+        self.assertEqual(found, state)
+        self.assertEqual(math.copysign(1, found["zero"]), -1)
+        self.assertEqual(math.isnan(self.back({"nan": math.nan})[0]["nan"]), True)
+
+    def test_tensors_of_every_type_and_layout_come_back(self):
+        types = [
+            torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+            torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn,
+        ]
+        base = torch.arange(24).reshape(2, 3, 2, 2) % 2
+        for dtype in types:
+            for tensor in (base.to(dtype), base.to(dtype)[0, 0, 0, 0], base.to(dtype)[:0], base.to(dtype).transpose(0, 1)):
+                found = self.back({"t": tensor})[0]["t"]
+                self.assertEqual((found.dtype, found.shape), (tensor.dtype, tensor.shape))
+                self.assertTrue(torch.equal(found.reshape(-1).view(torch.uint8), tensor.reshape(-1).view(torch.uint8)))
+        last = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+        self.assertEqual(self.back({"t": last})[0]["t"].stride(), last.stride())
+        slices = torch.randn(4, 6)[:, ::2]
+        self.assertTrue(torch.equal(self.back({"t": slices})[0]["t"], slices))
+        parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+        self.assertEqual(type(self.back({"p": parameter})[0]["p"]), torch.nn.Parameter)
+
+    def test_one_tensor_in_two_places_is_stored_once(self):
+        shared = torch.ones(3)
+        found, apart = self.back({"a": shared, "b": [shared]})
+        self.assertEqual(len(apart.tensors[False]), 1)
+        self.assertIs(found["a"], found["b"][0])
+
+    def test_a_model_has_the_names_of_its_module(self):
+        model = torch.nn.Linear(2, 2)
+        _, apart = self.back({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+        self.assertEqual(sorted(apart.tensors[True]), ["bias", "weight"])
+
+    def test_names_that_meet_are_told_apart(self):
+        found, _ = self.back({"a": {"b.c": torch.zeros(1), "b": {"c": torch.ones(1)}}})
+        self.assertEqual([found["a"]["b.c"].item(), found["a"]["b"]["c"].item()], [0, 1])
+
+    def test_what_cannot_be_saved_is_named(self):
+        for state, words in [
+            ({"a": [object()]}, r"state\['a'\]\[0\] is of the type `builtins.object`"), ([1], "a state is a dict"),
+            ({"a": {1, 2}}, "builtins.set"), ({"a": lambda: 0}, "function"),
+            ({"a": torch.ones(2, 2).to_sparse()}, "full_state_dict"), ({"a": torch.ones(1, device="meta")}, "without memory"),
+            ({b"a": 1}, "the key b'a'"), ({"a": np.array([object()])}, "NumPy array of object"),
+        ]:
+            with self.assertRaisesRegex(TypeError, words):
+                _state.Apart(state)
+
+    def test_generators_continue(self):
+        random.seed(3), np.random.seed(4), torch.manual_seed(5)
+        random.gauss(0, 1), np.random.randn()
+        found = json.loads(json.dumps(_state.generators()))
+        draw = lambda: (random.random(), random.gauss(0, 1), np.random.randn(3).tolist(), torch.randn(3).tolist())  # noqa: E731
+        expected = draw()
+        draw()
+        _state.restore_generators(found)
+        self.assertEqual(draw(), expected)
+
+
+def _bytes(held):
+    return held.reshape(-1).view(torch.uint8).numpy().tobytes() if isinstance(held, torch.Tensor) else held.tobytes()
+
+
+class Saving(Fresh):
+    def test_a_state_is_loaded_into_what_it_was_saved_from(self):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(8, 4)).sum().backward()
+        optimizer.step()
+        run = self.run_of()
+        self.assertIsNone(run.load({"model": model}))
+        run.save({"model": model, "optimizer": optimizer, "note": "n"}, 7)
+        run.wait()
+        self.assertEqual((run.saved_step, run.step), (7, 7))
+        self.assertGreater(run.stall_ms, 0)
+        other = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        fresh = torch.optim.AdamW(other.parameters())
+        run = self.run_of()
+        state = run.load({"model": other, "optimizer": fresh})
+        self.assertEqual((run.step, state["note"], run.attempt), (7, "n", 2))
+        for name, tensor in model.state_dict().items():
+            self.assertTrue(torch.equal(tensor, other.state_dict()[name]), name)
+        self.assertEqual(str(fresh.state_dict()), str(optimizer.state_dict()))
+
+    def test_the_model_is_a_safetensors_file_that_others_read(self):
+        from safetensors.torch import load_file
+
+        model = torch.nn.Linear(3, 2)
+        self.run_of().save({"model": model}, 1, wait=True)
+        path, = pathlib.Path(self.folder).glob("step-*/model.safetensors")
+        torch.nn.Linear(3, 2).load_state_dict(load_file(path))
+
+    def test_a_later_change_is_not_in_what_was_saved(self):
+        tensor = torch.zeros(1 << 20)
+        run = self.run_of()
+        for step in range(1, 6):
+            tensor.fill_(step)
+            run.save({"t": tensor}, step)
+            tensor.fill_(-1)
+        run.wait()
+        self.assertTrue(torch.equal(self.run_of().load()["t"], torch.full((1 << 20,), 5.0)))
+        self.assertEqual(len(list(pathlib.Path(self.folder).glob("manifest-*"))), 3)
+
+    def test_another_shape_is_refused_before_anything_changes(self):
+        self.run_of().save({"model": torch.nn.Linear(3, 2), "optimizer": {"lr": 1}}, 1, wait=True)
+        model = torch.nn.Linear(3, 4)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        with self.assertRaisesRegex(ValueError, r"model.weight has the shape \[2, 3\] in the checkpoint, and \[4, 3\]"):
+            self.run_of().load({"model": model})
+        self.assertTrue(all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items()))
+        with self.assertRaisesRegex(KeyError, "no 'ema'; it has 'model', 'optimizer'"):
+            self.run_of().load({"ema": model})
+
+    def test_a_checkpoint_of_another_program_is_refused(self):
+        self.run_of(program="gan").save({"a": 1}, 3, wait=True)
+        with self.assertRaisesRegex(gradus.CheckpointError, "step 3 .* is of `gan`, and this is `bert`"):
+            self.run_of(program="bert").load()
+        self.assertEqual(self.run_of(program="gan").load(), {"a": 1})
+
+    def test_a_damaged_checkpoint_is_passed_over_with_a_warning(self):
+        run = self.run_of()
+        run.save({"t": torch.ones(4)}, 1)
+        run.save({"t": torch.zeros(4)}, 2, wait=True)
+        path, = pathlib.Path(self.folder).glob("step-00000002-*/training.safetensors")
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        with self.assertWarnsRegex(gradus.CheckpointWarning, "step 2 is not used: .* checksum"):
+            state = self.run_of().load()
+        self.assertTrue(torch.equal(state["t"], torch.ones(4)))
+
+    def test_another_process_that_saves_is_refused(self):
+        run = self.run_of()
+        run.save({"a": 1}, 1, wait=True)
+        code = (
+            "import gradus, sys\nrun = gradus.init(checkpoints=sys.argv[1])\n"
+            "try:\n    run.save({'a': 2}, 1)\nexcept gradus.CheckpointError as error:\n    print(error)\n"
+        )
+        said = subprocess.run([sys.executable, "-c", code, self.folder], capture_output=True, text=True, check=True).stdout
+        self.assertIn(f"another process (pid {os.getpid()}) saves to", said)
+        self.assertIn("hint: one process saves for all ranks", said)
+
+    def test_a_full_disk_is_said_and_what_was_durable_stays(self):
+        code = (
+            "import gradus, resource, signal, sys, torch, warnings\n"
+            "warnings.simplefilter('always')\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "run = gradus.init(checkpoints=sys.argv[1])\n"
+            "run.save({'t': torch.ones(10)}, 1, wait=True)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (200000, resource.RLIM_INFINITY))\n"
+            "try:\n    run.save({'t': torch.ones(1 << 18)}, 2, wait=True)\n"
+            "except gradus.CheckpointError as error:\n    print('error', error)\n"
+            "run.save({'t': torch.ones(1 << 18)}, 3)\n"
+            "while run.saved_step == 1 and not run.should_stop():\n"
+            "    with warnings.catch_warnings(record=True) as caught:\n        warnings.simplefilter('always')\n"
+            "        run.log(3, loss=1.0)\n"
+            "    if caught:\n        print('warning', caught[0].category.__name__)\n        break\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+            "print(run.load()['t'].numel())\n"
+            "run.save({'t': torch.ones(20)}, 4, wait=True)\nprint(run.saved_step)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code, self.folder], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("error "), lines)
+        self.assertIn("free some space", done.stdout)
+        self.assertIn("warning CheckpointWarning", lines)
+        self.assertEqual(lines[-2:], ["10", "4"])
+
+    def test_a_forked_child_has_no_run_and_ends(self):
+        run = self.run_of()
+        run.save({"a": 1}, 1)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                run.log(1, loss=1.0)
+            except RuntimeError as error:
+                code = 0 if "begun in another process" in str(error) else 2
+            del run
+            os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        run.wait()
+        self.assertEqual(run.saved_step, 1)
+
+    def test_workers_of_a_data_loader_live_beside_a_run(self):
+        run = self.run_of()
+        data = torch.utils.data.TensorDataset(torch.arange(40.0))
+        for step, (x,) in enumerate(torch.utils.data.DataLoader(data, batch_size=4, num_workers=2), 1):
+            run.log(step, loss=x.sum())
+            run.save({"x": x}, step)
+        run.wait()
+        self.assertEqual(run.saved_step, 10)
+
+    def test_what_is_no_number_is_refused(self):
+        run = self.run_of()
+        for value in ("0.5", None, [1], torch.ones(2), {}, b"1", 1j):
+            with self.assertRaisesRegex(TypeError, "`f1` is of the type .*a metric is a number"):
+                run.log(1, loss=0.5, f1=value)
+        for value in (1, 0.5, np.float32(2), torch.tensor(3.0), torch.tensor([[4]]), True, float("nan")):
+            run.log(1, loss=value, f1=value)
+        for step, words in [("1", "not a whole number"), (1.5, "not a whole number"), (-1, "counts from 0")]:
+            with self.assertRaisesRegex((TypeError, ValueError), words):
+                run.log(step, loss=1.0)
+
+    def test_settings_that_mean_nothing_are_refused(self):
+        for settings, words in [
+            ({"save_every": "often"}, "save_every"), ({"mtbf": "x"}, "mtbf"), ({"hang_after": "soon"}, "hang_after"),
+            ({"keep": 0}, "at least one"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.run_of(**settings)
+        run = self.run_of()
+        self.assertIs(gradus.init(checkpoints=self.folder), run)
+        with self.assertRaisesRegex(RuntimeError, "a process has one run"):
+            gradus.init(checkpoints=self.folder, keep=1)
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            import pickle
+            pickle.dumps(run)
+
+    def test_outside_of_gradus_it_is_silent(self):
+        code = (
+            "import gradus\nrun = gradus.init()\nassert run.load() is None\nrun.log(1, loss=0.5)\n"
+            "assert not run.should_save(1) and not run.should_stop() and not run.is_attended\n"
+            "assert (run.id, run.rank, run.world, run.budget, run.checkpoints) == ('local', 0, 1, None, None)\n"
+        )
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GRADUS_")}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+class Attended(Fresh):
+    """An agent's end of the socket, in this process."""
+
+    def test_a_program_reports_and_stops_when_it_is_told(self):
+        path = os.path.join(self.folder, "s")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        environment = {
+            **os.environ, "GRADUS_SOCKET": path, "GRADUS_RUN": "own-1", "GRADUS_ATTEMPT_NUMBER": "3",
+            "GRADUS_CHECKPOINTS": os.path.join(self.folder, "c"), "GRADUS_BUDGET": "12.500000", "GRADUS_DEADLINE": "60",
+        }
+        code = (
+            "import gradus\nrun = gradus.init()\n"
+            "assert (run.id, run.attempt, run.budget, run.deadline, run.is_attended) == ('own-1', 3, 12.5, 60.0, True)\n"
+            "run.load()\nstep = 0\n"
+            "while not run.should_stop():\n    step += 1\n    run.log(step, loss=0.5, samples=8, **{'val/f1': 0.25})\n"
+            "run.save({'a': step}, step)\n"
+        )
+        program = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        stream = listener.accept()[0].makefile("rw")
+        reports, listens = [], False
+        while not listens or not any(report.get("report") == "metrics" for report in reports):
+            reports.append(json.loads(stream.readline()))
+            listens |= reports[-1].get("listens", False)
+        stream.write('{"order":"stop"}\n')
+        stream.flush()
+        reports += [json.loads(line) for line in stream]
+        self.assertEqual(program.wait(), 0)
+        kinds = [report.get("report") for report in reports if "report" in report]
+        self.assertEqual((kinds[:3], kinds[-1]), (["hello", "ready", "step"], "checkpointed"))
+        last = [report for report in reports if report.get("report") == "step"][-1]
+        self.assertEqual((last["loss"], last["samples"], last["step"]), (0.5, 8, reports[-1]["step"]))
+
+    def test_sigterm_is_an_answer_once_the_program_asks(self):
+        code = (
+            "import gradus, sys\nrun = gradus.init(checkpoints=sys.argv[1])\nrun.should_stop()\nprint('up', flush=True)\n"
+            "while not run.should_stop():\n    pass\nrun.save({'a': 1}, 5)\n"
+        )
+        program = subprocess.Popen([sys.executable, "-c", code, self.folder], stdout=subprocess.PIPE, text=True)
+        program.stdout.readline()
+        program.terminate()
+        self.assertEqual(program.wait(), 0)
+        program.stdout.close()
+        self.assertEqual(self.run_of().load(), {"a": 1})
+
+
+class Killed(Fresh):
+    """Trainings that SIGKILL ends at random instants, and that end with the same bits."""
+
+    def start(self, script, folder, world):
+        port = free_port()
+        processes = []
+        for rank in range(world):
+            environment = {
+                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
+                "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GRADUS_RUN": "own-1",
+                "GLOO_SOCKET_IFNAME": "lo",
+            }
+            if folder:
+                environment.update({"OWN_CHECKPOINTS": folder})
+            arguments = [sys.executable, "-W", "ignore", str(HERE / "scripts" / script), "--steps", str(STEPS)]
+            out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
+            processes.append(subprocess.Popen(arguments, env=environment, stdout=out, stderr=subprocess.DEVNULL, text=True))
+        return processes
+
+    def end(self, processes):
+        for process in processes:
+            process.kill()
+            process.wait()
+        processes[0].stdout.close()
+
+    def undisturbed(self, world):
+        processes = self.start("train.py", None, world)
+        lines = processes[0].stdout.read().splitlines()
+        self.assertTrue(all(process.wait() == 0 for process in processes))
+        self.end(processes)
+        self.assertEqual(len(lines), STEPS + 2)
+        self.assertGreater(float(lines[-2].split()[1]), 0.5, "it learns")
+        return lines
+
+    def check(self, world, kills, seed):
+        expected = self.undisturbed(world)
+        draws = random.Random(seed)
+        print(f"seed {seed}: {kills} kills of {world} processes")
+        self.killed, made, folder = 0, 0, os.path.join(self.folder, f"w{world}")
+        while self.killed < kills:
+            folder = os.path.join(self.folder, f"w{world}-{made}")
+            made += 1
+            while True:
+                processes = self.start("train_saved.py", folder, world)
+                # After so many lines of this attempt, and a fraction of a step.
+                lines_left, beyond = draws.randrange(0, STEPS // 2), draws.random() * 0.004
+                lines = []
+                if self.killed < kills:
+                    while len(lines) < lines_left and (line := processes[0].stdout.readline()):
+                        lines.append(line.rstrip())
+                    if len(lines) == lines_left:
+                        time.sleep(beyond)
+                        self.end(processes)
+                        self.killed += 1
+                        self.steps(lines, expected)
+                        continue
+                lines += processes[0].stdout.read().splitlines()
+                self.assertTrue(all(process.wait() == 0 for process in processes))
+                self.end(processes)
+                self.steps(lines, expected)
+                self.assertEqual(lines[-1], expected[-1], f"the weights of an undisturbed run; seed {seed}")
+                break
+
+    def steps(self, lines, expected):
+        """Each step that was made again had the same loss."""
+        for line in lines:
+            if line.startswith("step "):
+                self.assertEqual(line, expected[int(line.split()[1]) - 1])
+
+    def test_the_weights_at_the_end_are_those_of_an_undisturbed_run(self):
+        self.check(1, KILLS, SEED)
+
+    def test_the_same_with_two_processes(self):
+        self.check(2, max(1, KILLS // 3), SEED + 1)
+
+
+class Documented(Fresh):
+    def test_the_script_of_the_document_runs_and_resumes(self):
+        text = (HERE / "../../../docs/own-program.md").resolve().read_text()
+        code = text.split("```python\n# train.py\n")[1].split("```")[0]
+        environment = {**os.environ, "GRADUS_CHECKPOINTS": self.folder, "GRADUS_RUN": "doc-1"}
+        code = code.replace("gradus.init()", 'gradus.init(save_every="50 steps")')
+        for attempt in ("1", "3"):
+            environment["GRADUS_ATTEMPT_NUMBER"] = attempt
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            run = self.run_of()
+            self.assertEqual(sorted(run.load()), ["model", "optimizer"])
+            self.assertEqual(run.step, 200)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+if __name__ == "__main__":
+    unittest.main()

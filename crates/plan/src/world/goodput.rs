@@ -1,0 +1,197 @@
+//! Where the time of a run went: the share that brought it forward, and what took the rest.
+//!
+//! Events divide the time between a run's submission and its end into phases. Within an attempt that makes steps, what its
+//! steps measured divides it further, and what is left is counted by how the attempt ended. So the parts always sum to the whole.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use domain::event::RunEnd;
+use domain::rank::Step;
+use domain::run::AttemptEnd;
+use domain::{AttemptId, Elapsed, Event, Record, Timestamp};
+
+/// What steps of an attempt took, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepTotals {
+    /// From the end of the step before to the end of each.
+    pub step_us: u64,
+    /// Of that, waiting for data.
+    pub data_wait_us: u64,
+    /// Of that, taking snapshots and waiting for the checkpoint writer.
+    pub checkpoint_us: u64,
+}
+
+impl StepTotals {
+    /// Adds one step.
+    pub fn add(&mut self, step: &Step) {
+        self.step_us += step.step_us;
+        self.data_wait_us += step.data_wait_us;
+        self.checkpoint_us += step.checkpoint_us;
+    }
+}
+
+/// Where the time of a run went; the parts sum to [`Goodput::wall`]. Time in which the run was stopped is in none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Goodput {
+    /// Steps that were not lost, evaluations, and the export of the model. For the user's own program all the time
+    /// between its start and its end.
+    pub productive: Elapsed,
+    /// From the machine's launch to the first step: booting, fetching, preparing data, loading the model.
+    pub start_up: Elapsed,
+    /// Steps that waited for data.
+    pub data_wait: Elapsed,
+    /// Snapshots, waiting for the checkpoint writer, and saving when it was told to stop.
+    pub checkpoint: Elapsed,
+    /// From the last step before a failure to the first step after it, while there was a machine.
+    pub recovery: Elapsed,
+    /// Steps after the checkpoint that the next attempt resumed from, all of which were made again.
+    pub lost: Elapsed,
+    /// No machine was free, or the provider was still asked for one.
+    pub waiting: Elapsed,
+}
+
+impl Goodput {
+    /// The sum of all parts.
+    pub fn wall(&self) -> Elapsed {
+        Elapsed(self.parts().iter().map(|(_, part)| part.0).sum())
+    }
+
+    /// Each part with its name, the productive one first and then the largest.
+    pub fn parts(&self) -> [(&'static str, Elapsed); 7] {
+        let mut parts = [
+            ("productive", self.productive),
+            ("start-up", self.start_up),
+            ("waiting for data", self.data_wait),
+            ("checkpoints", self.checkpoint),
+            ("recovery", self.recovery),
+            ("lost work", self.lost),
+            ("waiting for a machine", self.waiting),
+        ];
+        parts[1..].sort_by_key(|(_, part)| std::cmp::Reverse(*part));
+        parts
+    }
+
+    /// The share of the time that brought the run forward; none before any has passed.
+    pub fn share(&self) -> Option<f64> {
+        let wall = self.wall().0;
+        (wall > 0).then(|| self.productive.0 as f64 / wall as f64)
+    }
+}
+
+impl fmt::Display for Goodput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wall = self.wall().0.max(1) as f64;
+        let shares = self.parts().map(|(name, part)| (name, 100.0 * part.0 as f64 / wall));
+        for (place, (name, share)) in
+            shares.into_iter().enumerate().filter(|(at, (_, share))| *at == 0 || *share >= 0.05)
+        {
+            write!(f, "{}{share:.1} % {name}", if place == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// For each attempt that a later one followed, the last of its steps that was not made again.
+pub fn kept_steps(records: &[Record]) -> BTreeMap<AttemptId, u64> {
+    let mut kept: BTreeMap<AttemptId, u64> = BTreeMap::new();
+    let mut begun: Vec<&AttemptId> = Vec::new();
+    for record in records {
+        let Event::AttemptReady { attempt, ready } = &record.event else { continue };
+        if let Some(ready) = ready {
+            for earlier in &begun {
+                let last = kept.entry((*earlier).clone()).or_insert(ready.step);
+                *last = ready.step.min(*last);
+            }
+        }
+        begun.push(attempt);
+    }
+    kept
+}
+
+/// Where a run is.
+enum Phase<'a> {
+    Waiting,
+    Preparing,
+    Training(&'a AttemptId),
+    /// The model stands, or the state is saved, and nothing was decided yet.
+    Ending,
+    Stopped,
+}
+
+/// Where the time of a run went until its end, or until `now`. `records` are the run's events in their order; `steps`
+/// tells what each attempt's steps took, and `lost` the same of the steps after those of [`kept_steps`].
+pub fn goodput(
+    records: &[Record],
+    steps: &BTreeMap<AttemptId, StepTotals>,
+    lost: &BTreeMap<AttemptId, StepTotals>,
+    now: Timestamp,
+) -> Goodput {
+    let mut sum = Goodput::default();
+    let (mut phase, mut since, mut has_trained) = (Phase::Stopped, now, false);
+    let totals = |all: &BTreeMap<AttemptId, StepTotals>, id| all.get(id).copied().unwrap_or_default();
+    for record in records {
+        let next = match (&record.event, &phase) {
+            (Event::Submitted(_) | Event::ResumeRequested { .. }, Phase::Stopped) => Phase::Waiting,
+            (Event::RentIntended(_), Phase::Preparing | Phase::Ending) => Phase::Waiting,
+            (Event::Launched { .. }, Phase::Waiting)
+            | (Event::AttemptIntended { .. }, Phase::Waiting | Phase::Ending) => Phase::Preparing,
+            (Event::AttemptReady { attempt, .. }, _) => Phase::Training(attempt),
+            (Event::AttemptEnded { end: AttemptEnd::Failed { .. }, .. }, _) => Phase::Preparing,
+            (Event::AttemptEnded { .. }, _) => Phase::Ending,
+            (Event::Ended { end: RunEnd::Done { .. } | RunEnd::Stopped { .. }, .. }, _) => Phase::Stopped,
+            _ => continue,
+        };
+        let end = if let Event::AttemptEnded { end, .. } = &record.event { Some(end) } else { None };
+        let passed = record.at.since(since);
+        match &phase {
+            Phase::Training(id) => sum.train(passed, totals(steps, id), totals(lost, id), end),
+            phase => sum.add(phase, passed, has_trained),
+        }
+        // What was stopped starts anew when it is resumed; nothing has to be made good.
+        has_trained = !matches!(next, Phase::Stopped) && (has_trained || matches!(phase, Phase::Training(_)));
+        (phase, since) = (next, record.at);
+    }
+    match phase {
+        Phase::Training(id) => sum.train(now.since(since), totals(steps, id), totals(lost, id), None),
+        phase => sum.add(&phase, now.since(since), has_trained),
+    }
+    sum
+}
+
+impl Goodput {
+    fn add(&mut self, phase: &Phase, time: Elapsed, has_trained: bool) {
+        let part = match phase {
+            Phase::Waiting => &mut self.waiting,
+            Phase::Preparing if has_trained => &mut self.recovery,
+            Phase::Preparing => &mut self.start_up,
+            Phase::Training(_) | Phase::Ending => &mut self.productive,
+            Phase::Stopped => return,
+        };
+        part.0 += time.0;
+    }
+
+    /// Divides the time of an attempt that made steps. Clocks may differ a little: no part is longer than what is left.
+    fn train(&mut self, time: Elapsed, steps: StepTotals, lost: StepTotals, end: Option<&AttemptEnd>) {
+        let mut left = time.0;
+        let mut take = |wanted: u64| {
+            let taken = wanted.min(left);
+            left -= taken;
+            taken
+        };
+        let kept = |all: u64, lost: u64| all.saturating_sub(lost);
+        let is_measured = steps.step_us > 0;
+        self.lost.0 += take(lost.step_us);
+        let wait = take(kept(steps.data_wait_us, lost.data_wait_us));
+        let saving = take(kept(steps.checkpoint_us, lost.checkpoint_us));
+        self.productive.0 += take(kept(steps.step_us, lost.step_us).saturating_sub(wait + saving));
+        self.data_wait.0 += wait;
+        self.checkpoint.0 += saving;
+        // After the last step.
+        match end {
+            Some(AttemptEnd::Failed { .. }) if is_measured => self.recovery.0 += left,
+            Some(AttemptEnd::Stopped { .. }) if is_measured => self.checkpoint.0 += left,
+            Some(_) | None => self.productive.0 += left,
+        }
+    }
+}

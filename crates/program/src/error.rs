@@ -1,0 +1,94 @@
+//! Why the state of a program was not saved or loaded.
+
+use std::path::PathBuf;
+
+/// What went wrong, as a sentence for whoever has written the program.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no folder to save to.
+    #[error(
+        "there is no folder for checkpoints\nhint: outside of gradus, name one with `gradus.init(checkpoints=FOLDER)`"
+    )]
+    NoFolder,
+    /// Another process has saved there, and still runs.
+    #[error(
+        "another process{} saves to `{}` already\nhint: one process saves for all ranks: give each its RANK (torchrun does), \
+         and call `save` on every rank",
+        owner.map_or(String::new(), |pid| format!(" (pid {pid})")),
+        folder.display()
+    )]
+    Busy {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// The other process, where it is known.
+        owner: Option<u32>,
+    },
+    /// The newest checkpoint was written by something else.
+    #[error(
+        "the checkpoint of step {step} in `{}` is of {writer}, and this is {reader}\nhint: name another folder, or give \
+         `gradus.init` the `program` that has written it",
+        folder.display()
+    )]
+    OtherProgram {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// The step of that checkpoint.
+        step: u64,
+        /// What has written it.
+        writer: String,
+        /// What wants to read it.
+        reader: String,
+    },
+    /// There are checkpoints, and none of them is what was written.
+    #[error(
+        "no checkpoint in `{}` is as it was written:\n{}\nhint: to start over, move that folder away",
+        folder.display(),
+        reasons.join("\n")
+    )]
+    NoneVerifies {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// Why each of them is not used, newest first.
+        reasons: Vec<String>,
+    },
+    /// What `checkpoint` has against it.
+    #[error("{}", sentence(.0))]
+    Checkpoint(#[from] checkpoint::Error),
+    /// A file of our own.
+    #[error("could not {doing} `{}`: {source}", path.display())]
+    File {
+        /// A verb such as `write`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Whether training may go on, as a later save can succeed; what was durable before still is.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Error::Checkpoint(error) => match error {
+                checkpoint::Error::Fenced { .. } | checkpoint::Error::Tensor { .. } => false,
+                checkpoint::Error::DiskFull { .. }
+                | checkpoint::Error::ReadOnly { .. }
+                | checkpoint::Error::Locked { .. }
+                | checkpoint::Error::File { .. }
+                | checkpoint::Error::Unreadable { .. }
+                | checkpoint::Error::Damaged { .. }
+                | checkpoint::Error::Part { .. }
+                | checkpoint::Error::WriterGone => true,
+            },
+            Error::File { .. } => true,
+            Error::NoFolder | Error::Busy { .. } | Error::OtherProgram { .. } | Error::NoneVerifies { .. } => false,
+        }
+    }
+}
+
+/// An error with its cause and what to do about it.
+fn sentence(error: &checkpoint::Error) -> String {
+    let finding = error.finding();
+    finding.hint.map_or(finding.message.clone(), |hint| format!("{}\nhint: {hint}", finding.message))
+}

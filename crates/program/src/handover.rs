@@ -1,0 +1,95 @@
+//! What other ranks of this machine give to the one that writes: their random number generators, which differ by rank.
+//!
+//! Each is a small file in the folder of checkpoints, renamed into place, and removed by the rank that writes. All else is
+//! the same on every rank, or is gathered by the program.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Error;
+
+/// Ranks that train together come to the same save within a step; one that does not come within this is not waited for again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How files begin that are handed over; with a dot, so that they stay on their machine.
+const START: &str = ".rank-";
+
+fn path(folder: &Path, step: u64, rank: u32) -> PathBuf {
+    folder.join(format!("{START}{rank}-{step}.json"))
+}
+
+/// Gives this rank's part of step `step` to the one that writes.
+pub(crate) fn give(folder: &Path, step: u64, rank: u32, part: &Value) -> Result<(), Error> {
+    let target = path(folder, step, rank);
+    let draft = folder.join(format!("{START}{rank}.draft"));
+    let failed = |source| Error::File { doing: "write", path: target.clone(), source };
+    fs::write(&draft, part.to_string()).and_then(|()| fs::rename(&draft, &target)).map_err(failed)
+}
+
+/// The parts of ranks 1 to `ranks` - 1, by rank, and the ranks that have not given theirs in time.
+pub(crate) fn take(folder: &Path, step: u64, ranks: u32) -> (BTreeMap<u32, Value>, Vec<u32>) {
+    take_within(folder, step, ranks, PATIENCE)
+}
+
+fn take_within(folder: &Path, step: u64, ranks: u32, patience: Duration) -> (BTreeMap<u32, Value>, Vec<u32>) {
+    let end = Instant::now() + patience;
+    let mut taken = BTreeMap::new();
+    loop {
+        let missing: Vec<u32> = (1..ranks).filter(|rank| !taken.contains_key(rank)).collect();
+        for rank in missing {
+            let path = path(folder, step, rank);
+            let part = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            if let Some(part) = part {
+                taken.insert(rank, part);
+                let _ = fs::remove_file(&path);
+            }
+        }
+        let missing: Vec<u32> = (1..ranks).filter(|rank| !taken.contains_key(rank)).collect();
+        if missing.is_empty() || Instant::now() >= end {
+            return (taken, missing);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Removes what an earlier process has left.
+pub(crate) fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(START)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_taken_once_and_a_rank_that_never_comes_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        give(folder.path(), 7, 1, &json!({"torch": "a"})).unwrap();
+        give(folder.path(), 8, 2, &json!({"torch": "of another step"})).unwrap();
+        let (taken, missing) = take_within(folder.path(), 7, 3, Duration::ZERO);
+        assert_eq!((taken.get(&1), missing), (Some(&json!({"torch": "a"})), vec![2]));
+        let (taken, missing) = take_within(folder.path(), 7, 3, Duration::ZERO);
+        assert_eq!((taken.len(), missing), (0, vec![1, 2]), "it is taken once");
+        clear(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn one_rank_alone_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(take(folder.path(), 1, 1), (BTreeMap::new(), vec![]));
+    }
+}

@@ -1,0 +1,238 @@
+//! The process's end of the agent's socket. The program never waits for it: reports go into a queue that a thread writes
+//! out, another thread reads orders. Neither needs the program's own locks, so a sign of life is sent while Python computes.
+//!
+//! Nobody may listen: outside of gradus there is no socket, and an agent may end. Then reports are dropped.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use domain::rank::{RankCommand, Report, SignOfLife};
+
+/// Between two signs of life.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Reports of steps wait so long for company, to be one write instead of many.
+const BATCH: Duration = Duration::from_millis(20);
+
+/// Reports of steps that may wait for an agent that does not read; about 20 MB as text. More are counted and left out.
+pub(crate) const STEPS_HELD: usize = 100_000;
+
+/// An agent that takes nothing for so long is as good as gone.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// The line to the agent, if there is one.
+#[derive(Debug)]
+pub(crate) struct AgentLine {
+    shared: Arc<Shared>,
+    socket: Option<UnixStream>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+    calls: AtomicU64,
+    listens: AtomicBool,
+    stop: AtomicBool,
+    save: AtomicBool,
+    hang_after_s: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    reports: Vec<Report>,
+    /// Reports left out since the last write.
+    omitted: u64,
+    /// Something in it is more than a step.
+    is_urgent: bool,
+    /// Nothing more comes.
+    is_closed: bool,
+    /// Nobody reads any more.
+    is_gone: bool,
+}
+
+impl AgentLine {
+    /// Connects to the agent's socket; without one, or when nobody listens there, everything works and nothing is sent.
+    pub fn connect(socket: Option<&Path>, hang_after_s: Option<u64>) -> AgentLine {
+        let shared = Arc::new(Shared { hang_after_s, ..Shared::default() });
+        let opened = socket.and_then(|path| UnixStream::connect(path).ok());
+        let Some(stream) = opened else {
+            shared.waiting().is_gone = true;
+            return AgentLine { shared, socket: None, writer: None };
+        };
+        let _ = stream.set_write_timeout(Some(WRITE));
+        let (reading, writing) = (stream.try_clone(), stream.try_clone());
+        if let Ok(reading) = reading {
+            let shared = Arc::clone(&shared);
+            let _ = std::thread::Builder::new().name("gradus-orders".into()).spawn(move || listen(&shared, reading));
+        }
+        let writer = writing.ok().and_then(|writing| {
+            let shared = Arc::clone(&shared);
+            std::thread::Builder::new().name("gradus-reports".into()).spawn(move || speak(&shared, writing)).ok()
+        });
+        AgentLine { shared, socket: Some(stream), writer }
+    }
+
+    /// Whether an agent was found.
+    pub fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Puts a report on its way and returns at once.
+    pub fn send(&self, report: Report) {
+        let mut waiting = self.shared.waiting();
+        let is_step = matches!(report, Report::Step(_) | Report::Metrics(_));
+        if waiting.is_gone || is_step && waiting.reports.len() >= STEPS_HELD {
+            waiting.omitted += u64::from(!waiting.is_gone);
+            return;
+        }
+        let is_first = waiting.reports.is_empty();
+        waiting.is_urgent |= !is_step;
+        waiting.reports.push(report);
+        if is_first || !is_step {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// The program has made a call: it moves.
+    pub fn moved(&self) {
+        self.shared.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The program asks whether it is to stop or to save, so it needs no signal.
+    pub fn listens(&self) {
+        if !self.shared.listens.swap(true, Ordering::AcqRel) {
+            self.shared.waiting().is_urgent = true;
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Notes that the program is to stop, by a signal for example.
+    pub fn ask_to_stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether it is to stop.
+    pub fn is_to_stop(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether it was told to save; true until [`AgentLine::saves`].
+    pub fn is_to_save(&self) -> bool {
+        self.shared.save.load(Ordering::Acquire)
+    }
+
+    /// It saves now.
+    pub fn saves(&self) {
+        self.shared.save.store(false, Ordering::Release);
+    }
+
+    /// Waits until every report is written, and hangs up.
+    pub fn close(&mut self) {
+        self.shared.waiting().is_closed = true;
+        self.shared.filled.notify_one();
+        if let Some(writer) = self.writer.take() {
+            // A panic there was already told by its own message.
+            let _ = writer.join();
+        }
+        if let Some(socket) = &self.socket {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for AgentLine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// A thread that panicked leaves whole reports behind, so they are still good.
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self) -> SignOfLife {
+        SignOfLife {
+            alive: self.calls.load(Ordering::Relaxed),
+            listens: self.listens.load(Ordering::Acquire),
+            hang_after_s: self.hang_after_s,
+        }
+    }
+
+    /// Waits for something to write, or until the next sign of life is due; none at the end.
+    fn next(&self, due: Instant) -> Option<(Vec<Report>, u64)> {
+        let mut waiting = self.waiting();
+        let mut since = None;
+        loop {
+            if !waiting.reports.is_empty() {
+                since.get_or_insert_with(Instant::now);
+            }
+            let until = since.map_or(due, |since| (since + BATCH).min(due));
+            let left = until.saturating_duration_since(Instant::now());
+            if waiting.is_closed && waiting.reports.is_empty() {
+                return None;
+            }
+            if waiting.is_urgent || waiting.is_closed || left.is_zero() {
+                waiting.is_urgent = false;
+                return Some((std::mem::take(&mut waiting.reports), std::mem::take(&mut waiting.omitted)));
+            }
+            waiting = self.filled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Writes reports and signs of life until the line is closed.
+fn speak(shared: &Shared, mut socket: UnixStream) {
+    let mut due = Instant::now();
+    let mut said = None;
+    while let Some((reports, omitted)) = shared.next(due) {
+        let mut text = Vec::new();
+        for report in &reports {
+            line(&mut text, report);
+        }
+        if omitted > 0 {
+            let note = format!("{omitted} reports of steps were left out, as nobody read them in time");
+            line(&mut text, &Report::Note { text: note });
+        }
+        let (life, now) = (shared.life(), Instant::now());
+        if now >= due || said.is_none_or(|said: bool| said != life.listens) {
+            line(&mut text, &life);
+            (due, said) = (now + HEARTBEAT, Some(life.listens));
+        }
+        if socket.write_all(&text).is_err() {
+            let mut waiting = shared.waiting();
+            (waiting.is_gone, waiting.reports) = (true, Vec::new());
+            return;
+        }
+    }
+}
+
+fn line(text: &mut Vec<u8>, message: &impl serde::Serialize) {
+    // Values of these types are always JSON, and memory takes any number of bytes.
+    if serde_json::to_writer(&mut *text, message).is_ok() {
+        text.push(b'\n');
+    }
+}
+
+/// Takes orders until the agent hangs up. An agent that is gone cannot pay for more work: the program is to stop.
+fn listen(shared: &Shared, socket: UnixStream) {
+    for line in BufReader::new(socket).lines() {
+        let Ok(line) = line else { break };
+        match serde_json::from_str(&line) {
+            Ok(RankCommand::Stop) => shared.stop.store(true, Ordering::Release),
+            Ok(RankCommand::Checkpoint) => shared.save.store(true, Ordering::Release),
+            // An order of a newer agent is no reason to lose work.
+            Err(_) => {}
+        }
+    }
+    shared.stop.store(true, Ordering::Release);
+}

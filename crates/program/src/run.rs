@@ -1,0 +1,293 @@
+//! The calls of a program, from its first to its last.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use checkpoint::interval::Pace;
+use domain::Fence;
+use domain::rank::{Environment, Fetching, Metrics, Ready, Report, Step};
+use domain::train::Every;
+use domain::units::Duration;
+
+use crate::line::AgentLine;
+use crate::saving::{SaveOutcome, Saving, StateView};
+use crate::{Error, ResumedState, handover, resumed};
+
+/// Who the program is, and where it saves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramSettings {
+    /// The run.
+    pub run: String,
+    /// Number of the attempt; 0 outside of gradus, where each process counts one up.
+    pub attempt: u64,
+    /// This process among all, from 0.
+    pub rank: u32,
+    /// Number of processes that train together.
+    pub world: u32,
+    /// How many of them are on this machine, if this is the only machine; otherwise 1.
+    pub ranks_here: u32,
+    /// The folder of checkpoints.
+    pub checkpoints: Option<PathBuf>,
+    /// The agent's socket.
+    pub socket: Option<PathBuf>,
+    /// A name that tells this program's checkpoints from those of others; may be empty.
+    pub program: String,
+    /// How many of the newest checkpoints stay.
+    pub keep: u32,
+    /// When to save.
+    pub every: Every,
+    /// Mean time between failures, for `auto`.
+    pub mtbf: Duration,
+    /// Seconds without a call after which the program counts as hung; none if it never does.
+    pub hang_after_s: Option<u64>,
+    /// How many steps it trains, where that is known; otherwise 0.
+    pub steps: u64,
+    /// On what it runs.
+    pub environment: Environment,
+}
+
+/// What a program logs of a step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LoggedStep {
+    /// From 1.
+    pub step: u64,
+    /// From 0.
+    pub epoch: u32,
+    /// Mean loss of the batch.
+    pub loss: Option<f64>,
+    /// Learning rate.
+    pub lr: Option<f64>,
+    /// Samples in the batch.
+    pub samples: u32,
+    /// Figures with names of the program's own.
+    pub others: BTreeMap<String, f64>,
+}
+
+/// A program that runs: what it reports, saves and is told.
+#[derive(Debug)]
+pub struct ProgramRun {
+    settings: ProgramSettings,
+    line: AgentLine,
+    saving: Mutex<Saving>,
+    logging: Mutex<Logging>,
+}
+
+#[derive(Debug, Default)]
+struct Logging {
+    is_ready: bool,
+    /// The step that was logged last, and when.
+    last: Option<(u64, Instant)>,
+    /// What is not finite was said, and has not become finite since.
+    is_not_finite: bool,
+}
+
+impl ProgramRun {
+    /// Begins: connects to the agent if there is one, and outside of gradus counts the attempt.
+    ///
+    /// # Errors
+    /// When the folder of checkpoints cannot be made or read.
+    pub fn begin(mut settings: ProgramSettings) -> Result<ProgramRun, Error> {
+        if let Some(folder) = settings.checkpoints.clone() {
+            let failed = |source| Error::File { doing: "make", path: folder.clone(), source };
+            fs::create_dir_all(&folder).map_err(failed)?;
+            if settings.attempt == 0 {
+                settings.attempt = highest(&folder) + u64::from(settings.rank == 0);
+            }
+            if settings.rank == 0 {
+                // What stays is removed by the next save.
+                let _ = handover::clear(&folder);
+                checkpoint::claim(&folder, Fence(settings.attempt))?;
+            }
+        }
+        let line = AgentLine::connect(settings.socket.as_deref(), settings.hang_after_s);
+        let (rank, pid, environment) = (settings.rank, std::process::id(), settings.environment.clone());
+        line.send(Report::Hello { rank, pid, environment });
+        let saving = Mutex::new(Saving::new(Pace::new(settings.every, settings.mtbf, 0)));
+        Ok(ProgramRun { settings, line, saving, logging: Mutex::default() })
+    }
+
+    /// Who it is.
+    pub fn settings(&self) -> &ProgramSettings {
+        &self.settings
+    }
+
+    /// Whether an agent hears it.
+    pub fn is_attended(&self) -> bool {
+        self.line.is_connected()
+    }
+
+    /// The newest step whose state is durable, of this process.
+    pub fn durable(&self) -> Option<u64> {
+        lock(&self.saving).durable
+    }
+
+    /// Reports a step. What is not finite is left out, and said once.
+    ///
+    /// # Errors
+    /// When a later attempt has taken over. Otherwise trouble with an earlier save is in the list.
+    pub fn log(&self, logged: LoggedStep) -> Result<Vec<String>, Error> {
+        self.line.moved();
+        let mut complaints = Vec::new();
+        let mut saving = lock(&self.saving);
+        saving.poll(&self.line, &mut complaints)?;
+        let checkpoint_us = std::mem::take(&mut saving.stall_us);
+        drop(saving);
+        let mut logging = lock(&self.logging);
+        if !logging.is_ready {
+            self.ready(&mut logging, logged.step.saturating_sub(1), Vec::new());
+        }
+        let now = Instant::now();
+        let (steps, since) = match logging.last {
+            Some((step, at)) => (logged.step.saturating_sub(step).max(1), now.duration_since(at)),
+            None => (1, std::time::Duration::ZERO),
+        };
+        let step_us = u64::try_from(since.as_micros()).unwrap_or(u64::MAX) / steps;
+        let LoggedStep { step, epoch, loss, lr, samples, mut others } = logged;
+        if loss.is_some() {
+            logging.last = Some((step, now));
+        }
+        self.check_finite(&mut logging, step, loss.into_iter().chain(lr).chain(others.values().copied()));
+        drop(logging);
+        others.retain(|_, value| value.is_finite());
+        if let Some(loss) = loss.filter(|loss| loss.is_finite()) {
+            let lr = lr.filter(|lr| lr.is_finite()).unwrap_or(0.0);
+            let (data_wait_us, data) = (0, Fetching::default());
+            let report = Step { step, epoch, loss, lr, samples, step_us, data_wait_us, checkpoint_us, data };
+            self.line.send(Report::Step(report));
+        }
+        if !others.is_empty() {
+            self.line.send(Report::Metrics(Metrics { step, values: others }));
+        }
+        Ok(complaints)
+    }
+
+    /// Says once that a figure is not finite, until all are again.
+    fn check_finite(&self, logging: &mut Logging, step: u64, values: impl Iterator<Item = f64>) {
+        let is_not_finite = !values.into_iter().all(f64::is_finite);
+        if is_not_finite && !logging.is_not_finite {
+            let text = format!("a figure that the program has logged for step {step} is not finite");
+            self.line.send(Report::Note { text });
+        }
+        logging.is_not_finite = is_not_finite;
+    }
+
+    /// Whether the state after `step` is to be saved: it is due, the agent asks for it, or the program is to stop.
+    ///
+    /// # Errors
+    /// As [`ProgramRun::log`].
+    pub fn should_save(&self, step: u64) -> Result<(bool, Vec<String>), Error> {
+        self.line.moved();
+        self.line.listens();
+        let mut saving = lock(&self.saving);
+        let mut complaints = Vec::new();
+        saving.poll(&self.line, &mut complaints)?;
+        let is_new = saving.handed != Some(step);
+        let is_asked = self.line.is_to_save() || self.line.is_to_stop();
+        Ok((saving.is_due(step) || is_new && is_asked, complaints))
+    }
+
+    /// Whether the program is to save its state and end.
+    pub fn should_stop(&self) -> bool {
+        self.line.moved();
+        self.line.listens();
+        self.line.is_to_stop()
+    }
+
+    /// Notes a signal to stop.
+    pub fn ask_to_stop(&self) {
+        self.line.ask_to_stop();
+    }
+
+    /// Saves a state: copies it, and returns while it is written. On ranks other than 0 only the generators are given away.
+    ///
+    /// # Errors
+    /// When another process saves there, a later attempt has taken over, or the state contradicts itself.
+    pub fn save(&self, state: StateView) -> Result<SaveOutcome, Error> {
+        self.line.moved();
+        if self.settings.rank > 0 {
+            let folder = self.settings.checkpoints.as_deref().ok_or(Error::NoFolder)?;
+            if let (Some(part), true) = (&state.generators, self.settings.ranks_here > 1) {
+                handover::give(folder, state.step, self.settings.rank, part)?;
+            }
+            return Ok(SaveOutcome { is_handed: true, ..SaveOutcome::default() });
+        }
+        match lock(&self.saving).save(&self.settings, &self.line, state) {
+            Err(error) if error.may_pass() => {
+                let text = format!("a checkpoint was not saved: {error}");
+                self.line.send(Report::Note { text: text.clone() });
+                Ok(SaveOutcome { complaints: vec![text], ..SaveOutcome::default() })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Loads the newest checkpoint that verifies; none where nothing was saved yet.
+    ///
+    /// # Errors
+    /// When the newest is of another program, none verifies, or one cannot be read now.
+    pub fn load(&self) -> Result<Option<ResumedState>, Error> {
+        let Some(folder) = &self.settings.checkpoints else { return Ok(None) };
+        self.wait()?;
+        let found = resumed::newest(folder, &self.settings.program, self.settings.rank)?;
+        let (step, passed_over) =
+            found.as_ref().map_or((0, Vec::new()), |found| (found.step, found.passed_over.clone()));
+        if self.settings.rank == 0 {
+            for text in &passed_over {
+                self.line.send(Report::Note { text: text.clone() });
+            }
+        }
+        lock(&self.saving).restart(Pace::new(self.settings.every, self.settings.mtbf, step));
+        self.ready(&mut lock(&self.logging), step, passed_over);
+        Ok(found)
+    }
+
+    /// Waits until what was handed over is durable.
+    ///
+    /// # Errors
+    /// Why it is not; what was durable before still is.
+    pub fn wait(&self) -> Result<(), Error> {
+        lock(&self.saving).wait(&self.line)
+    }
+
+    /// The last call: waits for the save under way, says what went wrong with it, and hangs up.
+    ///
+    /// # Errors
+    /// As [`ProgramRun::wait`].
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let saved = self.wait();
+        if let Err(error) = &saved {
+            self.line.send(Report::Note { text: format!("the last checkpoint was not saved: {error}") });
+        }
+        self.line.close();
+        saved
+    }
+
+    fn ready(&self, logging: &mut Logging, step: u64, passed_over: Vec<String>) {
+        let ready = Ready {
+            step,
+            steps: self.settings.steps,
+            steps_per_epoch: self.settings.steps,
+            samples: [0; 3],
+            classes: Vec::new(),
+            parameters: 0,
+            passed_over,
+            sample: None,
+        };
+        logging.is_ready = true;
+        self.line.send(Report::Ready(ready));
+    }
+}
+
+/// The highest attempt that has claimed a folder; 0 where none has.
+fn highest(folder: &Path) -> u64 {
+    let text = fs::read_to_string(folder.join("fence")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// A call that panicked has changed nothing that the next one relies on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,260 @@
+//! Saving: one process copies the state, and a thread hashes and writes it while the program goes on.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use checkpoint::interval::{CheckpointCosts, Pace};
+use checkpoint::{CheckpointWriter, Dtype, Snapshot, Tensor, WriterIdentity};
+use domain::rank::{Checkpointed, Report};
+use domain::train::Codec;
+use domain::{Fence, RunId};
+use rustix::fs::FlockOperation;
+use serde_json::{Map, Value, json};
+
+use crate::line::AgentLine;
+use crate::resumed::{FORMAT, VERSION, job_hash};
+use crate::{Error, ProgramSettings, handover};
+
+/// The file that the writing process holds. It is one of the process and not of the open file, so that a forked worker of a
+/// data loader does not hold it after its parent was killed.
+const HELD: &str = ".writer";
+
+/// A tensor that lies in the program's memory.
+#[derive(Debug, Clone)]
+pub struct TensorView<'a> {
+    /// Unique among the tensors of the model, or among the others.
+    pub name: String,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Length of each dimension.
+    pub shape: Vec<u64>,
+    /// The elements in C order.
+    pub bytes: &'a [u8],
+    /// Whether it is one of the model, whose file other programs may want to read.
+    pub is_of_model: bool,
+}
+
+/// What is to be saved.
+#[derive(Debug)]
+pub struct StateView<'a> {
+    /// The step whose state it is.
+    pub step: u64,
+    /// When the program began to hand it over; the stall counts from here.
+    pub began: Instant,
+    /// Its tensors.
+    pub tensors: Vec<TensorView<'a>>,
+    /// How the state is put together from them.
+    pub tree: Value,
+    /// This rank's random number generators, if they are to be saved.
+    pub generators: Option<Value>,
+}
+
+/// What a save has done before it returned.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SaveOutcome {
+    /// Whether the state was handed over; on ranks other than 0, that is nothing.
+    pub is_handed: bool,
+    /// Microseconds for which the program stood still.
+    pub stall_us: u64,
+    /// What went wrong with it or an earlier one, and does not keep the program from going on.
+    pub complaints: Vec<String>,
+}
+
+/// The state of saving in one process.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    writer: Option<CheckpointWriter>,
+    held: Option<File>,
+    pace: Pace,
+    /// When the last save began, or the program.
+    since: Instant,
+    /// Step and time of the last question whether to save, and seconds of a step.
+    asked: Option<(u64, Instant)>,
+    step_s: f64,
+    /// The step that was handed over last, and the newest that is durable.
+    pub(crate) handed: Option<u64>,
+    pub(crate) durable: Option<u64>,
+    /// Microseconds of stall that no step has reported yet.
+    pub(crate) stall_us: u64,
+    /// Only rank 0 calls `save`.
+    others_are_absent: bool,
+}
+
+impl Saving {
+    pub(crate) fn new(pace: Pace) -> Saving {
+        let (since, others_are_absent) = (Instant::now(), false);
+        Saving {
+            writer: None,
+            held: None,
+            pace,
+            since,
+            asked: None,
+            step_s: 0.0,
+            handed: None,
+            durable: None,
+            stall_us: 0,
+            others_are_absent,
+        }
+    }
+
+    /// The program goes on from another step. A writer that is open stays: the folder is this process's.
+    pub(crate) fn restart(&mut self, pace: Pace) {
+        (self.pace, self.since, self.asked, self.handed) = (pace, Instant::now(), None, None);
+    }
+
+    /// Whether the state after `step` is to be saved by its pace.
+    pub(crate) fn is_due(&mut self, step: u64) -> bool {
+        let now = Instant::now();
+        if let Some((before, at)) = self.asked.filter(|(before, _)| step > *before) {
+            let seconds = now.duration_since(at).as_secs_f64() / (step - before) as f64;
+            // About the newest ten steps count.
+            self.step_s = if self.step_s == 0.0 { seconds } else { 0.9 * self.step_s + 0.1 * seconds };
+        }
+        self.asked = Some((step, now));
+        self.pace.due(step, now.duration_since(self.since).as_secs_f64())
+    }
+
+    /// Hands a state over to be written; waits only for an earlier one.
+    pub(crate) fn save(
+        &mut self,
+        settings: &ProgramSettings,
+        line: &AgentLine,
+        state: StateView,
+    ) -> Result<SaveOutcome, Error> {
+        let folder = settings.checkpoints.as_deref().ok_or(Error::NoFolder)?;
+        let mut complaints = Vec::new();
+        let mut generators = Map::new();
+        generators.extend(state.generators.map(|own| ("0".to_owned(), own)));
+        if !generators.is_empty() && settings.ranks_here > 1 && !self.others_are_absent {
+            let (others, missing) = handover::take(folder, state.step, settings.ranks_here);
+            generators.extend(others.into_iter().map(|(rank, part)| (rank.to_string(), part)));
+            if !missing.is_empty() {
+                self.others_are_absent = true;
+                complaints.push(format!(
+                    "ranks {missing:?} did not call `save` for step {}: their random number generators are not saved",
+                    state.step
+                ));
+            }
+        }
+        if self.held.is_none() {
+            self.held = Some(hold(folder)?);
+        }
+        if self.writer.is_none() {
+            self.writer = Some(CheckpointWriter::open(folder, identity(settings), settings.keep, Codec::Full, None)?);
+        }
+        let writer = self.writer.as_mut().ok_or(checkpoint::Error::WriterGone)?;
+        let earlier = writer.wait();
+        let spare = writer.spare();
+        self.heard(line, earlier, &mut complaints)?;
+        let snapshot = snapshot(&state.tensors, spare, state.step, state.began);
+        let manifest_state = json!({
+            "format": FORMAT, "version": VERSION, "world": settings.world, "generators": generators, "tree": state.tree,
+        });
+        let snapshot = Snapshot { state: manifest_state, ..snapshot };
+        let writer = self.writer.as_mut().ok_or(checkpoint::Error::WriterGone)?;
+        writer.save(snapshot)?;
+        line.saves();
+        self.pace.saved(state.step);
+        (self.handed, self.since) = (Some(state.step), Instant::now());
+        let stall_us = u64::try_from(state.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.stall_us += stall_us;
+        Ok(SaveOutcome { is_handed: true, stall_us, complaints })
+    }
+
+    /// Takes note of a save that has ended meanwhile.
+    pub(crate) fn poll(&mut self, line: &AgentLine, complaints: &mut Vec<String>) -> Result<(), Error> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let outcome = writer.poll();
+        self.heard(line, outcome, complaints)
+    }
+
+    /// Waits until what was handed over is durable.
+    pub(crate) fn wait(&mut self, line: &AgentLine) -> Result<(), Error> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let outcome = writer.wait();
+        let mut complaints = Vec::new();
+        match outcome {
+            Err(error) => Err(error.into()),
+            done => self.heard(line, done, &mut complaints),
+        }
+    }
+
+    fn heard(
+        &mut self,
+        line: &AgentLine,
+        outcome: Result<Option<Checkpointed>, checkpoint::Error>,
+        complaints: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        match outcome.map_err(Error::from) {
+            Ok(None) => {}
+            Ok(Some(done)) => {
+                self.durable = Some(done.step);
+                let (stall, commit) = (done.stall_us as f64 / 1e6, done.commit_us as f64 / 1e6);
+                self.pace.measured(CheckpointCosts { stall, commit, step: self.step_s.max(1e-6) });
+                line.send(Report::Checkpointed(done));
+            }
+            Err(error) if error.may_pass() => {
+                let text = format!("a checkpoint was not saved: {error}");
+                line.send(Report::Note { text: text.clone() });
+                complaints.push(text);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Who writes.
+fn identity(settings: &ProgramSettings) -> WriterIdentity {
+    let run = RunId::new(settings.run.clone());
+    let fence = Fence(settings.attempt);
+    WriterIdentity { attempt: run.attempt(fence), run, fence, job_hash: job_hash(&settings.program) }
+}
+
+/// Takes the folder for this process, for as long as the file is open.
+fn hold(folder: &Path) -> Result<File, Error> {
+    let path = folder.join(HELD);
+    let failed = |doing| {
+        let path = path.clone();
+        move |source| Error::File { doing, path, source }
+    };
+    fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+    let file = file.map_err(failed("open"))?;
+    match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            // Through this handle: to close another one of the same file would give the lock up.
+            let pid = format!("{}\n", std::process::id());
+            let _ = file.set_len(0).and_then(|()| (&file).write_all(pid.as_bytes()));
+            Ok(file)
+        }
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Err(busy(folder, &path)),
+        Err(errno) => Err(failed("lock")(errno.into())),
+    }
+}
+
+fn busy(folder: &Path, path: &Path) -> Error {
+    let owner = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    Error::Busy { folder: folder.to_owned(), owner }
+}
+
+/// A copy of the state, in the memory of an earlier one where it fits: fresh memory costs about as much as the copy itself.
+fn snapshot(tensors: &[TensorView], spare: Option<Snapshot>, step: u64, began: Instant) -> Snapshot {
+    let mut free: HashMap<(String, bool), Vec<u8>> = HashMap::new();
+    if let Some(Snapshot { model, training, .. }) = spare {
+        free.extend(model.into_iter().map(|tensor| ((tensor.name, true), tensor.bytes)));
+        free.extend(training.into_iter().map(|tensor| ((tensor.name, false), tensor.bytes)));
+    }
+    let (mut model, mut training) = (Vec::new(), Vec::new());
+    for TensorView { name, dtype, shape, bytes, is_of_model } in tensors {
+        let mut copy = free.remove(&(name.clone(), *is_of_model)).unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        let tensor = Tensor { name: name.clone(), dtype: *dtype, shape: shape.clone(), bytes: copy };
+        if *is_of_model { model.push(tensor) } else { training.push(tensor) }
+    }
+    Snapshot { step, began, model, training, state: Value::Null, best: None, part: None }
+}

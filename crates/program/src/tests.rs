@@ -1,0 +1,261 @@
+//! A program that saves, is killed, and goes on; and what it must not do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Instant;
+
+use checkpoint::Dtype;
+use domain::rank::{Environment, Report, SignOfLife};
+use domain::units::Duration;
+use serde_json::{Value, json};
+
+use crate::{Error, LoggedStep, ProgramRun, ProgramSettings, StateView, TensorView};
+
+fn settings(folder: &Path) -> ProgramSettings {
+    ProgramSettings {
+        run: "own-1".into(),
+        attempt: 0,
+        rank: 0,
+        world: 1,
+        ranks_here: 1,
+        checkpoints: Some(folder.to_owned()),
+        socket: None,
+        program: String::new(),
+        keep: 2,
+        every: "10 steps".parse().unwrap(),
+        mtbf: Duration::from_secs(3600),
+        hang_after_s: None,
+        steps: 0,
+        environment: Environment::default(),
+    }
+}
+
+fn begin(folder: &Path) -> ProgramRun {
+    ProgramRun::begin(settings(folder)).unwrap()
+}
+
+/// Saves a state whose every byte is `step`.
+fn save(run: &ProgramRun, step: u64) -> Result<Vec<String>, Error> {
+    let bytes = [step as u8; 12];
+    let tensor = |name: &str, is_of_model| TensorView {
+        name: name.into(),
+        dtype: Dtype::F32,
+        shape: vec![3],
+        bytes: &bytes,
+        is_of_model,
+    };
+    let state = StateView {
+        step,
+        began: Instant::now(),
+        tensors: vec![tensor("weight", true), tensor("momentum", false)],
+        tree: json!({"step": step, "lr": 0.1 + 0.2}),
+        generators: Some(json!({"torch": step})),
+    };
+    run.save(state).map(|outcome| outcome.complaints)
+}
+
+/// What is loaded by a process that begins now: step, a byte of the weights, the tree, and the generators.
+fn loaded(folder: &Path) -> Option<(u64, u8, Value, Option<Value>)> {
+    let found = begin(folder).load().unwrap()?;
+    assert_eq!((found.model.len(), found.others.len(), found.others[0].name.as_str()), (1, 1, "momentum"));
+    Some((found.step, found.model[0].bytes[0], found.tree, found.generators))
+}
+
+#[test]
+fn a_state_comes_back_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(loaded(folder.path()), None);
+    let run = begin(folder.path());
+    assert_eq!(run.load().unwrap().map(|found| found.step), None);
+    for step in 1..=4 {
+        assert_eq!(save(&run, step).unwrap(), [] as [String; 0]);
+    }
+    run.wait().unwrap();
+    assert_eq!(run.durable(), Some(4));
+    // Without its destructors, as a killed one.
+    std::mem::forget(run);
+    let tree = json!({"step": 4, "lr": 0.1 + 0.2});
+    assert_eq!(loaded(folder.path()), Some((4, 4, tree, Some(json!({"torch": 4})))));
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("manifest-")).count(), 2, "the newest two are kept");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_and_the_last_one_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 1).unwrap();
+    save(&run, 2).unwrap();
+    run.wait().unwrap();
+    let break_step = |step: u64| {
+        let file = folder.path().join(format!("step-{step:08}-a1/model.safetensors"));
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&file, bytes).unwrap();
+    };
+    break_step(2);
+    let found = run.load().unwrap().unwrap();
+    assert_eq!((found.step, found.passed_over.len()), (1, 1));
+    assert!(found.passed_over[0].contains("step 2"), "{:?}", found.passed_over);
+    break_step(1);
+    let error = run.load().unwrap_err().to_string();
+    assert!(error.contains("no checkpoint in") && error.contains("checksum") && error.contains("hint:"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_of_something_else_is_refused_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 5).unwrap();
+    run.wait().unwrap();
+    let other = ProgramSettings { program: "bert".into(), ..settings(folder.path()) };
+    let error = ProgramRun::begin(other).unwrap().load().unwrap_err();
+    assert!(matches!(error, Error::OtherProgram { step: 5, .. }) && !error.may_pass(), "{error}");
+    assert!(error.to_string().contains("a program without a name, and this is `bert`"), "{error}");
+    assert!(folder.path().join("manifest-00000005.json").exists());
+}
+
+#[test]
+fn an_attempt_that_was_replaced_saves_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 1).unwrap();
+    let later = begin(folder.path());
+    save(&later, 1).unwrap();
+    later.wait().unwrap();
+    let error = save(&run, 2).map(drop).and_then(|()| run.wait()).unwrap_err();
+    assert!(error.to_string().contains("has taken over") && !error.may_pass(), "{error}");
+}
+
+#[test]
+fn saving_that_fails_is_said_and_training_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 1).unwrap();
+    run.wait().unwrap();
+    // A file where the folder of step 2 belongs: the next save fails as on a disk that is full or read-only.
+    fs::write(folder.path().join("step-00000002-a1"), "").unwrap();
+    save(&run, 2).unwrap();
+    let complaints = save(&run, 3).unwrap();
+    assert!(complaints[0].contains("a checkpoint was not saved") && complaints[0].contains("step-00000002"));
+    run.wait().unwrap();
+    assert_eq!(run.load().unwrap().unwrap().step, 3);
+}
+
+#[test]
+fn other_ranks_give_their_generators_to_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let two = ProgramSettings { world: 2, ranks_here: 2, ..settings(folder.path()) };
+    let first = ProgramRun::begin(two.clone()).unwrap();
+    let second = ProgramRun::begin(ProgramSettings { rank: 1, ..two.clone() }).unwrap();
+    assert_eq!(second.settings().attempt, 1, "the first rank counts");
+    save(&second, 7).unwrap();
+    assert_eq!(save(&first, 7).unwrap(), [] as [String; 0]);
+    first.wait().unwrap();
+    let found = second.load().unwrap().unwrap();
+    assert_eq!((found.step, found.world, found.generators), (7, 2, Some(json!({"torch": 7}))));
+}
+
+#[test]
+fn without_a_folder_or_an_agent_everything_but_saving_works() {
+    let run = ProgramRun::begin(ProgramSettings { checkpoints: None, ..settings(Path::new("")) }).unwrap();
+    assert!(run.load().unwrap().is_none() && !run.should_stop() && !run.is_attended());
+    assert!(run.log(LoggedStep { step: 1, loss: Some(1.0), ..LoggedStep::default() }).unwrap().is_empty());
+    assert!(matches!(save(&run, 1), Err(Error::NoFolder)));
+}
+
+/// A program and its agent's end of the socket.
+fn attended(folder: &Path) -> (ProgramRun, BufReader<UnixStream>) {
+    let socket = folder.join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let with = ProgramSettings { socket: Some(socket), hang_after_s: Some(9), ..settings(&folder.join("checkpoints")) };
+    let run = ProgramRun::begin(with).unwrap();
+    (run, BufReader::new(listener.accept().unwrap().0))
+}
+
+/// The next report; signs of life are passed over.
+fn next(agent: &mut BufReader<UnixStream>) -> Report {
+    loop {
+        let mut line = String::new();
+        assert_ne!(agent.read_line(&mut line).unwrap(), 0, "it hung up");
+        if serde_json::from_str::<SignOfLife>(&line).is_err() {
+            return serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}`: {error}"));
+        }
+    }
+}
+
+#[test]
+fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, mut agent) = attended(folder.path());
+    assert!(run.is_attended());
+    let log = |step, loss, f1: f64| {
+        let others = BTreeMap::from([("f1".to_owned(), f1)]);
+        run.log(LoggedStep { step, loss: Some(loss), lr: Some(0.1), samples: 8, epoch: 2, others }).unwrap();
+    };
+    log(1, 0.5, 0.25);
+    log(2, f64::NAN, 0.5);
+    log(3, f64::NAN, f64::INFINITY);
+    save(&run, 3).unwrap();
+    run.finish().unwrap();
+    assert!(matches!(next(&mut agent), Report::Hello { rank: 0, .. }));
+    assert!(matches!(next(&mut agent), Report::Ready(ready) if ready.step == 0));
+    assert!(matches!(next(&mut agent), Report::Step(step) if (step.step, step.loss, step.epoch) == (1, 0.5, 2)));
+    assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.values["f1"] == 0.25));
+    assert!(matches!(next(&mut agent), Report::Note { text } if text.contains("step 2 is not finite")));
+    assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.step == 2));
+    assert!(matches!(next(&mut agent), Report::Checkpointed(saved) if saved.step == 3 && saved.bytes > 0));
+    assert_eq!(agent.read_line(&mut String::new()).unwrap(), 0, "it hangs up after its last word");
+}
+
+#[test]
+fn orders_reach_a_program_that_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, mut agent) = attended(folder.path());
+    assert!(!run.should_stop() && !run.should_save(1).unwrap().0);
+    let until_life = |agent: &mut BufReader<UnixStream>| loop {
+        let mut line = String::new();
+        agent.read_line(&mut line).unwrap();
+        if let Ok(life) = serde_json::from_str::<SignOfLife>(&line)
+            && life.listens
+        {
+            return life;
+        }
+    };
+    assert_eq!(until_life(&mut agent).hang_after_s, Some(9));
+    agent.get_mut().write_all(b"{\"order\":\"dance\"}\n{\"order\":\"checkpoint\"}\n").unwrap();
+    while !run.should_save(2).unwrap().0 {
+        std::thread::yield_now();
+    }
+    save(&run, 2).unwrap();
+    assert!(!run.should_save(2).unwrap().0 && !run.should_stop());
+    agent.get_mut().write_all(b"{\"order\":\"stop\"}\n").unwrap();
+    while !run.should_stop() {
+        std::thread::yield_now();
+    }
+    assert!(run.should_save(3).unwrap().0, "there is something to save before the end");
+    save(&run, 3).unwrap();
+    assert!(!run.should_save(3).unwrap().0);
+}
+
+#[test]
+fn a_program_whose_agent_is_gone_is_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, agent) = attended(folder.path());
+    drop(agent);
+    while !run.should_stop() {
+        std::thread::yield_now();
+    }
+    run.log(LoggedStep { step: 1, loss: Some(1.0), ..LoggedStep::default() }).unwrap();
+}
+
+#[test]
+fn a_state_is_saved_when_it_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    let due: Vec<u64> = (1..=30).filter(|step| run.should_save(*step).unwrap().0).collect();
+    assert_eq!(due, [10, 20, 30]);
+}

@@ -1,0 +1,138 @@
+//! What the steps of each attempt took, summed as they are kept: where the time of a run went is told without reading
+//! all of its steps.
+
+use std::collections::BTreeMap;
+
+use domain::rank::{Report, Step};
+use domain::{AttemptId, Record, RunId, Timestamp};
+use plan::{Goodput, StepTotals};
+use rusqlite::{Connection, params};
+
+use super::Series;
+use crate::error::Error;
+
+/// Makes the table, with the sums of what an earlier version has kept.
+pub(super) fn create(db: &Connection) -> rusqlite::Result<()> {
+    let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'step_totals')";
+    if db.query_row(exists, [], |row| row.get(0))? {
+        return Ok(());
+    }
+    // Another process may have made it meanwhile: then its insertions have begun, and nothing is left to sum.
+    db.execute_batch(
+        "BEGIN IMMEDIATE;
+         CREATE TABLE IF NOT EXISTS step_totals (attempt TEXT PRIMARY KEY, run TEXT NOT NULL, step_us INTEGER NOT NULL,
+            data_wait_us INTEGER NOT NULL, checkpoint_us INTEGER NOT NULL) STRICT;
+         CREATE INDEX IF NOT EXISTS step_totals_by_run ON step_totals (run);
+         INSERT OR IGNORE INTO step_totals
+            SELECT attempt, max(run), sum(json_extract(report, '$.step_us')), sum(json_extract(report, '$.data_wait_us')),
+                sum(json_extract(report, '$.checkpoint_us'))
+            FROM points WHERE json_valid(report) AND json_extract(report, '$.report') = 'step' GROUP BY attempt;
+         COMMIT;",
+    )
+}
+
+/// Adds a step that is kept for the first time.
+pub(super) fn add(db: &Connection, run: &RunId, attempt: &AttemptId, step: &Step) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO step_totals VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (attempt) DO UPDATE SET
+        step_us = step_us + excluded.step_us, data_wait_us = data_wait_us + excluded.data_wait_us,
+        checkpoint_us = checkpoint_us + excluded.checkpoint_us";
+    let [all, wait, saving] = [step.step_us, step.data_wait_us, step.checkpoint_us].map(|micros| micros as i64);
+    db.prepare_cached(sql)?.execute(params![attempt.as_str(), run.as_str(), all, wait, saving]).map(drop)
+}
+
+/// As programs read it: microseconds of the whole and of its parts, and the productive share.
+pub fn goodput_json(goodput: &Goodput) -> serde_json::Value {
+    let parts = goodput.parts().map(|(part, time)| serde_json::json!({ "part": part, "us": time.0 }));
+    serde_json::json!({ "wall_us": goodput.wall().0, "productive": goodput.share(), "parts": parts })
+}
+
+impl Series {
+    /// Where the time of a run went until its end, or until `now`. `records` are all events of the run.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn goodput(&self, run: &RunId, records: &[Record], now: Timestamp) -> Result<Goodput, Error> {
+        let sums = || -> rusqlite::Result<(BTreeMap<AttemptId, StepTotals>, BTreeMap<AttemptId, StepTotals>)> {
+            let steps = self.step_totals(run)?;
+            let kept = plan::kept_steps(records);
+            let lost = kept.into_iter().map(|(attempt, last)| Ok((attempt.clone(), self.after(run, &attempt, last)?)));
+            Ok((steps, lost.collect::<rusqlite::Result<_>>()?))
+        };
+        let (steps, lost) = sums().map_err(Error::sqlite("read", &self.path))?;
+        Ok(plan::goodput(records, &steps, &lost, now))
+    }
+
+    fn step_totals(&self, run: &RunId) -> rusqlite::Result<BTreeMap<AttemptId, StepTotals>> {
+        let sql = "SELECT attempt, step_us, data_wait_us, checkpoint_us FROM step_totals WHERE run = ?1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let rows = statement.query_map(params![run.as_str()], |row| {
+            let micros = |column| row.get::<_, i64>(column).map(|micros| micros.max(0) as u64);
+            let totals = StepTotals { step_us: micros(1)?, data_wait_us: micros(2)?, checkpoint_us: micros(3)? };
+            Ok((AttemptId::new(row.get::<_, String>(0)?), totals))
+        })?;
+        rows.collect()
+    }
+
+    /// The sum over the steps of an attempt after step `last`, which are its newest.
+    fn after(&self, run: &RunId, attempt: &AttemptId, last: u64) -> rusqlite::Result<StepTotals> {
+        let sql = "SELECT report FROM points WHERE run = ?1 AND attempt = ?2 ORDER BY number DESC";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let mut rows = statement.query(params![run.as_str(), attempt.as_str()])?;
+        let mut sum = StepTotals::default();
+        while let Some(row) = rows.next()? {
+            let Ok(Report::Step(step)) = serde_json::from_str(&row.get::<_, String>(0)?) else { continue };
+            if step.step <= last {
+                break;
+            }
+            sum.add(&step);
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::InstanceId;
+    use domain::rank::Fetching;
+    use domain::wire::{AgentEvent, Entry};
+
+    use super::*;
+    use crate::home::Home;
+
+    fn step(seq: u64, attempt: &str, number: u64) -> Entry {
+        let step = Step {
+            step: number,
+            epoch: 0,
+            loss: 1.0,
+            lr: 0.1,
+            samples: 64,
+            step_us: 100 + number,
+            data_wait_us: 10,
+            checkpoint_us: 1,
+            data: Fetching::default(),
+        };
+        let event = AgentEvent::Reported { rank: 0, report: Report::Step(step) };
+        Entry { seq, attempt: AttemptId::new(attempt), event }
+    }
+
+    #[test]
+    fn sums_are_those_of_what_was_kept_once_and_of_what_an_earlier_version_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let (run, instance) = (RunId::new("r"), InstanceId::new("r-i1"));
+        let entries: Vec<Entry> = (1..=5).map(|number| step(number, "r-a1", number)).collect();
+        let check = |series: &Series| {
+            let totals = StepTotals { step_us: 515, data_wait_us: 50, checkpoint_us: 5 };
+            assert_eq!(series.step_totals(&run).unwrap(), BTreeMap::from([(AttemptId::new("r-a1"), totals)]));
+            let after = series.after(&run, &AttemptId::new("r-a1"), 3).unwrap();
+            assert_eq!(after, StepTotals { step_us: 209, data_wait_us: 20, checkpoint_us: 2 });
+        };
+        let mut series = Series::open(&home).unwrap();
+        series.keep(Timestamp(1), &run, &instance, &entries[..3]).unwrap();
+        // An agent that had no reply says the same again.
+        series.keep(Timestamp(2), &run, &instance, &entries).unwrap();
+        check(&series);
+        series.db.execute_batch("DROP TABLE step_totals").unwrap();
+        check(&Series::open(&home).unwrap());
+    }
+}

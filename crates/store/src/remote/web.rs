@@ -1,0 +1,56 @@
+//! Single requests over HTTP, for those who speak an API and not an object store.
+
+use std::time::Duration;
+
+use super::tls::install_tls;
+use crate::Error;
+use crate::failure::chain;
+
+/// A request is given up after this time: the loop gives a call up after a minute.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// How long a connection may take: what answers is near or well connected.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A client that sends one request at a time, follows no redirect and tries nothing again.
+#[derive(Debug, Clone)]
+pub struct WebClient(reqwest::blocking::Client);
+
+impl WebClient {
+    /// A client. Not to be made or dropped within an async runtime.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when there is none.
+    pub fn new() -> Result<WebClient, Error> {
+        install_tls();
+        let client = reqwest::blocking::Client::builder()
+            .timeout(PATIENCE)
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        client.map(WebClient).map_err(|error| Error::Internal(chain(&error)))
+    }
+
+    /// Sends a request; the status and the body of the reply.
+    ///
+    /// # Errors
+    /// Why there is no reply. The request may have arrived.
+    pub fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        body: Vec<u8>,
+    ) -> Result<(u16, Vec<u8>), String> {
+        let method: reqwest::Method = method.parse().map_err(|_| format!("`{method}` is no method"))?;
+        let mut request = self.0.request(method, url).body(body);
+        // The host is what the address says.
+        for (name, value) in headers.iter().filter(|(name, _)| name != "host") {
+            request = request.header(name, value);
+        }
+        let reply = request.send().map_err(|error| chain(&error))?;
+        let status = reply.status().as_u16();
+        let body = reply.bytes().map_err(|error| chain(&error))?;
+        Ok((status, body.to_vec()))
+    }
+}

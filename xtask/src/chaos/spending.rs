@@ -1,0 +1,62 @@
+//! Runs that never end by themselves are killed as well, and cost no more than their budget.
+//!
+//! A loop that was killed stays away for a while, so that nobody can tell its agents to stop: each must leave by itself,
+//! while what is left still pays for saving.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::harness::{self, Disturbance};
+use super::storm::Storm;
+use super::{INTERVAL, Options, job, told, verdict};
+use xtask::build::Programs;
+
+/// The budget of each run, in micro-dollars: 12 s of rent.
+const BUDGET: u64 = 12_000;
+
+/// One such run for so many others.
+const OTHERS: u64 = 16;
+
+/// About how many steps such a run makes, and for how long.
+const STEPS: u64 = 300;
+const SECONDS: f64 = 6.0;
+
+/// The longest time that nobody starts a loop again: longer than the budget lasts.
+const AWAY: Duration = Duration::from_secs(14);
+
+/// Kills runs with a budget, and says how many and what they cost, or what is wrong.
+pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Result<String, String> {
+    let folder = std::env::temp_dir().join(format!("gradus-chaos-budget-{}", std::process::id()));
+    let budget = format!("${:.6}", BUDGET as f64 / 1e6);
+    let rest =
+        format!("epochs: 1000000\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}\nbudget: {{max: {budget}}}");
+    let job = job(root, &folder, &rest)?;
+    let (mut spent, mut kills) = (Vec::new(), 0);
+    for number in 0..options.runs.div_ceil(OTHERS) {
+        let seed = options.seed.wrapping_mul(1_000_033).wrapping_add(number);
+        let mut storm = Storm::new(seed);
+        let (drawn, away) = (storm.kills(STEPS, SECONDS), storm.away(AWAY));
+        let home = folder.join(format!("run-{number}"));
+        let run = harness::run(programs, &job, &home, Disturbance { kills: &drawn, away, ..Disturbance::default() })?;
+        let problems = verdict::judge_spending(&run, BUDGET);
+        if !problems.is_empty() {
+            let what = problems.join("; ");
+            let kept = home.display();
+            return Err(format!(
+                "a run with a budget (seed {seed}): {what}; kills: {}, away for {} ms; kept in {kept}",
+                told(&drawn),
+                away.as_millis()
+            ));
+        }
+        kills += run.kills.len();
+        spent.push(run.spent());
+    }
+    let _ = fs::remove_dir_all(&folder);
+    let most = spent.iter().max().copied().unwrap_or(0);
+    Ok(format!(
+        "; {} with a budget, {kills} kills, at most {:.0} % of it spent",
+        spent.len(),
+        100.0 * most as f64 / BUDGET as f64
+    ))
+}
