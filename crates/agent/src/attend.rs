@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
 use crate::meter::RentMeter;
+use crate::reclaim::{self, MetadataService};
 use crate::travel::{LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 
@@ -42,6 +43,9 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     signals::watch(events.clone()).map_err(fail("watch for signals"))?;
     // Signed only now: whoever reads it sends signals, and these are watched for.
     lock.sign().map_err(fail("sign the lock"))?;
+    if let Some(service) = settings.metadata.clone().or_else(MetadataService::detect) {
+        reclaim::watch(service, events.clone());
+    }
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
     let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
@@ -121,6 +125,7 @@ impl Agent {
             }
             Wakeup::Answered(reply) => Some(SupervisorInput::Answered(reply.ok().map(Box::new))),
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
+            Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
             Wakeup::Timer => None,
         }
     }

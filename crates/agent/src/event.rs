@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
@@ -19,6 +20,8 @@ pub enum Wakeup {
     Answered(Result<HeartbeatReply, String>),
     /// A signal asked the agent to end.
     Signalled,
+    /// The provider takes the machine back after so long.
+    ReclaimNotice(Duration),
     /// Something is due.
     Timer,
 }
@@ -61,6 +64,8 @@ pub enum AttemptEvent {
     Silent(u32),
     /// The process with this number has ended.
     Exited(u32),
+    /// What its threads stand at is written down, or cannot be.
+    StacksRecorded,
     /// What it has written is on the loop's machine, or why not all of it is.
     Uploaded(Result<(), String>),
 }

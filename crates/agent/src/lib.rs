@@ -14,7 +14,9 @@ mod event;
 mod loop_client;
 mod loop_request;
 mod meter;
+mod reclaim;
 mod signals;
+mod stacks;
 mod travel;
 
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 pub use attempt::library::check as libraries;
 pub use control::Departure;
+pub use reclaim::MetadataService;
 
 /// What an agent needs to know beyond its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// Credentials and endpoints of object stores, for data that has to be fetched.
     pub access: store::Access,
+    /// Who is asked whether the machine is taken back; none for the service of the cloud that it is of.
+    pub metadata: Option<MetadataService>,
 }
 
 /// How long an agent waits for what.

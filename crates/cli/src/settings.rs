@@ -28,12 +28,15 @@ pub struct GlobalSettings {
     pub xtask: Option<PathBuf>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
+    /// Who is asked instead of the cloud's own metadata service.
+    pub metadata: Option<agent::MetadataService>,
     /// Credentials of AWS.
     pub aws: cloud::aws::credentials::CredentialSources,
 }
 
 impl GlobalSettings {
-    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `NO_COLOR`, and what the
+    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `GRADUS_METADATA`,
+    /// `NO_COLOR`, and what the
     /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
@@ -51,8 +54,8 @@ impl GlobalSettings {
             }
         };
         let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
-        let aws = aws();
-        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access, aws })
+        let (metadata, aws) = (metadata()?, aws());
+        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access, metadata, aws })
     }
 }
 
@@ -61,6 +64,16 @@ impl GlobalSettings {
     pub fn variable(name: &str) -> Option<String> {
         env::var(name).ok()
     }
+}
+
+/// A stand-in for the cloud's metadata service.
+fn metadata() -> Result<Option<agent::MetadataService>, Error> {
+    let Ok(text) = env::var("GRADUS_METADATA") else { return Ok(None) };
+    let service = agent::MetadataService::parse(&text);
+    service.map(Some).ok_or_else(|| Error::Usage {
+        message: format!("`GRADUS_METADATA` is `{text}`, which is not CLOUD=http://HOST:PORT"),
+        hint: "unset it, or name one of aws, gcp, azure, alibaba, tencent".to_owned(),
+    })
 }
 
 /// What is known of object stores: variables, and the file that `aws configure` writes.

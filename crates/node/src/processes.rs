@@ -26,6 +26,17 @@ pub fn any(variable: &str, value: &str) -> io::Result<bool> {
     Ok(others()?.any(|pid| has(pid, &tag)))
 }
 
+/// The numbers of the processes that carry `variable` with `value`, the caller aside, in ascending order.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn numbers(variable: &str, value: &str) -> io::Result<Vec<i32>> {
+    let tag = tag(variable, value);
+    let mut numbers: Vec<i32> = others()?.filter(|pid| has(*pid, &tag)).map(Pid::as_raw_pid).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
 /// Sends `signal` to every process that carries `variable` with `value`, the caller aside, and says to how many.
 ///
 /// # Errors

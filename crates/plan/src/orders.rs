@@ -31,6 +31,11 @@ pub fn orders(
         let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
+    // A machine that is about to be taken back ends all: its own agent knows for how long it is there.
+    let is_noticed = |id: &InstanceId| world.instances.get(id).is_some_and(|instance| instance.reclaim.is_some());
+    if state.instances().any(is_noticed) {
+        return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within: None }];
+    }
     let order = Box::new(start(&instance.run, run, attempt));
     match state.members.iter().position(|member| member.instance == *id) {
         None => vec![AgentCommand::Start(order)],

@@ -239,6 +239,10 @@ fn for_instance(
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
         }
+        // What runs on a machine that is about to be taken back saves its state first.
+        (InstanceState::Up, _) if instance.reclaim.is_some() && !gang::works_on(world, run, id) => {
+            vec![Action::Release { instance: id.clone() }]
+        }
         (InstanceState::Launching | InstanceState::Up, _) => Vec::new(),
     }
 }
@@ -296,7 +300,10 @@ fn for_run<'a>(
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
         return Vec::new();
     }
-    let reachable = |(id, instance): &(&InstanceId, &Instance)| !lost::is_lost(facts, policy, id, instance);
+    // Neither is one that is about to be taken back: another is rented while it is still on its way out.
+    let reachable = |(id, instance): &(&InstanceId, &Instance)| {
+        instance.reclaim.is_none() && !lost::is_lost(facts, policy, id, instance)
+    };
     let (usable, leaving): (Vec<_>, Vec<_>) = world
         .live_instances_of(run)
         .filter(reachable)

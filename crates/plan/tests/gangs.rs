@@ -249,3 +249,46 @@ fn machines_that_wait_too_long_for_the_others_are_given_back() {
     let released: Vec<String> = scene.decide().into_iter().map(|action| format!("{action:?}")).collect();
     assert_eq!(released.iter().filter(|action| action.starts_with("Release")).count(), 3, "{released:?}");
 }
+
+/// The second machine has two minutes left: all save, the second is released once its ranks have ended, and another is
+/// rented without waiting for its end.
+#[test]
+fn a_machine_that_is_taken_back_is_replaced_once_all_have_saved() {
+    let (mut scene, attempt) = started();
+    let lost = scene.run.instance(2);
+    scene.append(Event::ReclaimNoticed { instance: lost.clone(), at: Timestamp(120 * SECOND as i64) });
+    let saves =
+        |scene: &Scene, number| matches!(scene.orders(number)[..], [AgentCommand::Stop { is_node_lost: false, .. }]);
+    assert!(saves(&scene, 1) && saves(&scene, 2) && saves(&scene, 3));
+    assert_eq!(scene.settle(), Vec::<String>::new(), "none is released before its ranks have ended");
+    let reclaimed = || failed(Cause::InstanceLost, "the provider takes the machine back");
+    scene.says(2, &attempt, AgentEvent::Ended { end: reclaimed() });
+    for number in [1, 3] {
+        scene.says(number, &attempt, AgentEvent::Ended { end: AttemptEnd::Stopped { step: Some(7) } });
+    }
+    let decided = scene.decide();
+    let [Action::Release { instance }, Action::EndAttempt { attempt, end }] = &decided[..] else {
+        panic!("{decided:?}")
+    };
+    assert!(matches!(end, AttemptEnd::Failed { finding, .. }
+        if finding.message == "node 1: the provider takes the machine back"));
+    let (instance, attempt, end) = (instance.clone(), attempt.clone(), end.clone());
+    assert_eq!(instance, lost);
+    scene.append(Event::ReleaseIntended { instance });
+    scene.append(Event::AttemptEnded { attempt, end });
+    // It is still on its way out.
+    let decided = scene.decide();
+    let [Action::Terminate { .. }, Action::Rent { instance, .. }] = &decided[..] else { panic!("{decided:?}") };
+    assert_eq!(*instance, scene.run.instance(4));
+}
+
+#[test]
+fn nothing_is_started_on_a_machine_that_is_taken_back() {
+    let mut scene = Scene::new(4);
+    scene.settle();
+    scene.up(&[1, 3]);
+    scene.append(Event::ReclaimNoticed { instance: scene.run.instance(1), at: Timestamp(1) });
+    assert_eq!(scene.settle(), ["release a-i1", "rent a-i4"]);
+    scene.up(&[2, 4]);
+    assert_eq!(scene.settle(), ["start on a-i2 a-i3 a-i4"]);
+}

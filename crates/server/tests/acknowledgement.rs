@@ -135,7 +135,7 @@ impl Queue for First {
 fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -> HeartbeatReply {
     let (reply, answer) = tokio::sync::oneshot::channel();
     let (instance, started, elapsed) = (instance.clone(), Timestamp(1), Elapsed(1));
-    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries };
+    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim: None };
     wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
     answer.blocking_recv().unwrap()
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use control::{ControllerInput, ReplyId};
+use control::{ControllerInput, ReplyId, SupervisorInput};
 use domain::event::Event;
 use domain::rental::MachineHandle;
 use domain::run::{RunState, StopBy};
 
-use domain::{Record, RunId, Timestamp};
+use domain::{Elapsed, Record, RunId, Timestamp};
 
 use crate::job::submitted;
+use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::{ROUND, ReplyTo, SimEvent, Simulation, is_submission};
 
@@ -67,6 +68,37 @@ impl Simulation {
         }
         if self.draws.below(8) == 0 {
             self.deliver(ControllerInput::Audit);
+        }
+    }
+
+    /// The provider says on a machine that it takes it back.
+    pub(crate) fn notice(&mut self, handle: &MachineHandle) {
+        let at = self.now + 30 * SECOND + self.draws.below(90 * SECOND);
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        if machine.reclaim.is_none() {
+            machine.reclaim = Some(at);
+            self.at(at, SimEvent::Reclaimed(handle.clone()));
+            self.tell_notice(handle);
+        }
+    }
+
+    /// What the agent of a machine with a notice finds when it asks for one.
+    pub(crate) fn tell_notice(&mut self, handle: &MachineHandle) {
+        let reclaim = self.cloud.machines.get(handle).and_then(|machine| machine.reclaim);
+        if let Some(at) = reclaim.filter(|_| self.rule != Some(Rule::ReclaimIsHeeded)) {
+            self.tell_agent(handle, SupervisorInput::ReclaimNotice(Elapsed(at.saturating_sub(self.now))));
+        }
+    }
+
+    /// The provider takes a machine back, as it has said.
+    pub(crate) fn reclaimed(&mut self, handle: &MachineHandle) {
+        let now = self.now;
+        let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| machine.is_alive()) else { return };
+        let is_working = machine.rank.is_some() && machine.agent.is_some() && !machine.is_frozen;
+        let instance = machine.instance.clone();
+        machine.end(now);
+        if is_working {
+            self.violate(format!("{instance} was taken back at the announced time, and its ranks had not ended"));
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Machine {
     pub cut_until: u64,
     /// Until when its provider cannot reach it either.
     pub dark_until: u64,
+    /// When its provider takes it back, where it has said so.
+    pub reclaim: Option<u64>,
     /// When the last call was answered: what a timer of the machine itself goes by.
     pub renewed: u64,
     /// When an agent was last heard, and that it was answered.
@@ -70,6 +72,7 @@ impl Machine {
             is_frozen: false,
             cut_until: 0,
             dark_until: 0,
+            reclaim: None,
             renewed: rented,
             healthy_at: None,
         }

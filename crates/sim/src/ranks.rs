@@ -25,6 +25,7 @@ impl Simulation {
         let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| machine.is_alive()) else { return };
         let outputs = machine.boot(now, wall);
         self.agent_does(handle, outputs);
+        self.tell_notice(handle);
     }
 
     pub(crate) fn agent_timer(&mut self, handle: &MachineHandle, timer: u64) {
@@ -216,10 +217,17 @@ impl Simulation {
         let Some(rank) = &mut machine.rank else { return };
         let attempt = rank.attempt.clone();
         match why {
+            StopReason::Reclaim if rank.is_ending => {
+                let within = within.map_or(SAVE_WITHIN, |within| within.0);
+                let killed = self.now + within - within / 4;
+                self.at(killed, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved: false });
+            }
             StopReason::Stop | StopReason::LeaseOver if rank.is_ending => {}
-            StopReason::Stop | StopReason::LeaseOver => {
+            StopReason::Stop | StopReason::LeaseOver | StopReason::Reclaim => {
                 rank.is_ending = true;
                 let within = within.map_or(SAVE_WITHIN, |within| within.0);
+                // The rest is left for what was saved to travel.
+                let within = if why == StopReason::Reclaim { within - within / 4 } else { within };
                 let needed = self.draws.below(40 * SECOND);
                 // Node rank 0 saves for all, if all are there.
                 let is_follower = rank.member.is_some_and(|place| place.rank > 0);
@@ -243,11 +251,14 @@ impl Simulation {
     pub(crate) fn rank_saved(&mut self, handle: &MachineHandle, attempt: &AttemptId, is_saved: bool) {
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         let Some(rank) = machine.rank.as_ref().filter(|rank| rank.attempt == *attempt) else { return };
-        let (run, fence, step) = (rank.run.clone(), rank.fence, rank.step);
+        let (run, fence, step, is_reclaimed) = (rank.run.clone(), rank.fence, rank.step, machine.reclaim.is_some());
         let is_saved = is_saved && (step == 0 || self.are_all_there(handle, attempt));
         let end = if is_saved && self.commit(&run, fence, step) {
             self.stores.entry(run).or_default().closed = Some(fence);
-            AttemptEnd::Stopped { step: Some(step) }
+            match is_reclaimed {
+                true => failed(Finding::new(Cause::InstanceLost, "the provider takes the machine back")),
+                false => AttemptEnd::Stopped { step: Some(step) },
+            }
         } else {
             failed(Finding::new(Cause::InstanceLost, "ended before its state was saved"))
         };
@@ -262,7 +273,7 @@ impl Simulation {
     }
 
     pub(crate) fn machine_fault(&mut self, handle: &MachineHandle) {
-        let kind = self.draws.below(6);
+        let kind = self.draws.below(7);
         let cut = self.now + self.draws.below(300 * SECOND);
         let dark = self.now + self.draws.below(900 * SECOND);
         let now = self.now;
@@ -275,6 +286,7 @@ impl Simulation {
             4 => {
                 (machine.cut_until, machine.dark_until) = (dark, dark);
             }
+            5 => self.notice(handle),
             _ => {
                 if let Some(rank) = &machine.rank {
                     let attempt = rank.attempt.clone();

@@ -51,11 +51,13 @@ pub enum Rule {
     AllArePrepared,
     /// Machines that wait too long for the others of their run are given back.
     WaitingIsBounded,
+    /// What runs on a machine that its provider is about to take back saves its state and ends before.
+    ReclaimIsHeeded,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 24] = [
+    pub const ALL: [Rule; 25] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -80,5 +82,6 @@ impl Rule {
         Rule::MachinesAreTagged,
         Rule::AllArePrepared,
         Rule::WaitingIsBounded,
+        Rule::ReclaimIsHeeded,
     ];
 }

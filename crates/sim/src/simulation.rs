@@ -54,6 +54,7 @@ pub(crate) enum SimEvent {
     RankWorks { handle: MachineHandle, attempt: AttemptId },
     FollowerLooks { handle: MachineHandle, attempt: AttemptId },
     RankSaved { handle: MachineHandle, attempt: AttemptId, is_saved: bool },
+    Reclaimed(MachineHandle),
     UserSubmits(RunId),
     Faults,
     Watchdog,
@@ -220,6 +221,7 @@ impl Simulation {
             SimEvent::ReplyArrives { handle, call, reply } => self.reply_arrives(&handle, call, reply),
             SimEvent::RankWorks { handle, attempt } => self.rank_works(&handle, &attempt),
             SimEvent::FollowerLooks { handle, attempt } => self.follower_looks(&handle, &attempt),
+            SimEvent::Reclaimed(handle) => self.reclaimed(&handle),
             SimEvent::RankSaved { handle, attempt, is_saved } => self.rank_saved(&handle, &attempt, is_saved),
             SimEvent::UserSubmits(run) => self.user_submits(run),
             SimEvent::Faults => self.faults(),
@@ -342,8 +344,9 @@ impl Simulation {
         let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
         // Of two machines for one request, one may be lost.
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        // A machine that waits too long for the others of its run is given back.
-        if self.scenario.nodes > 1 || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
+        // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
+        let is_expected = self.scenario.nodes > 1 || known.reclaim.is_some();
+        if is_expected || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
             return;
         }
         let boots =

@@ -69,6 +69,8 @@ pub struct Disturbance<'a> {
     pub mutant: Option<&'a str>,
     /// How long nobody starts a loop again that was killed.
     pub away: Duration,
+    /// The metadata service that its agents ask, as `GRADUS_METADATA` names it.
+    pub metadata: Option<&'a str>,
 }
 
 /// Runs the job in a home of its own, so disturbed, until it says that it is done.
@@ -87,7 +89,7 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, disturbance: Disturbanc
     let sightings = watch(killer.clone(), home.clone(), started, over.clone());
     let mut heard: Vec<Value> = Vec::new();
     let result = loop {
-        let ended = once(programs, job, &home, disturbance.mutant, &mut heard)?;
+        let ended = once(programs, job, &home, disturbance, &mut heard)?;
         if ended || started.elapsed() > PATIENCE {
             break if ended { Ok(()) } else { Err(format!("not done after {} s", PATIENCE.as_secs())) };
         }
@@ -120,14 +122,17 @@ fn once(
     programs: &Programs,
     job: &Path,
     home: &Path,
-    mutant: Option<&str>,
+    disturbance: Disturbance,
     heard: &mut Vec<Value>,
 ) -> Result<bool, String> {
     let mut command = Command::new(&programs.gradus);
     command.args(["run", "--yes", "--json", "--price", PRICE, "--home"]).arg(home).arg(job);
     command.env("GRADUS_CHAOS_SOCKET", home.join("chaos.sock")).env("GRADUS_RANK", &programs.rank);
-    if let Some(mutant) = mutant {
+    if let Some(mutant) = disturbance.mutant {
         command.env("GRADUS_MUTANT", mutant);
+    }
+    if let Some(metadata) = disturbance.metadata {
+        command.env("GRADUS_METADATA", metadata);
     }
     let log = fs::File::options().create(true).append(true).open(home.join("loop.log"));
     let log = log.map_err(|error| format!("cannot write the log: {error}"))?;

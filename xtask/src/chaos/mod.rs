@@ -5,6 +5,7 @@
 //! kills, `verdict` judges. With `--mutant NAME` the same is done to a trainer with a deliberate mistake, and must fail.
 
 mod harness;
+mod notices;
 mod processes;
 mod spending;
 mod storm;
@@ -27,6 +28,8 @@ pub struct Options {
     runs: u64,
     seed: u64,
     mutant: Option<String>,
+    /// Runs whose machine is taken back with a notice; none for some.
+    notices: Option<u64>,
     /// Go on after a run of a mutant that fails; without a mutant every run is made.
     keep_going: bool,
 }
@@ -51,12 +54,12 @@ pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
     if options.runs >= 100 && !missed.is_empty() {
         return Err(format!("no kill struck at {}; was a point renamed?", missed.join(", ")).into());
     }
-    let spending = match options.mutant {
-        None => spending::storm(root, &programs, &options)?,
+    let others = match options.mutant {
+        None => spending::storm(root, &programs, &options)? + &notices::storm(root, &programs, &options)?,
         Some(_) => String::new(),
     };
     match tally.failures.len() {
-        0 => Ok(format!("chaos: {} runs, {} kills, all as if undisturbed{spending}", tally.runs, tally.kills)),
+        0 => Ok(format!("chaos: {} runs, {} kills, all as if undisturbed{others}", tally.runs, tally.kills)),
         failed => Err(format!("chaos: {failed} of {} runs failed (seed {})", tally.runs, options.seed).into()),
     }
 }
@@ -65,7 +68,7 @@ pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
 fn mutants(root: &Path) -> Outcome {
     let programs = build::programs(root, true)?;
     for mutant in MUTANTS {
-        let options = Options { runs: 40, seed: 1, mutant: Some(mutant.to_owned()), keep_going: false };
+        let options = Options { runs: 40, seed: 1, mutant: Some(mutant.to_owned()), notices: None, keep_going: false };
         let tally = storm(root, &programs, &options)?;
         match tally.failures.first() {
             Some(failure) => eprintln!("mutant {mutant}: noticed in run {}: {}", tally.runs, failure),
@@ -84,7 +87,7 @@ fn gives_away(mutant: &str, problem: &str) -> bool {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { runs: 100, seed: 1, mutant: None, keep_going: false };
+    let mut options = Options { runs: 100, seed: 1, mutant: None, notices: None, keep_going: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -93,10 +96,11 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--runs" => options.runs = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--mutant" => options.mutant = Some(value()?.clone()),
+            "--notices" => options.notices = Some(number(value()?)?),
             "--keep-going" => options.keep_going = true,
             _ => {
                 return Err(format!(
-                    "`{word}` is not known; there are --runs N, --seed S, --mutant NAME, --keep-going and --mutants"
+                    "`{word}` is not known; there are --runs N, --seed S, --notices N, --mutant NAME, --keep-going and --mutants"
                 ));
             }
         }

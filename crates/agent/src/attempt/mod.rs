@@ -95,6 +95,8 @@ pub struct Attempt {
     work: Working,
     stage: Stage,
     ending: Option<Ending>,
+    /// How long an end for a hang waits for its stacks; none where nothing hangs.
+    stacks_until: Option<Duration>,
     log: PathBuf,
     /// Who serves data that lies elsewhere, for as long as the attempt lasts.
     served: Option<Serving>,
@@ -142,6 +144,8 @@ enum Stage {
 struct Ending {
     why: StopReason,
     kill_at: Duration,
+    /// When the provider takes the machine back, where it has said so.
+    gone_at: Option<Duration>,
     is_killed: bool,
 }
 
@@ -168,8 +172,9 @@ impl Attempt {
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 let work = Working::Command { command, folder, link, reports: Box::default() };
-                let (stage, ending, served, nodes, copies) = (Stage::Staging, None, None, Vec::new(), Vec::new());
-                Ok((Attempt { start, tools, work, stage, ending, log, served, uploader, nodes, copies }, Vec::new()))
+                let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
+                let (nodes, copies) = (Vec::new(), Vec::new());
+                Ok((Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies }, Vec::new()))
             }
         }
     }
@@ -196,8 +201,9 @@ impl Attempt {
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
-        let (stage, ending, served, nodes, copies) = (Stage::Staging, None, None, Vec::new(), Vec::new());
-        let mut attempt = Attempt { start, tools, work, stage, ending, log, served, uploader, nodes, copies };
+        let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
+        let (nodes, copies) = (Vec::new(), Vec::new());
+        let mut attempt = Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
                 attempt.start_rank(&path, now)?
@@ -245,7 +251,12 @@ impl Attempt {
             (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
             (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
             (StopReason::NodeLost, _) => patience.node_lost,
+            (StopReason::Reclaim, Working::Train { .. }) => patience.save,
+            (StopReason::Reclaim, Working::Command { .. }) => patience.program,
         };
+        // What was saved has to travel before the machine is gone.
+        let gone_at = within.filter(|_| why == StopReason::Reclaim).map(|within| now + within);
+        let within = if gone_at.is_some() { within.map(|within| within - within / 4) } else { within };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
         match &mut self.stage {
@@ -258,9 +269,10 @@ impl Attempt {
         }
         if let Some(ending) = &mut self.ending {
             ending.kill_at = kill_at.min(ending.kill_at);
+            ending.gone_at = ending.gone_at.or(gone_at);
             return;
         }
-        self.ending = Some(Ending { why, kill_at, is_killed: false });
+        self.ending = Some(Ending { why, kill_at, gone_at, is_killed: false });
         if grace.is_zero() {
             return;
         }
@@ -332,6 +344,9 @@ impl Attempt {
             (Stage::Staging | Stage::Prepared { .. }, Some(_), _) => Duration::ZERO,
             (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
             (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
+            (Stage::Running { .. }, None, _) if self.stacks_until.is_some() => {
+                self.stacks_until.unwrap_or(Duration::MAX)
+            }
             (Stage::Running { .. }, None, Working::Train { peers, .. }) if self.is_follower() => peers.kill_at(),
             (Stage::Running { .. }, None, Working::Train { watchdog, peers, .. }) => {
                 watchdog.hangs_at().min(peers.kill_at())
@@ -374,6 +389,7 @@ impl Attempt {
             ending: self.ending.as_ref().map(|ending| (ending.why, ending.is_killed)),
             lease: self.tools.lease,
             log: &self.log,
+            stacks: Some(self.stacks()).filter(|path| path.is_file()),
             tail: process::tail(&self.log),
         })
     }

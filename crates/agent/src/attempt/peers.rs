@@ -129,6 +129,7 @@ impl Peers {
             ending: None,
             lease: Duration::ZERO,
             log: &peer.log,
+            stacks: None,
             tail: process::tail(&peer.log),
         }))
     }

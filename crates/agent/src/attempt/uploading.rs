@@ -9,7 +9,7 @@ use domain::files::RunInput;
 use domain::run::AttemptEnd;
 use domain::wire::Start;
 
-use super::{Attempt, Stage, Tools};
+use super::{Attempt, Ending, Stage, Tools};
 use crate::travel::{Brought, Uploader};
 
 /// What an attempt that was told to stop is given for it, at least.
@@ -62,6 +62,7 @@ impl Attempt {
             }
             Some(ending) if ending.why == StopReason::Stop => ending.kill_at.saturating_sub(now).max(LEAST),
             Some(ending) if ending.why == StopReason::Signalled => LEAST,
+            Some(Ending { gone_at: Some(gone_at), .. }) => gone_at.saturating_sub(now).max(LEAST),
             _ => self.tools.patience.upload,
         };
         let is_done = match &self.uploader {

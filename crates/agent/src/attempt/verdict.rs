@@ -1,6 +1,6 @@
 //! What ended an attempt: a pure function of the reports, how the process ended, and who asked for it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::rank::{Exported, Report};
@@ -61,6 +61,8 @@ pub struct Facts<'a> {
     pub lease: Duration,
     /// Where its output is.
     pub log: &'a Path,
+    /// Where its threads' stacks are, if they were written down.
+    pub stacks: Option<PathBuf>,
     /// The end of that output.
     pub tail: String,
 }
@@ -118,6 +120,7 @@ fn of_rank(facts: Facts) -> AttemptEnd {
         (Some(FinalReport::Failed(finding)), _) => failed(finding.clone()),
         (Some(FinalReport::Stopped(step)), _) => match why {
             Some(StopReason::Stop) => AttemptEnd::Stopped { step: Some(*step) },
+            Some(StopReason::Reclaim) => failed(reclaimed(Some(*step))),
             Some(why) => failed(reason(why, &facts)),
             None => {
                 let message = format!(
@@ -217,6 +220,12 @@ fn out_of_memory(what: &str) -> Finding {
     Finding::new(Cause::OutOfMemory, format!("the kernel killed {what} because memory ran out")).hint(hint)
 }
 
+/// The finding for an attempt on a machine that its provider takes back.
+fn reclaimed(saved: Option<u64>) -> Finding {
+    let saved = saved.map(|step| format!("; the state of step {step} is saved")).unwrap_or_default();
+    Finding::new(Cause::InstanceLost, format!("the provider takes the machine back{saved}"))
+}
+
 /// The finding for an attempt that gradus itself has ended.
 fn reason(why: StopReason, facts: &Facts) -> Finding {
     match why {
@@ -231,6 +240,7 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
             );
             Finding::new(Cause::InstanceLost, message)
         }
+        StopReason::Reclaim => reclaimed(facts.reports.saved()),
         StopReason::Leave => Finding::new(Cause::InstanceLost, "the instance was released"),
         StopReason::Signalled => Finding::new(Cause::InstanceLost, "the agent was ended by a signal"),
         StopReason::Replaced => Finding::new(Cause::Fenced, "a later attempt has replaced it"),
@@ -241,7 +251,9 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
                 Role::Setup | Role::Program => format!("the program has made no call to gradus for {seconds} s"),
             };
             let message = with_tail(message, facts);
-            Finding::new(Cause::Hang, message).hint(see(facts))
+            let stacks = facts.stacks.as_ref();
+            let stacks = stacks.map(|path| format!("; what its threads stood at is in `{}`", path.display()));
+            Finding::new(Cause::Hang, message).hint(see(facts) + &stacks.unwrap_or_default())
         }
     }
 }
@@ -308,6 +320,7 @@ mod tests {
             ending,
             lease,
             log,
+            stacks: None,
             tail: tail.into(),
         };
         match verdict(facts) {

@@ -1,6 +1,7 @@
 //! When a rank that reports nothing counts as hung.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::StopReason;
@@ -8,7 +9,9 @@ use domain::Elapsed;
 use domain::rank::{Ready, Report};
 
 use super::verdict::Role;
-use super::{Attempt, Stage, Working};
+use super::{ATTEMPT, Attempt, Stage, Working};
+use crate::event::{AttemptEvent, Wakeup};
+use crate::stacks;
 
 /// Steps whose median is the pace.
 const RECENT: usize = 31;
@@ -105,27 +108,53 @@ fn shape(ready: &Ready) -> Shape {
 impl Attempt {
     /// Ends a rank that has been silent for too long, unless it waits for data that is being fetched.
     pub(super) fn end_hanging(&mut self, now: Duration) {
-        if let (Stage::Running { role: Role::Program, .. }, Working::Command { link: Some(link), .. }, None) =
-            (&self.stage, &self.work, &self.ending)
-            && now >= link.hangs_at()
-        {
-            let silence = link.silence(now);
-            return self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
+        let is_recorded = self.stacks_until.is_some_and(|until| now >= until);
+        match (self.silence(now), is_recorded) {
+            (Some(silence), true) => self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now),
+            (Some(_), false) if self.stacks_until.is_none() => self.record_stacks(now),
+            (Some(_), false) | (None, false) => {}
+            // It has reported in the meantime, and goes on.
+            (None, true) => self.stacks_until = None,
         }
-        let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) =
-            (&self.stage, &mut self.work, &self.ending)
-        else {
-            return;
-        };
-        // Rank 0 reports the steps of all.
-        if now < watchdog.hangs_at() || self.start.member.is_some_and(|place| place.rank > 0) {
-            return;
+    }
+
+    /// For how long what runs has been silent, where that is too long.
+    fn silence(&mut self, now: Duration) -> Option<Duration> {
+        let (Stage::Running { role, .. }, None) = (&self.stage, &self.ending) else { return None };
+        match &mut self.work {
+            Working::Command { link: Some(link), .. } if *role == Role::Program => {
+                (now >= link.hangs_at()).then(|| link.silence(now))
+            }
+            Working::Command { .. } => None,
+            Working::Train { watchdog, .. } => {
+                // Rank 0 reports the steps of all.
+                if now < watchdog.hangs_at() || self.start.member.is_some_and(|place| place.rank > 0) {
+                    return None;
+                }
+                if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
+                    watchdog.waits(now);
+                    return None;
+                }
+                Some(watchdog.silence(now))
+            }
         }
-        if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
-            return watchdog.waits(now);
-        }
-        let silence = watchdog.silence(now);
-        self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
+    }
+
+    /// Writes down what its threads stand at, before it is ended.
+    fn record_stacks(&mut self, now: Duration) {
+        self.stacks_until = Some(now + stacks::WITHIN);
+        let (attempt, path) = (self.start.attempt.clone(), self.stacks());
+        let (secrets, events) = (self.start.job.secret_values(), self.tools.events.clone());
+        std::thread::spawn(move || {
+            // Without them it is ended all the same.
+            let _ = stacks::record(ATTEMPT, attempt.as_str(), &secrets, &path);
+            let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::StacksRecorded));
+        });
+    }
+
+    /// Where the stacks of a hang are written: beside the logs of the attempt.
+    pub(super) fn stacks(&self) -> PathBuf {
+        Path::new(&self.start.folder).join("logs").join(format!("{}-stacks.txt", self.start.attempt))
     }
 }
 

@@ -127,7 +127,11 @@ fn every_other_end_is_told_apart() {
     let (found, code) = end("mute");
     assert_eq!((found.cause, code), (Cause::Internal, None));
     assert!(found.message.contains("code 3") && found.message.contains("cannot go on"), "{found:?}");
-    assert_eq!(end("hang").0.cause, Cause::Hang);
+    let (found, _) = end("hang");
+    let stacks = scene.folder.join("logs").join(format!("{}-stacks.txt", scene.attempt(2)));
+    assert!(found.cause == Cause::Hang && found.hint.as_ref().unwrap().contains(stacks.to_str().unwrap()), "{found:?}");
+    let text = fs::read_to_string(&stacks).unwrap();
+    assert!(text.contains("== process") && text.contains("\nthread "), "{text}");
     let (found, _) = end("abort");
     assert!(found.cause == Cause::Killed && found.message.contains("SIGABRT"), "{found:?}");
     fs::write(scene.libtorch.join("build-version"), "2.9.1+cpu").unwrap();

@@ -21,5 +21,6 @@ pub fn run(args: Args, settings: &GlobalSettings) -> Result<u8, Error> {
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "agent");
     }
-    Ok(agent::attend(agent::AgentSettings { folder: args.folder, access: settings.access.clone() })?.exit_code())
+    let (access, metadata) = (settings.access.clone(), settings.metadata.clone());
+    Ok(agent::attend(agent::AgentSettings { folder: args.folder, access, metadata })?.exit_code())
 }

@@ -21,6 +21,7 @@ pub fn subject(world: &World, event: &Event) -> String {
             of_instance(instance)
         }
         Event::ReleaseIntended { instance }
+        | Event::ReclaimNoticed { instance, .. }
         | Event::Released { instance, .. }
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
@@ -48,6 +49,9 @@ pub fn sentence(event: &Event) -> String {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
         Event::AgentUp { instance, .. } => format!("machine {instance} is up"),
+        Event::ReclaimNoticed { instance, .. } => {
+            format!("the provider takes machine {instance} back; what runs on it saves its state")
+        }
         Event::AttemptIntended { attempt, instance, others, .. } => {
             let machines: Vec<&str> = std::iter::once(instance).chain(others).map(InstanceId::as_str).collect();
             format!("attempt {attempt} starts on {}", machines.join(", "))

@@ -265,6 +265,9 @@ pub fn sentence(event: &Event) -> Option<String> {
             format!("attempt {attempt}: stopped; checkpoint at step {step}")
         }
         Event::BudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
+        Event::ReclaimNoticed { instance, .. } => {
+            format!("the provider takes machine {instance} back: saving, then resuming on another")
+        }
         Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
             return None;
         }

@@ -55,6 +55,7 @@ impl Controller {
             self.must(Event::AgentUp { instance: id.clone(), started: heartbeat.started });
         }
         self.take(id, &heartbeat.entries);
+        self.take_notice(id, heartbeat.reclaim);
         if self.is_changed {
             self.settle();
             self.is_due_changed = true;
@@ -74,6 +75,18 @@ impl Controller {
             reply.next
         };
         self.reply(from, Some(run), HeartbeatReply { next, ..reply });
+    }
+
+    /// Writes that a machine will be taken back, the first time that its agent says so.
+    fn take_notice(&mut self, id: &InstanceId, left: Option<domain::Duration>) {
+        let is_new = self.world.instances.get(id).is_some_and(|instance| {
+            instance.reclaim.is_none() && matches!(instance.state, InstanceState::Up | InstanceState::Releasing)
+        });
+        if let Some(left) = left.filter(|_| is_new) {
+            let micros = i64::try_from(left.micros()).unwrap_or(i64::MAX);
+            let at = domain::Timestamp(self.now.wall.0.saturating_add(micros));
+            self.must(Event::ReclaimNoticed { instance: id.clone(), at });
+        }
     }
 
     /// Writes what the entries decide. An entry that was heard before changes nothing.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use domain::run::AttemptEnd;
 use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, Start};
-use domain::{AttemptId, Elapsed, InstanceId, Timestamp};
+use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 
 pub use queue::{EntryQueue, is_decision};
 pub use reason::{Departure, StopReason};
@@ -54,6 +54,8 @@ pub enum SupervisorInput {
     },
     /// A signal asked the agent to end.
     Signalled,
+    /// The provider has said that it takes the machine back after so long.
+    ReclaimNotice(Elapsed),
     /// Time has passed.
     Timer,
 }
@@ -102,8 +104,16 @@ pub struct Supervisor {
     lease: Lease,
     calls: Calls,
     leaving: Option<Leaving>,
+    /// When the provider takes the machine back, where it has said so, and whether the loop knows.
+    reclaim: Option<Reclaim>,
     has_left: bool,
     out: Vec<SupervisorOutput>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reclaim {
+    at: Elapsed,
+    is_told: bool,
 }
 
 /// How long the agent may go on alone.
@@ -157,6 +167,7 @@ impl Supervisor {
             lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false, saving: None },
             calls: Calls::default(),
             leaving: None,
+            reclaim: None,
             has_left: false,
             out: Vec::new(),
         }
@@ -179,6 +190,7 @@ impl Supervisor {
             }
             SupervisorInput::Ended { attempt, end } => self.ended(&attempt, end, now),
             SupervisorInput::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
+            SupervisorInput::ReclaimNotice(left) => self.noticed(left, now),
             SupervisorInput::Timer => {}
         }
         if self.leaving.is_none() && (self.lease.is_refused || self.money_ends().is_some_and(|ends| now > ends)) {
@@ -233,14 +245,29 @@ impl Supervisor {
 
     fn unanswered(&mut self, now: Elapsed) {
         self.calls.is_under_way = false;
+        self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: false, ..reclaim });
         let wait = RETRY.saturating_mul(1 << self.calls.failures.min(10)).min(RETRY_AT_MOST);
         self.calls.failures += 1;
         self.calls.not_before = after(now, wait);
         self.lease.is_refused |= now > self.lease.ends();
     }
 
+    /// What runs saves its state now: the loop hears of it with the next call, and goes on elsewhere.
+    fn noticed(&mut self, left: Elapsed, now: Elapsed) {
+        let at = after(now, left.0);
+        let is_known = self.reclaim.is_some_and(|known| known.at <= at);
+        if self.leaving.is_some() || is_known {
+            return;
+        }
+        self.reclaim = Some(Reclaim { at, is_told: false });
+        if self.attempt.is_some() {
+            self.out.push(SupervisorOutput::End { why: StopReason::Reclaim, within: Some(left) });
+        }
+    }
+
     fn start(&mut self, start: Box<Start>) {
-        if self.leaving.is_some() {
+        // On a machine that is about to be taken back nothing is begun, whatever a loop says that was not told yet.
+        if self.leaving.is_some() || self.reclaim.is_some() {
             return;
         }
         if self.begun.contains_key(&start.attempt) {
@@ -349,7 +376,9 @@ impl Supervisor {
             started: self.started,
             elapsed: now,
             entries: self.queue.send(BATCH),
+            reclaim: self.reclaim.map(|reclaim| Duration::from_micros(reclaim.at.0.saturating_sub(now.0))),
         }));
+        self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: true, ..reclaim });
     }
 
     /// Until when the answer to the call that is under way is waited for where a budget bounds the lease: a call that
@@ -361,7 +390,8 @@ impl Supervisor {
 
     /// When the next call is to be made, if none is under way.
     fn call_due(&self) -> Elapsed {
-        let wanted = match (self.queue.is_urgent(), self.queue.is_empty()) {
+        let is_news = self.reclaim.is_some_and(|reclaim| !reclaim.is_told);
+        let wanted = match (self.queue.is_urgent() || is_news, self.queue.is_empty()) {
             (true, _) => Elapsed(0),
             (false, false) if !self.queue.is_refused() => after(self.calls.last, GAP),
             (false, _) => self.calls.next,

@@ -11,6 +11,8 @@ pub enum StopReason {
     NodeLost,
     /// The loop has not answered for longer than its lease.
     LeaseOver,
+    /// The provider takes the machine back.
+    Reclaim,
     /// The loop ordered the agent to leave.
     Leave,
     /// A signal asked the agent to end.

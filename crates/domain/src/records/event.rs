@@ -69,6 +69,8 @@ pub enum Event {
     RentFailed { instance: InstanceId, finding: Finding },
     /// The agent on the machine has spoken for the first time.
     AgentUp { instance: InstanceId, started: Timestamp },
+    /// The provider has said on the machine that it takes it back, and about when.
+    ReclaimNoticed { instance: InstanceId, at: Timestamp },
     /// An attempt will be started.
     AttemptIntended {
         /// Of which run.

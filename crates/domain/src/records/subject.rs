@@ -27,6 +27,7 @@ impl Event {
             Event::Ended { run, .. } | Event::Billed { run, .. } => EventSubject::Run(run),
             Event::Launched { instance, .. } | Event::RentFailed { instance, .. } => EventSubject::Instance(instance),
             Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance } => EventSubject::Instance(instance),
+            Event::ReclaimNoticed { instance, .. } => EventSubject::Instance(instance),
             Event::Released { instance, .. } | Event::DoubleEnded { instance, .. } => EventSubject::Instance(instance),
             Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => EventSubject::Attempt(attempt),
             Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => {

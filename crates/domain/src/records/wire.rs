@@ -34,6 +34,9 @@ pub struct Heartbeat {
     pub elapsed: Elapsed,
     /// Events that were not acknowledged yet, oldest first.
     pub entries: Vec<Entry>,
+    /// How long the machine has left, where its provider has said that it takes it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Duration>,
 }
 
 /// One event of an attempt, kept in the agent's spool until it is acknowledged.
@@ -215,6 +218,7 @@ mod tests {
             r#""report":{"report":"note","text":"n"}}},"#,
             r#"{"seq":3,"attempt":"digits-1-a1","word":{"word":"ended","end":{"end":"succeeded"}}}]}"#,
         ));
+        check::<Heartbeat>(r#"{"schema":1,"instance":"d-i1","started":1,"elapsed":2,"entries":[],"reclaim":"2m"}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"measured":0,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","saving":"5s","next":"200ms","orders":[]}"#);

@@ -18,6 +18,14 @@ pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) 
     Some(Action::EndMember { attempt, instance: member.instance.clone(), end })
 }
 
+/// Whether the attempt of a run has not ended on this machine.
+pub(super) fn works_on(world: &World, run: &Run, id: &InstanceId) -> bool {
+    world.active_attempt(run).is_some_and(|(_, attempt)| match attempt.member(id) {
+        Some(member) => member.end.is_none(),
+        None => attempt.instance == *id,
+    })
+}
+
 /// The end of an attempt that has ended on all of its machines.
 pub(super) fn ended(world: &World, run: &Run) -> Option<Action> {
     let (attempt, state) = world.active_attempt(run).filter(|(_, state)| !state.members.is_empty())?;

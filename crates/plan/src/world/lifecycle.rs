@@ -80,6 +80,10 @@ impl World {
             Event::Launched { instance, handle } => self.launched(instance, handle.as_ref()),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started } => self.agent_up(instance, *started),
+            Event::ReclaimNoticed { instance, at } => {
+                self.instance_mut(instance)?.reclaim = Some(*at);
+                Ok(())
+            }
             Event::AttemptIntended { run, attempt, fence, instance, others } => {
                 let new = RunAttempt::new(run, *fence, (instance, others), record.at);
                 self.attempt_intended(attempt, new)
@@ -257,6 +261,7 @@ impl World {
             doubles: BTreeMap::new(),
             is_accepted: false,
             started: None,
+            reclaim: None,
             state: InstanceState::Intended,
         };
         self.instances.insert(intent.instance.clone(), instance);
@@ -297,6 +302,9 @@ impl World {
         for instance in attempt.instances() {
             if self.instances.get(instance).is_none_or(|known| known.state != InstanceState::Up) {
                 return Err(format!("instance `{instance}` is not up"));
+            }
+            if self.instances.get(instance).is_some_and(|known| known.reclaim.is_some()) {
+                return Err(format!("instance `{instance}` is about to be taken back"));
             }
         }
         let run = self.run_mut(&attempt.run)?;

@@ -206,6 +206,9 @@ pub struct Instance {
     pub is_accepted: bool,
     /// When its rent began.
     pub started: Option<Timestamp>,
+    /// About when its provider takes it back, where that was said: nothing is started on it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Timestamp>,
     /// Where it stands.
     pub state: InstanceState,
 }

@@ -146,6 +146,9 @@ impl View {
             Event::BudgetAlert { run, spent } if *run == self.run => {
                 self.plain(at, format!("budget alert: {spent} spent"));
             }
+            Event::ReclaimNoticed { instance, .. } if ours.instances.contains(instance) => {
+                self.plain(at, format!("the provider takes {instance} back"));
+            }
             Event::Released { instance, usage } if ours.instances.contains(instance) => {
                 self.plain(at, format!("{instance} is released after {}", words::length(usage.elapsed)));
             }
@@ -157,7 +160,7 @@ impl View {
             Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
-            Event::MemberPrepared { .. } | Event::MemberEnded { .. } => {}
+            Event::MemberPrepared { .. } | Event::MemberEnded { .. } | Event::ReclaimNoticed { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}

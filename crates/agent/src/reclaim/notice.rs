@@ -1,0 +1,190 @@
+//! What clouds say when they take a machine back: who is asked, and what the answers mean.
+
+use std::time::Duration;
+
+/// The clouds whose machines say themselves that they are about to be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cloud {
+    /// Amazon EC2, instance metadata version 2.
+    Aws,
+    /// Google Compute Engine.
+    Gcp,
+    /// Microsoft Azure, scheduled events.
+    Azure,
+    /// Alibaba Cloud ECS.
+    Alibaba,
+    /// Tencent Cloud CVM.
+    Tencent,
+}
+
+/// A request to a metadata service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetadataRequest {
+    /// `GET` or `PUT`.
+    pub method: &'static str,
+    /// Path and query.
+    pub path: &'static str,
+    /// Name and value of the header without which it is refused.
+    pub header: Option<(&'static str, &'static str)>,
+}
+
+const fn get(path: &'static str, header: Option<(&'static str, &'static str)>) -> MetadataRequest {
+    MetadataRequest { method: "GET", path, header }
+}
+
+impl Cloud {
+    /// Every cloud.
+    pub const ALL: [Cloud; 5] = [Cloud::Aws, Cloud::Gcp, Cloud::Azure, Cloud::Alibaba, Cloud::Tencent];
+
+    /// Its name in `GRADUS_METADATA`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cloud::Aws => "aws",
+            Cloud::Gcp => "gcp",
+            Cloud::Azure => "azure",
+            Cloud::Alibaba => "alibaba",
+            Cloud::Tencent => "tencent",
+        }
+    }
+
+    /// The cloud of a machine, by what its firmware says: `sys_vendor` and `chassis_asset_tag` of
+    /// `/sys/class/dmi/id`. Hyper-V outside of Azure has the same vendor, and another tag.
+    pub fn of(vendor: &str, asset_tag: &str) -> Option<Cloud> {
+        match (vendor.trim(), asset_tag.trim()) {
+            ("Amazon EC2", _) => Some(Cloud::Aws),
+            ("Google", _) => Some(Cloud::Gcp),
+            ("Microsoft Corporation", "7783-7084-3265-9085-8269-3286-77") => Some(Cloud::Azure),
+            ("Alibaba Cloud", _) => Some(Cloud::Alibaba),
+            ("Tencent Cloud", _) => Some(Cloud::Tencent),
+            _ => None,
+        }
+    }
+
+    /// Host of its metadata service, which only the machine itself reaches.
+    pub fn host(self) -> &'static str {
+        match self {
+            Cloud::Aws | Cloud::Azure => "169.254.169.254",
+            Cloud::Gcp => "metadata.google.internal",
+            Cloud::Alibaba => "100.100.100.200",
+            Cloud::Tencent => "metadata.tencentyun.com",
+        }
+    }
+
+    /// What is asked for a token that goes with every other request, in a header of this name.
+    pub fn token(self) -> Option<(MetadataRequest, &'static str)> {
+        let lifetime = Some(("X-aws-ec2-metadata-token-ttl-seconds", "300"));
+        let request = MetadataRequest { method: "PUT", path: "/latest/api/token", header: lifetime };
+        (self == Cloud::Aws).then_some((request, "X-aws-ec2-metadata-token"))
+    }
+
+    /// What is asked for a notice.
+    pub fn question(self) -> MetadataRequest {
+        match self {
+            Cloud::Aws => get("/latest/meta-data/spot/instance-action", None),
+            Cloud::Gcp => get("/computeMetadata/v1/instance/preempted", Some(("Metadata-Flavor", "Google"))),
+            Cloud::Azure => get("/metadata/scheduledevents?api-version=2020-07-01", Some(("Metadata", "true"))),
+            Cloud::Alibaba => get("/latest/meta-data/instance/spot/termination-time", None),
+            Cloud::Tencent => get("/latest/meta-data/spot/termination-time", None),
+        }
+    }
+
+    /// The time from notice to end that the cloud documents; a machine's clock may be wrong, so none is taken to be longer.
+    pub fn documented(self) -> Duration {
+        Duration::from_secs(match self {
+            Cloud::Aws | Cloud::Tencent => 120,
+            Cloud::Gcp | Cloud::Azure => 30,
+            Cloud::Alibaba => 300,
+        })
+    }
+
+    /// The time that is left, if an answer is a notice. `now` is the machine's wall clock.
+    pub fn notice(self, status: u16, body: &str, now: jiff::Timestamp) -> Option<Duration> {
+        if status != 200 {
+            return None;
+        }
+        match self {
+            Cloud::Aws => {
+                let answer: serde_json::Value = serde_json::from_str(body).ok()?;
+                matches!(answer["action"].as_str()?, "terminate" | "stop" | "hibernate").then_some(())?;
+                Some(self.until(answer["time"].as_str().and_then(|time| time.parse().ok()), now))
+            }
+            Cloud::Gcp => (body.trim() == "TRUE").then(|| self.documented()),
+            Cloud::Azure => {
+                let answer: serde_json::Value = serde_json::from_str(body).ok()?;
+                let events = answer["Events"].as_array()?;
+                let preempt = events.iter().find(|event| event["EventType"] == "Preempt")?;
+                let time = preempt["NotBefore"].as_str().and_then(|time| jiff::fmt::rfc2822::parse(time).ok());
+                Some(self.until(time.map(|time| time.timestamp()), now))
+            }
+            // Where there is no notice the path does not exist; some versions answer it empty.
+            Cloud::Alibaba => {
+                let text = body.trim();
+                (!text.is_empty()).then(|| self.until(text.parse().ok(), now))
+            }
+            // Its time has no zone.
+            Cloud::Tencent => (!body.trim().is_empty()).then(|| self.documented()),
+        }
+    }
+
+    /// Until a time, or as long as is documented where it could not be read; never longer than that.
+    fn until(self, time: Option<jiff::Timestamp>, now: jiff::Timestamp) -> Duration {
+        let left = time.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO));
+        left.unwrap_or(self.documented()).min(self.documented())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(cloud: Cloud, status: u16, body: &str) -> Option<u64> {
+        let now = "2026-03-02T10:00:00Z".parse().unwrap();
+        cloud.notice(status, body, now).map(|left| left.as_secs())
+    }
+
+    /// The formats are those of the clouds' own documentation.
+    #[test]
+    fn each_cloud_s_notice_is_read() {
+        let aws = r#"{"action": "terminate", "time": "2026-03-02T10:01:50Z"}"#;
+        assert_eq!(left(Cloud::Aws, 200, aws), Some(110));
+        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"terminate","time":"soon"}"#), Some(120));
+        assert_eq!(left(Cloud::Gcp, 200, "TRUE\n"), Some(30));
+        let azure = r#"{"DocumentIncarnation":2,"Events":[{"EventId":"x","EventType":"Freeze","NotBefore":""},
+            {"EventId":"y","EventStatus":"Scheduled","EventType":"Preempt","ResourceType":"VirtualMachine",
+             "Resources":["vm-1"],"NotBefore":"Mon, 02 Mar 2026 10:00:25 GMT","EventSource":"Platform"}]}"#;
+        assert_eq!(left(Cloud::Azure, 200, azure), Some(25));
+        assert_eq!(left(Cloud::Alibaba, 200, "2026-03-02T10:04:00Z"), Some(240));
+        assert_eq!(left(Cloud::Tencent, 200, "2026-03-02 18:02:00"), Some(120));
+    }
+
+    #[test]
+    fn what_is_no_notice_is_none() {
+        for cloud in Cloud::ALL {
+            for (status, body) in [(404, "<html>Not Found</html>"), (200, ""), (500, "TRUE"), (401, "")] {
+                assert_eq!(left(cloud, status, body), None, "{cloud:?} {status} {body}");
+            }
+        }
+        assert_eq!(left(Cloud::Gcp, 200, "FALSE"), None);
+        let freeze = r#"{"Events":[{"EventType":"Freeze","NotBefore":"Mon, 02 Mar 2026 10:00:25 GMT"}]}"#;
+        assert_eq!(left(Cloud::Azure, 200, freeze), None);
+        assert_eq!(left(Cloud::Azure, 200, r#"{"DocumentIncarnation":1,"Events":[]}"#), None);
+        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"rebalance"}"#), None);
+    }
+
+    /// A clock that is ten minutes late or early neither lengthens the time nor makes it negative.
+    #[test]
+    fn a_wrong_clock_gives_no_longer_time() {
+        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"stop","time":"2026-03-02T10:12:00Z"}"#), Some(120));
+        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"stop","time":"2026-03-02T09:52:00Z"}"#), Some(0));
+    }
+
+    #[test]
+    fn a_machine_s_cloud_is_known_by_its_firmware() {
+        let azure = "7783-7084-3265-9085-8269-3286-77\n";
+        assert_eq!(Cloud::of("Amazon EC2\n", ""), Some(Cloud::Aws));
+        assert_eq!(Cloud::of("Google\n", ""), Some(Cloud::Gcp));
+        assert_eq!(Cloud::of("Microsoft Corporation\n", azure), Some(Cloud::Azure));
+        assert_eq!(Cloud::of("Microsoft Corporation\n", "1234"), None);
+        assert_eq!(Cloud::of("Dell Inc.\n", "Google"), None);
+    }
+}
