@@ -255,8 +255,7 @@ impl Supervisor {
     /// What runs saves its state now: the loop hears of it with the next call, and goes on elsewhere.
     fn noticed(&mut self, left: Elapsed, now: Elapsed) {
         let at = after(now, left.0);
-        let is_known = self.reclaim.is_some_and(|known| known.at <= at);
-        if self.leaving.is_some() || is_known {
+        if self.reclaim.is_some_and(|known| known.at <= at) {
             return;
         }
         self.reclaim = Some(Reclaim { at, is_told: false });

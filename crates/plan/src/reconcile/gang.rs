@@ -5,7 +5,7 @@ use domain::{Elapsed, Finding, InstanceId, Timestamp};
 
 use super::{Action, ObservedState, Policy};
 use crate::verdict::{MemberEnd, verdict};
-use crate::world::{AttemptState, Member, Run, World};
+use crate::world::{AttemptState, Instance, Member, Run, World};
 
 /// Writes down that the attempt of a run, or its part on this machine, ended with the machine.
 pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) -> Option<Action> {
@@ -49,7 +49,11 @@ pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, r
     if !is_over {
         return Vec::new();
     }
-    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
+    // One that is about to be taken back is released for that.
+    let is_held = |(_, instance): &(&InstanceId, &Instance)| {
+        instance.state != InstanceState::Releasing && instance.reclaim.is_none()
+    };
+    let held = world.live_instances_of(run).filter(is_held);
     held.map(|(id, _)| Action::Release { instance: id.clone() }).collect()
 }
 
