@@ -32,11 +32,15 @@ pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Resu
         let after = Duration::from_micros(Draws::new(seed).below((truth.seconds * 1e6) as u64 + 1));
         let home = folder.join(format!("run-{number}"));
         let service = service(after).map_err(|error| format!("cannot listen: {error}"))?;
-        let run = harness::run(programs, &job, &home, Disturbance { metadata: Some(&service), ..Disturbance::default() })?;
+        let run =
+            harness::run(programs, &job, &home, Disturbance { metadata: Some(&service), ..Disturbance::default() })?;
         let problems = judge(&run, &truth);
         if !problems.is_empty() {
             let (what, kept) = (problems.join("; "), home.display());
-            return Err(format!("a run with a notice after {} ms (seed {seed}): {what}; kept in {kept}", after.as_millis()));
+            return Err(format!(
+                "a run with a notice after {} ms (seed {seed}): {what}; kept in {kept}",
+                after.as_millis()
+            ));
         }
         heard += u64::from(is_noticed(&run));
         let _ = fs::remove_dir_all(&home);

@@ -174,7 +174,10 @@ impl Attempt {
                 let work = Working::Command { command, folder, link, reports: Box::default() };
                 let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
                 let (nodes, copies) = (Vec::new(), Vec::new());
-                Ok((Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies }, Vec::new()))
+                Ok((
+                    Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies },
+                    Vec::new(),
+                ))
             }
         }
     }
@@ -203,7 +206,8 @@ impl Attempt {
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
         let (nodes, copies) = (Vec::new(), Vec::new());
-        let mut attempt = Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
+        let mut attempt =
+            Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
                 attempt.start_rank(&path, now)?

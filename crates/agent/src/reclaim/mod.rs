@@ -42,7 +42,8 @@ impl MetadataService {
         let (name, url) = text.split_once('=')?;
         let cloud = Cloud::ALL.into_iter().find(|cloud| cloud.name() == name)?;
         let address = url.strip_prefix("http://")?.trim_end_matches('/');
-        (address.contains(':') && !address.contains('/')).then(|| MetadataService { cloud, address: address.to_owned() })
+        (address.contains(':') && !address.contains('/'))
+            .then(|| MetadataService { cloud, address: address.to_owned() })
     }
 
     /// That of the cloud which this machine is of, if it is of one.
@@ -135,7 +136,8 @@ mod tests {
                 }
                 let (status, body) = answer(&String::from_utf8(request).unwrap());
                 let length = body.len();
-                let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+                let text =
+                    format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
                 stream.write_all(text.as_bytes()).unwrap();
             }
         });

@@ -27,7 +27,8 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
             other => panic!("no patience is named `{other}`"),
         }
     }
-    let departure = agent::attend_with(AgentSettings { folder, access: store::Access::default(), metadata: None }, all).unwrap();
+    let departure =
+        agent::attend_with(AgentSettings { folder, access: store::Access::default(), metadata: None }, all).unwrap();
     println!("left: {departure:?}");
     std::process::exit(departure.exit_code().into());
 }

@@ -3,7 +3,7 @@
 use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
-use super::limits::{live_rate, reserve_of, spent_so_far, time_to_spend};
+use super::limits::{live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
 use super::{ObservedState, Policy, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
@@ -65,7 +65,7 @@ fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: 
 fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     let budget = run.job.budget?;
     let spent = spent_so_far(world, facts, run);
-    let reserved = run.rate().cost(reserve_of(world, facts, policy, run));
+    let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
     let stop = budget.max.micros().saturating_sub(reserved.micros());
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let next = if run.alerted { stop } else { stop.min(alert) };

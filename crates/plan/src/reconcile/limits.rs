@@ -40,7 +40,7 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
     }
     let budget = run.job.budget?;
     let spent = spent_so_far(world, facts, run);
-    let reserved = run.rate().cost(reserve_of(world, facts, policy, run));
+    let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
 
@@ -62,7 +62,8 @@ pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed
 /// call, for which the budget keeps back rent as well.
 pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let budget = run.job.budget.and_then(|budget| {
-        let reserved = run.rate().cost(reserve_of(world, facts, policy, run)) + spent_so_far(world, facts, run);
+        let reserved =
+            rate_now(world, run).cost(reserve_of(world, facts, policy, run)) + spent_so_far(world, facts, run);
         time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(reserved.micros())), live_rate(world, run))
     });
     let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
@@ -81,6 +82,11 @@ pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance:
     let ending = run.rate().cost(reserve_for_ending(facts, policy, run));
     let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
     time_to_spend(left, run.rate().micros_per_hour()).map(|left| left.max(policy.heartbeat))
+}
+
+/// What its machines cost while it is ended: all that it needs, and those that are still on their way out.
+pub(super) fn rate_now(world: &World, run: &Run) -> Rate {
+    Rate::from_micros_per_hour(run.rate().micros_per_hour().max(live_rate(world, run)))
 }
 
 /// What all machines of a run that are not known to have ended cost an hour, in micro-dollars.
@@ -116,7 +122,9 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
 pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
     let Some(budget) = run.job.budget else { return true };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
-    spent_so_far(world, facts, run) + run.rate().cost(Elapsed(least)) < budget.max
+    // One that is still on its way out costs as well.
+    let rate = run.rate().micros_per_hour().saturating_add(live_rate(world, run));
+    spent_so_far(world, facts, run) + Rate::from_micros_per_hour(rate).cost(Elapsed(least)) < budget.max
 }
 
 fn visible_within(facts: &ObservedState, run: &Run) -> u64 {

@@ -88,7 +88,14 @@ fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &Atomi
             break;
         }
         let elapsed = Elapsed(begun.elapsed().as_micros() as u64);
-        let heartbeat = Heartbeat { schema: SCHEMA, instance: instance.clone(), started, elapsed, entries: Vec::new(), reclaim: None };
+        let heartbeat = Heartbeat {
+            schema: SCHEMA,
+            instance: instance.clone(),
+            started,
+            elapsed,
+            entries: Vec::new(),
+            reclaim: None,
+        };
         let Ok(body) = serde_json::to_string(&heartbeat) else { return };
         let called = Instant::now();
         match connection.call("POST", "/v1/tick", &body) {

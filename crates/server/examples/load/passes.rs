@@ -71,6 +71,7 @@ pub fn measure(open: usize) -> Result<(), Failure> {
 
 fn heartbeat(run: &RunId, elapsed: u64) -> ControllerInput {
     let (instance, elapsed) = (run.instance(1), Elapsed(elapsed));
-    let heartbeat = Heartbeat { schema: SCHEMA, instance, started: Timestamp(1), elapsed, entries: Vec::new(), reclaim: None };
+    let heartbeat =
+        Heartbeat { schema: SCHEMA, instance, started: Timestamp(1), elapsed, entries: Vec::new(), reclaim: None };
     ControllerInput::Heartbeat { from: ReplyId(0), heartbeat: Box::new(heartbeat) }
 }
