@@ -2,12 +2,14 @@
 //! has the token.
 //!
 //! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
-//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] for measurements and logs of programs), so
-//! that no reader holds up the loop. [`openapi`] describes all of it.
+//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that no reader
+//! holds up the loop. [`follow`] streams it as it comes. [`openapi`] describes all of it.
 
 mod access;
 mod door;
 mod failure;
+mod follow;
+mod logs;
 mod metrics;
 mod openapi;
 mod reading;
@@ -25,6 +27,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 use domain::{Job, Plan};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 
 use crate::control::Wake;
 use crate::error::Error;
@@ -51,6 +54,7 @@ pub(crate) struct Api {
     key: Arc<SecretKey>,
     planner: Arc<Planner>,
     reader: Arc<StateReader>,
+    streams: Arc<Semaphore>,
 }
 
 /// Where the API is served.
@@ -76,7 +80,7 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader };
+    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some((address, token)) = listen.address {
         let failed = || Error::file("listen at", address.to_string());
@@ -109,7 +113,7 @@ fn router(api: Api) -> Router {
         .route("/v1/runs/{run}/resume", post(runs::resume))
         .route("/v1/runs/{run}/events", get(reading::events))
         .route("/v1/runs/{run}/series", get(reading::series))
-        .route("/v1/runs/{run}/logs", get(reading::logs))
+        .route("/v1/runs/{run}/logs", get(logs::logs))
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))

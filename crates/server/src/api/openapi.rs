@@ -22,6 +22,9 @@ const fn get(path: &'static str, summary: &'static str, query: &'static [(&'stat
     Operation { method: "get", path, summary, query, body: None, statuses }
 }
 
+/// Asks for Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
+const FOLLOW: (&str, &str) = ("follow", "boolean");
+
 const OPERATIONS: &[Operation] = &[
     get("/v1/health", "Whether the process answers", &[]),
     get("/v1/ready", "Whether the control loop answers", &[]),
@@ -61,9 +64,21 @@ const OPERATIONS: &[Operation] = &[
         body: Some("ResumeRequest"),
         statuses: &[202, 400, 404, 409, 413, 415, 422, 503],
     },
-    get("/v1/runs/{run}/events", "The events of a run after one of them", &[("after", "integer")]),
-    get("/v1/runs/{run}/series", "The measurements of a run after one of them", &[("after", "integer")]),
-    get("/v1/runs/{run}/logs", "The logs of a run, or a part of one", &[("file", "string"), ("offset", "integer")]),
+    get(
+        "/v1/runs/{run}/events",
+        "The events of a run after one of them; with `follow`, as they come, each as a message `record`",
+        &[("after", "integer"), FOLLOW],
+    ),
+    get(
+        "/v1/runs/{run}/series",
+        "The measurements of a run after one of them; with `follow`, as they come, each as a message `point`",
+        &[("after", "integer"), FOLLOW],
+    ),
+    get(
+        "/v1/runs/{run}/logs",
+        "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
+        &[("file", "string"), ("offset", "integer"), FOLLOW],
+    ),
 ];
 
 /// Serves the description.
@@ -116,9 +131,23 @@ fn described(operation: &Operation) -> Value {
     if operation.path.contains("{run}") {
         parameters.push(json!({ "name": "run", "in": "path", "required": true, "schema": { "type": "string" } }));
     }
+    let is_followed = operation.query.contains(&FOLLOW);
+    if is_followed {
+        let description = "With `follow`: the `id` of the last message that arrived; the stream goes on after it.";
+        parameters.push(json!({
+            "name": "Last-Event-ID", "in": "header", "required": false, "description": description,
+            "schema": { "type": "string" },
+        }));
+    }
     let kind = if operation.path == "/v1/metrics" { "text/plain" } else { "application/json" };
     let response = |status: u16| match status {
-        200..300 => json!({ "description": "as asked", "content": { kind: { "schema": {} } } }),
+        200..300 => {
+            let mut content = json!({ kind: { "schema": {} } });
+            if is_followed {
+                content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+            }
+            json!({ "description": "as asked", "content": content })
+        }
         _ => {
             let schema = json!({ "$ref": "#/components/schemas/ApiError" });
             json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })

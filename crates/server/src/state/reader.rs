@@ -83,6 +83,17 @@ impl StateReader {
         })
     }
 
+    /// The state of a run that has ended and is billed; none for any other.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn billed(&self, run: &RunId) -> Result<Option<String>, Error> {
+        self.ask(|db| {
+            let sql = "SELECT state FROM run_rows WHERE id = ?1 AND is_open = 0 AND cost IS NOT NULL";
+            db.prepare_cached(sql)?.query_row([run.as_str()], |row| row.get(0)).optional()
+        })
+    }
+
     /// Runs, the newest first, and whether there are more.
     ///
     /// # Errors
