@@ -38,6 +38,7 @@ use crate::state::StateReader;
 pub use access::{Token, token};
 pub use door::LoopDoor;
 pub use failure::ApiError;
+pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
 
 /// A job file with its overrides, and nothing larger.
@@ -80,7 +81,8 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
+    let api =
+        Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some((address, token)) = listen.address {
         let failed = || Error::file("listen at", address.to_string());
@@ -106,9 +108,11 @@ fn router(api: Api) -> Router {
         .route("/v1/ready", get(metrics::ready))
         .route("/v1/metrics", get(metrics::metrics))
         .route("/v1/openapi.json", get(openapi::document))
+        .route("/v1/events", get(reading::all_events))
         .route("/v1/plans", post(runs::plan))
         .route("/v1/runs", get(runs::list).post(runs::submit))
         .route("/v1/runs/{run}", get(runs::show))
+        .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
         .route("/v1/runs/{run}/resume", post(runs::resume))
         .route("/v1/runs/{run}/events", get(reading::events))

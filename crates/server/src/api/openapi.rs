@@ -38,7 +38,12 @@ const OPERATIONS: &[Operation] = &[
         body: Some("SubmitRequest"),
         statuses: &[200, 400, 413, 415, 422],
     },
-    get("/v1/runs", "List runs, the newest first", &[("state", "string"), ("limit", "integer"), ("before", "string")]),
+    get("/v1/events", "The events of all runs and sweeps after one of them", &[("after", "integer")]),
+    get(
+        "/v1/runs",
+        "List runs, the newest first: those in a state, whose names begin with `name`, or before a run",
+        &[("state", "string"), ("limit", "integer"), ("before", "string"), ("name", "string"), ("details", "boolean")],
+    ),
     Operation {
         method: "post",
         path: "/v1/runs",
@@ -47,7 +52,12 @@ const OPERATIONS: &[Operation] = &[
         body: Some("SubmitRequest"),
         statuses: &[200, 201, 400, 409, 413, 415, 422, 503],
     },
-    get("/v1/runs/{run}", "Show a run with its attempts and machines", &[]),
+    get(
+        "/v1/runs/{run}",
+        "Show a run with its attempts and machines, and so many of its newest measurements",
+        &[("newest", "integer")],
+    ),
+    get("/v1/runs/{run}/cost", "The bill of a run, or what it has cost so far", &[]),
     Operation {
         method: "post",
         path: "/v1/runs/{run}/stop",

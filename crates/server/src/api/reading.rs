@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::failure::ApiError;
 use super::follow::{self, Message};
-use crate::series::{Series, goodput_json};
+use crate::series::{Series, goodput_json, newest_step};
 
 /// Points or events in one answer, at most.
 const PAGE: usize = 10_000;
@@ -26,12 +26,27 @@ pub(super) struct After {
     follow: Option<String>,
 }
 
+/// Where to go on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AllAfter {
+    after: u64,
+}
+
 /// A query, or what is wrong with it.
 pub(super) type Checked<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
 
 /// The query, if it is right.
 pub(super) fn query<T>(query: Checked<T>) -> Result<T, ApiError> {
     query.map(|Query(query)| query).map_err(|error| ApiError::new(400, error.body_text()))
+}
+
+/// The events of all runs and sweeps, oldest first.
+pub(super) async fn all_events(State(api): State<Api>, after: Checked<AllAfter>) -> Result<Json<Value>, ApiError> {
+    let AllAfter { after } = query(after)?;
+    let records = blocking(move || api.reader.all_records(after, PAGE + 1).map_err(ApiError::inside)).await?;
+    let has_more = records.len() > PAGE;
+    Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })))
 }
 
 /// The events of a run, oldest first. Values of `envs` and secrets stay sealed.
@@ -54,8 +69,7 @@ pub(super) async fn events(
 fn new_events(api: &Api, run: &RunId, after: u64, _ended: bool) -> Result<(Vec<Message>, u64), ApiError> {
     let records = api.reader.records(run, after).map_err(ApiError::inside)?;
     let next = records.last().map_or(after, |record| record.seq);
-    let message =
-        |record: Record| Message { kind: "record", id: record.seq.to_string(), data: json!(record) };
+    let message = |record: Record| Message { kind: "record", id: record.seq.to_string(), data: json!(record) };
     Ok((records.into_iter().map(message).collect(), next))
 }
 
@@ -110,6 +124,18 @@ pub(super) async fn goodput(api: &Api, id: RunId, now: Timestamp) -> Result<Valu
         let records = api.reader.records(&id, 0).map_err(ApiError::inside)?;
         let series = Series::open(&api.home).map_err(ApiError::inside)?;
         Ok(goodput_json(&series.goodput(&id, &records, now).map_err(ApiError::inside)?))
+    })
+    .await
+}
+
+/// The newest measurements of a run, at most so many, and the newest step.
+pub(super) async fn newest(api: &Api, id: RunId, most: u64) -> Result<(Vec<Value>, Option<u64>), ApiError> {
+    let api = api.clone();
+    blocking(move || {
+        let series = Series::open(&api.home).map_err(ApiError::inside)?;
+        let points = series.newest(&id, most).map_err(ApiError::inside)?;
+        let points = points.into_iter().map(|(seq, point)| point_json(seq, point)).collect();
+        Ok((points, newest_step(&series, &id).map_err(ApiError::inside)?))
     })
     .await
 }

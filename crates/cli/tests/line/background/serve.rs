@@ -133,7 +133,8 @@ fn a_stream_goes_on_after_the_last_message_and_ends_with_the_run() {
     assert!(rest[0].2["seq"].as_u64() > first[1].2["seq"].as_u64(), "{rest:?}");
     let (billed, end) = (&rest[rest.len() - 2].2["event"]["event"], &rest[rest.len() - 1]);
     assert_eq!((billed, end.0.as_str(), &end.2["state"]), (&json!("billed"), "end", &json!("succeeded")), "{rest:?}");
-    for (path, header) in [(&logs, "Last-Event-ID: 7"), (&events, "Last-Event-ID: seven\r\nAccept: text/event-stream")] {
+    for (path, header) in [(&logs, "Last-Event-ID: 7"), (&events, "Last-Event-ID: seven\r\nAccept: text/event-stream")]
+    {
         let (status, answer) = server.try_ask("GET", path, &[header], "").unwrap();
         assert_eq!(status, 400, "{answer}");
     }

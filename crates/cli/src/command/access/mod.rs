@@ -1,0 +1,3 @@
+//! Access to a server: entering one, and who may enter.
+
+pub mod login;
