@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::printer::Printer;
 use crate::remote;
 use crate::settings::GlobalSettings;
-use access::login;
+use access::{login, token};
 use models::evaluate;
 use nodes::agent;
 use runs::{attach, cost, events, logs, report, resume, rm, run, serve, status, stop, wait};
@@ -73,6 +73,8 @@ pub enum Commands {
     Login(login::Args),
     /// Use the runs of this machine again
     Logout,
+    /// Make, list and remove tokens, with which others may use the server of this home
+    Token(token::Args),
     /// Add, list and remove machines that jobs can run on over SSH
     Nodes(nodes::Args),
     /// Check the account of a cloud, and find and end machines that are rented there
@@ -129,6 +131,7 @@ impl Commands {
             Commands::Serve(args) => serve::run(args, settings, printer),
             Commands::Login(args) => login::run(args, settings, printer),
             Commands::Logout => login::logout(settings, printer),
+            Commands::Token(args) => token::run(args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Cloud(args) => nodes::cloud::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
@@ -150,6 +153,7 @@ impl Commands {
             Commands::Nodes(_) => Some("`gradus nodes`"),
             Commands::Cloud(_) => Some("`gradus cloud`"),
             Commands::Ssh(_) => Some("`gradus ssh`"),
+            Commands::Token(_) => Some("`gradus token`"),
             _ => None,
         }
     }

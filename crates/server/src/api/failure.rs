@@ -31,11 +31,6 @@ impl ApiError {
         ApiError::new(404, format!("no run is called `{run}`")).hint("list runs with `GET /v1/runs`")
     }
 
-    pub(super) fn unauthorized() -> ApiError {
-        let hint = "send `Authorization: Bearer TOKEN` with the token in `api.token` of the home folder";
-        ApiError::new(401, "this address needs the token of the server").hint(hint)
-    }
-
     /// The loop is starting, ending, or was overtaken by another process.
     pub(super) fn away() -> ApiError {
         ApiError::new(503, "the control loop does not answer now").hint("send the request again")

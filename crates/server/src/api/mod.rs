@@ -1,5 +1,5 @@
 //! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on loopback for whoever
-//! has the token.
+//! has a token.
 //!
 //! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
 //! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that no reader
@@ -13,7 +13,9 @@ mod logs;
 mod metrics;
 mod openapi;
 mod reading;
+mod resume;
 mod runs;
+mod tokens;
 mod views;
 
 use std::net::SocketAddr;
@@ -35,10 +37,11 @@ use crate::home::Home;
 use crate::secrets::SecretKey;
 use crate::state::StateReader;
 
-pub use access::{Token, token};
+pub use access::make_token;
 pub use door::LoopDoor;
 pub use failure::ApiError;
 pub use metrics::VERSION;
+pub use tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use views::{SubmitRequest, SubmittedRun};
 
 /// A job file with its overrides, and nothing larger.
@@ -61,8 +64,8 @@ pub(crate) struct Api {
 /// Where the API is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// An address of this machine, for whoever has the token.
-    pub address: Option<(SocketAddr, Token)>,
+    /// An address of this machine, for whoever has a token.
+    pub address: Option<SocketAddr>,
 }
 
 /// Serves the API in a thread of its own; the addresses at which it listens. Only the process that runs the loop may call
@@ -84,13 +87,14 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     let api =
         Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
-    if let Some((address, token)) = listen.address {
+    if let Some(address) = listen.address {
+        make_token(home)?;
         let failed = || Error::file("listen at", address.to_string());
         let tcp = std::net::TcpListener::bind(address).map_err(failed())?;
         tcp.set_nonblocking(true).map_err(failed())?;
         let tcp = TcpListener::from_std(tcp).map_err(failed())?;
         places.push(format!("http://{}", tcp.local_addr().map_err(failed())?));
-        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(token, access::require));
+        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(api.home.clone(), access::require));
         runtime.spawn(async move { axum::serve(tcp, guarded).await });
     }
     runtime.spawn(async move { axum::serve(unix, router(api)).await });
@@ -114,7 +118,7 @@ fn router(api: Api) -> Router {
         .route("/v1/runs/{run}", get(runs::show))
         .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
-        .route("/v1/runs/{run}/resume", post(runs::resume))
+        .route("/v1/runs/{run}/resume", post(resume::resume))
         .route("/v1/runs/{run}/events", get(reading::events))
         .route("/v1/runs/{run}/series", get(reading::series))
         .route("/v1/runs/{run}/logs", get(logs::logs))

@@ -1,17 +1,17 @@
-//! Runs: plan, submit, list, show, stop, resume.
+//! Runs: plan, submit, list, show, stop.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::{RunState, StopBy};
-use domain::{Duration, Event, Money, Plan, RunId};
-use plan::{Resumption, World};
+use domain::{Event, Plan, RunId};
+use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::failure::ApiError;
-use super::views::{ResumeRequest, RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
+use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
 use super::{Api, reading};
 use crate::clock;
 use crate::error::Error;
@@ -42,8 +42,7 @@ pub(super) async fn submit(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<SubmittedRun>), ApiError> {
     let request = body(request)?;
-    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
-    let key = key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))?;
+    let key = key(&headers)?;
     let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
     let (mut job, plan) = reading::blocking(move || (planning.planner)(&request)).await?;
@@ -72,6 +71,12 @@ pub(super) async fn submit(
         }
     }
     Err(ApiError::new(500, format!("{NAMES} names that were drawn for the run were taken")))
+}
+
+/// The `Idempotency-Key` of a request: the same request with the same key is carried out once.
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
+    key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
 }
 
 /// The hash of the job and the plan of a run that is known already.
@@ -220,44 +225,8 @@ pub(super) async fn stop(
     Ok((StatusCode::ACCEPTED, Json(json!({ "run": id }))))
 }
 
-/// Resumes a run that was stopped, has failed or has reached a limit.
-pub(super) async fn resume(
-    State(api): State<Api>,
-    Path(run): Path<String>,
-    request: Option<Json<ResumeRequest>>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let Json(request) = request.unwrap_or_default();
-    let id = RunId::new(run.clone());
-    let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
-    let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
-    let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
-    let event = Event::ResumeRequested {
-        run: id.clone(),
-        budget: budget.map_err(|error| wrong("budget", error.to_string()))?,
-        deadline: deadline.map_err(|error| wrong("deadline", error.to_string()))?,
-        epochs: None,
-        accept_data_change: request.accept_data_change,
-    };
-    let world = reading::stored(&api, &run).await?;
-    let resumption = plan::resume::run(&world, clock::now(), &id, &event);
-    let refused = match resumption.map_err(|illegal| ApiError::new(409, illegal.why))? {
-        Resumption::Allowed | Resumption::Reached(StopBy::User) => None,
-        Resumption::Unfinished => Some((format!("run `{run}` is still running"), "stop it first")),
-        Resumption::Complete => Some((format!("run `{run}` has ended with its result"), "submit the job again")),
-        Resumption::TrialOf(sweep) => Some((format!("run `{run}` is a trial of sweep `{sweep}`"), "resume the sweep")),
-        Resumption::Reached(_) => {
-            let message = format!("run `{run}` has reached its limit and would be stopped again at once");
-            Some((message, "raise the limit with `budget` or `deadline`"))
-        }
-    };
-    if let Some((message, hint)) = refused {
-        return Err(ApiError::new(409, message).hint(hint));
-    }
-    api.door.request(event).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "run": id }))))
-}
-
-fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
+/// The body of a request, if it is right.
+pub(super) fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
     request.map(|Json(body)| body).map_err(|error| {
         let hint = "see `/v1/openapi.json` for what is expected";
         ApiError::new(error.status().as_u16(), error.body_text()).hint(hint)

@@ -83,7 +83,7 @@ fn token(file: Option<&Path>, settings: &GlobalSettings, printer: &mut Printer) 
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = if token.is_empty() { "no token was given" } else { "what was given is no token" };
-        let hint = "`api.token` in the server's home folder has one; give its path with `--token-file FILE`";
+        let hint = "make one on its machine with `gradus token create NAME`, and pass `--token-file FILE`";
         return Err(Error::Usage { message: message.to_owned(), hint: hint.to_owned() });
     }
     printer.mask(vec![token.to_owned()]);

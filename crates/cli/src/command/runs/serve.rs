@@ -22,7 +22,8 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also serve the API on this loopback address; clients need the token in `api.token` of the home folder
+    /// Also serve the API on this loopback address; clients need a token: that in `api.token` of the home
+    /// folder, or one made by `gradus token`
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Price of this machine for runs on it, such as `0.35/h`
@@ -65,9 +66,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers(settings, &home, args.price)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
-    let address = args.listen.map(|address| api::token(&home).map(|token| (address, token))).transpose()?;
     let planner = planner(settings.clone(), home.clone(), args.price);
-    let places = api::serve(&home, Listen { address }, sender.clone(), planner)?;
+    let places = api::serve(&home, Listen { address: args.listen }, sender.clone(), planner)?;
     for place in &places {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),

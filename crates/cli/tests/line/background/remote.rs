@@ -132,6 +132,37 @@ fn a_run_of_a_server_is_stopped_and_resumed_from_elsewhere() {
 }
 
 #[test]
+fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
+    let (there, here) = (Home::new(), Home::new());
+    let served = Served::start(&there, &[]);
+    let status = |token: &str| {
+        let mut command = here.command(&["status", "--server", &served.url]);
+        crate::home::said(command.env("GRADUS_TOKEN", token).output().unwrap())
+    };
+    let token = succeeded(there.gradus(&["token", "create", "ann@laptop", "--expires", "30d"]));
+    let other = succeeded(there.gradus(&["token", "create", "ben"]));
+    assert_eq!(status(token.trim()).code, Some(0));
+    let again = there.gradus(&["token", "create", "ben"]);
+    assert!(again.code == Some(2) && again.err.contains("gradus token rm ben"), "{}", again.err);
+    let listed = succeeded(there.gradus(&["token", "list"]));
+    assert!(listed.contains("ann@laptop") && listed.contains("never"), "{listed}");
+    // Its time has come.
+    let path = there.path().join("tokens.json");
+    let mut known: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    known[0]["expires"] = 1_000_000.into();
+    fs::write(&path, known.to_string()).unwrap();
+    let said = status(token.trim());
+    assert!(said.code == Some(3) && said.err.contains("`ann@laptop` has expired at 1970-01-01T00:00:01Z"), "{}", said.err);
+    assert!(succeeded(there.gradus(&["token", "list"])).contains("1970-01-01T00:00:01Z (expired)"));
+    assert_eq!(status(other.trim()).code, Some(0));
+    succeeded(there.gradus(&["token", "rm", "ben"]));
+    let said = status(other.trim());
+    assert!(said.code == Some(3) && said.err.contains("is not known here, or was removed"), "{}", said.err);
+    let said = there.gradus(&["token", "rm", "ben"]);
+    assert!(said.code == Some(2) && said.err.contains("no token is called `ben`"), "{}", said.err);
+}
+
+#[test]
 fn a_login_that_cannot_work_says_what_to_type() {
     let (there, here) = (Home::new(), Home::new());
     let served = Served::start(&there, &[]);

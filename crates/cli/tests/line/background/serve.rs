@@ -143,6 +143,30 @@ fn a_stream_goes_on_after_the_last_message_and_ends_with_the_run() {
 }
 
 #[test]
+fn a_request_to_resume_that_is_sent_again_resumes_once() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let job = "name: fails\nresources: {job_recovery: {max_restarts_on_errors: 0}}\nrun: exit 7\n";
+    let (_, submitted) = server.ask("POST", "/v1/runs", &json!({ "job": job, "folder": home.path() }));
+    let run = submitted["run"].as_str().unwrap().to_owned();
+    let attempts = || {
+        let (_, shown) = server.ask("GET", &format!("/v1/runs/{run}"), &Value::Null);
+        (!shown["bill"].is_null()).then(|| shown["attempts"].as_array().unwrap().len())
+    };
+    let resume = |key: &str| {
+        let headers = [format!("Idempotency-Key: {key}")];
+        let path = format!("/v1/runs/{run}/resume");
+        server.try_ask("POST", &path, &headers.each_ref().map(String::as_str), "{}").unwrap()
+    };
+    home.until("it has failed", || attempts() == Some(1));
+    for (key, after) in [("first", 2), ("first", 2), ("second", 3), ("first", 3)] {
+        let (status, answer) = resume(key);
+        assert_eq!(status, 202, "{answer}");
+        home.until("it has failed again", || attempts() == Some(after));
+    }
+}
+
+#[test]
 fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     let home = Home::new();
     let server = Server::start(&home);
