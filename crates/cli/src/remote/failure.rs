@@ -10,6 +10,9 @@ pub fn unreached(url: &str, why: &str) -> Error {
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     let hint = if has(&["notvalidforname", "not valid for name"]) {
         "use the name that its certificate is for".to_owned()
+    } else if has(&["usedasendentity"]) {
+        "its certificate is made for signing others: make one with `-addext basicConstraints=critical,CA:FALSE`"
+            .to_owned()
     } else if has(&["expired"]) {
         "its certificate has expired: start it with a newer one".to_owned()
     } else if has(&["certificate", "unknownissuer"]) {
@@ -71,6 +74,7 @@ mod tests {
         check("http://127.0.0.1:1", "tcp connect error: Connection refused (os error 111)", "nothing listens there");
         check("https://a.b", "invalid peer certificate: UnknownIssuer", "--ca FILE");
         check("https://a.b", "invalid peer certificate: certificate not valid for name \"a.b\"", "use the name");
+        check("https://a.b", "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE");
         check("https://a.b", "invalid peer certificate: Expired", "has expired");
         check("https://a.b", "received corrupt message of type InvalidContentType", "begin the address with `http://`");
         check("https://a.b", "dns error: failed to lookup address information", "check the name");

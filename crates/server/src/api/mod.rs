@@ -1,5 +1,5 @@
-//! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on loopback for whoever
-//! has a token.
+//! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on an address for
+//! whoever has a token, with TLS where other machines reach it.
 //!
 //! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
 //! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that no reader
@@ -15,6 +15,11 @@ mod openapi;
 mod reading;
 mod resume;
 mod runs;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_left_out.rs"]
+mod tls;
 mod tokens;
 mod views;
 
@@ -41,6 +46,7 @@ pub use access::make_token;
 pub use door::LoopDoor;
 pub use failure::ApiError;
 pub use metrics::VERSION;
+pub use tls::TlsIdentity;
 pub use tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use views::{SubmitRequest, SubmittedRun};
 
@@ -61,11 +67,13 @@ pub(crate) struct Api {
     streams: Arc<Semaphore>,
 }
 
-/// Where the API is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where the API is served besides the socket.
+#[derive(Debug, Clone)]
 pub struct Listen {
     /// An address of this machine, for whoever has a token.
-    pub address: Option<SocketAddr>,
+    pub address: SocketAddr,
+    /// What the server proves itself with; none for an address that no other machine reaches.
+    pub tls: Option<TlsIdentity>,
 }
 
 /// Serves the API in a thread of its own; the addresses at which it listens. Only the process that runs the loop may call
@@ -73,7 +81,12 @@ pub struct Listen {
 ///
 /// # Errors
 /// [`Error::File`] when a socket cannot be made.
-pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Planner>) -> Result<Vec<String>, Error> {
+pub fn serve(
+    home: &Home,
+    listen: Option<Listen>,
+    inbox: Sender<Wake>,
+    planner: Arc<Planner>,
+) -> Result<Vec<String>, Error> {
     let socket = home.api_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the API at", &socket))?;
@@ -87,15 +100,11 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     let api =
         Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
-    if let Some(address) = listen.address {
+    if let Some(listen) = listen {
         make_token(home)?;
-        let failed = || Error::file("listen at", address.to_string());
-        let tcp = std::net::TcpListener::bind(address).map_err(failed())?;
-        tcp.set_nonblocking(true).map_err(failed())?;
-        let tcp = TcpListener::from_std(tcp).map_err(failed())?;
-        places.push(format!("http://{}", tcp.local_addr().map_err(failed())?));
-        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(api.home.clone(), access::require));
-        runtime.spawn(async move { axum::serve(tcp, guarded).await });
+        let state = api.home.clone();
+        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(state, access::require));
+        places.push(serve_tcp(&listen, guarded)?);
     }
     runtime.spawn(async move { axum::serve(unix, router(api)).await });
     drop(guard);
@@ -104,6 +113,26 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     let kept = thread.spawn(move || runtime.block_on(std::future::pending::<()>()));
     kept.map_err(Error::file("start the API at", &socket))?;
     Ok(places)
+}
+
+/// Serves an address in the runtime that this is called in; what it is called.
+fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
+    let failed = || Error::file("listen at", listen.address.to_string());
+    let tcp = std::net::TcpListener::bind(listen.address).map_err(failed())?;
+    tcp.set_nonblocking(true).map_err(failed())?;
+    let tcp = TcpListener::from_std(tcp).map_err(failed())?;
+    let address = tcp.local_addr().map_err(failed())?;
+    match &listen.tls {
+        None => {
+            tokio::spawn(async move { axum::serve(tcp, router).await });
+            Ok(format!("http://{address}"))
+        }
+        Some(identity) => {
+            let tls = tls::TlsListener::new(tcp, identity).map_err(failed())?;
+            tokio::spawn(async move { axum::serve(tls, router).await });
+            Ok(format!("https://{address}"))
+        }
+    }
 }
 
 fn router(api: Api) -> Router {

@@ -44,9 +44,8 @@ impl TlsIdentity {
     /// # Errors
     /// [`Error::File`] when one of them cannot be read or they do not belong together.
     pub fn read(certificate: &Path, key: &Path) -> Result<TlsIdentity, Error> {
-        let unusable = |doing, path: &Path, why: String| {
-            Error::file(doing, path)(io::Error::new(io::ErrorKind::InvalidData, why))
-        };
+        let unusable =
+            |doing, path: &Path, why: String| Error::file(doing, path)(io::Error::new(io::ErrorKind::InvalidData, why));
         let text = |path: &Path| std::fs::read(path).map_err(Error::file("read", path));
         let (certificates, key_text) = (text(certificate)?, text(key)?);
         let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&certificates).collect();
@@ -121,4 +120,3 @@ impl Listener for TlsListener {
         Ok(self.address)
     }
 }
-

@@ -67,7 +67,8 @@ fn create(home: &Home, name: &str, expires: Option<Duration>, printer: &mut Prin
             return Ok(exit::DONE);
         }
         Err(TokenRefusal::Name) => {
-            let message = format!("`{name}` is no name of a token: it has 1 to 64 letters, digits, `-`, `_`, `.` and `@`");
+            let message =
+                format!("`{name}` is no name of a token: it has 1 to 64 letters, digits, `-`, `_`, `.` and `@`");
             (message, "write for example `gradus token create ann@laptop`".to_owned())
         }
         Err(TokenRefusal::Taken) => {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -152,7 +153,11 @@ fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
     known[0]["expires"] = 1_000_000.into();
     fs::write(&path, known.to_string()).unwrap();
     let said = status(token.trim());
-    assert!(said.code == Some(3) && said.err.contains("`ann@laptop` has expired at 1970-01-01T00:00:01Z"), "{}", said.err);
+    assert!(
+        said.code == Some(3) && said.err.contains("`ann@laptop` has expired at 1970-01-01T00:00:01Z"),
+        "{}",
+        said.err
+    );
     assert!(succeeded(there.gradus(&["token", "list"])).contains("1970-01-01T00:00:01Z (expired)"));
     assert_eq!(status(other.trim()).code, Some(0));
     succeeded(there.gradus(&["token", "rm", "ben"]));
@@ -160,6 +165,30 @@ fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
     assert!(said.code == Some(3) && said.err.contains("is not known here, or was removed"), "{}", said.err);
     let said = there.gradus(&["token", "rm", "ben"]);
     assert!(said.code == Some(2) && said.err.contains("no token is called `ben`"), "{}", said.err);
+}
+
+#[test]
+fn a_server_with_tls_is_entered_by_whoever_trusts_its_certificate() {
+    let (there, here) = (Home::new(), Home::new());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/line/background/tls");
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let served = Served::start(&there, &["--tls-cert", text(&certificate), "--tls-key", text(&key)]);
+    let (token, url) = (token_file(&there), served.url.as_str());
+    assert!(url.starts_with("https://"), "{url}");
+    let check = |arguments: &[&str], part: &str| {
+        let said = here.gradus(&[&["login", "--token-file", &token], arguments].concat());
+        assert!(said.code == Some(3) && said.err.contains(part), "{arguments:?}: {:?} {}", said.code, said.err);
+    };
+    check(&[url], "--ca FILE");
+    check(&[&url.replace("https:", "http:")], "`https://`");
+    succeeded(here.gradus(&["login", url, "--ca", text(&certificate), "--token-file", &token]));
+    let job = there.job("p.yaml", "name: p\nrun: echo hello\n");
+    succeeded(here.gradus(&["run", text(&job), "--yes"]));
+    assert_eq!(succeeded(here.gradus(&["logs", "last", "--follow"])), "hello\n");
+    let said = there.gradus(&["serve", "--listen", "127.0.0.1:0", "--tls-cert", &token, "--tls-key", text(&key)]);
+    assert!(said.err.contains("there is none in the format PEM"), "{}", said.err);
+    let said = there.gradus(&["serve", "--listen", "127.0.0.1:0", "--tls-cert", text(&certificate)]);
+    assert!(said.code == Some(2) && said.err.contains("--tls-key"), "{}", said.err);
 }
 
 #[test]

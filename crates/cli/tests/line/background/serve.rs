@@ -189,7 +189,7 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     let said = home.gradus(&["serve"]);
     assert!(said.code == Some(3) && said.err.contains("another `gradus serve` runs"), "{}", said.err);
     let said = home.gradus(&["serve", "--listen", "0.0.0.0:1"]);
-    assert!(said.code == Some(2) && said.err.contains("no TLS yet"), "{}", said.err);
+    assert!(said.code == Some(2) && said.err.contains("add `--tls-cert FILE --tls-key FILE`"), "{}", said.err);
 }
 
 #[test]
