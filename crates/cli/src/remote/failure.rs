@@ -28,7 +28,13 @@ pub fn unreached(url: &str, why: &str) -> Error {
     } else {
         "check that `gradus serve` runs there, and whether its address begins with `http://` or `https://`".to_owned()
     };
-    code(format!("cannot reach the server at `{url}`: {why}"), Some(hint), exit::WORLD)
+    code(format!("cannot reach the server at `{url}`: {}", cause(why)), Some(hint), exit::WORLD)
+}
+
+/// What went wrong, without what the client was doing.
+fn cause(why: &str) -> &str {
+    let after_url = why.split_once("/v1/").and_then(|(_, rest)| rest.split_once("): ")).map_or(why, |(_, rest)| rest);
+    after_url.strip_prefix("client error (Connect): ").unwrap_or(after_url)
 }
 
 /// What an answer says, or why it is none.
@@ -79,6 +85,14 @@ mod tests {
         check("https://a.b", "received corrupt message of type InvalidContentType", "begin the address with `http://`");
         check("https://a.b", "dns error: failed to lookup address information", "check the name");
         check("https://a.b", "operation timed out", "firewall");
+    }
+
+    #[test]
+    fn the_cause_is_told_without_the_request() {
+        let why =
+            "error sending request for url (http://u:1/v1/health): client error (Connect): tcp connect error: refused";
+        assert_eq!(cause(why), "tcp connect error: refused");
+        assert_eq!(cause("connection closed"), "connection closed");
     }
 
     #[test]

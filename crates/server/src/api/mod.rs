@@ -6,21 +6,17 @@
 //! holds up the loop. [`follow`] streams it as it comes. [`openapi`] describes all of it.
 
 mod access;
+mod checkpoints;
 mod door;
 mod failure;
 mod follow;
 mod logs;
+mod market;
 mod metrics;
 mod openapi;
 mod reading;
 mod resume;
 mod runs;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "tls_left_out.rs"]
-mod tls;
-mod tokens;
 mod views;
 
 use std::net::SocketAddr;
@@ -43,11 +39,12 @@ use crate::secrets::SecretKey;
 use crate::state::StateReader;
 
 pub use access::make_token;
+pub use access::tls::TlsIdentity;
+pub use access::tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use door::LoopDoor;
 pub use failure::ApiError;
+pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
-pub use tls::TlsIdentity;
-pub use tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use views::{SubmitRequest, SubmittedRun};
 
 /// A job file with its overrides, and nothing larger.
@@ -56,13 +53,22 @@ const BODY_MAX: usize = 1 << 20;
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
 
+/// What the command line answers, so that the API says what its commands do.
+#[derive(Clone)]
+pub struct Answers {
+    /// Plans a job.
+    pub planner: Arc<Planner>,
+    /// Lists offers.
+    pub offers: Arc<OfferLister>,
+}
+
 /// What handlers work with.
 #[derive(Clone)]
 pub(crate) struct Api {
     door: LoopDoor,
     home: Arc<Home>,
     key: Arc<SecretKey>,
-    planner: Arc<Planner>,
+    answers: Answers,
     reader: Arc<StateReader>,
     streams: Arc<Semaphore>,
 }
@@ -81,12 +87,7 @@ pub struct Listen {
 ///
 /// # Errors
 /// [`Error::File`] when a socket cannot be made.
-pub fn serve(
-    home: &Home,
-    listen: Option<Listen>,
-    inbox: Sender<Wake>,
-    planner: Arc<Planner>,
-) -> Result<Vec<String>, Error> {
+pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: Answers) -> Result<Vec<String>, Error> {
     let socket = home.api_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the API at", &socket))?;
@@ -98,7 +99,7 @@ pub fn serve(
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
     let api =
-        Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader, streams: follow::room() };
+        Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, answers, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some(listen) = listen {
         make_token(home)?;
@@ -128,7 +129,7 @@ fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
             Ok(format!("http://{address}"))
         }
         Some(identity) => {
-            let tls = tls::TlsListener::new(tcp, identity).map_err(failed())?;
+            let tls = access::tls::TlsListener::new(tcp, identity).map_err(failed())?;
             tokio::spawn(async move { axum::serve(tls, router).await });
             Ok(format!("https://{address}"))
         }
@@ -142,9 +143,12 @@ fn router(api: Api) -> Router {
         .route("/v1/metrics", get(metrics::metrics))
         .route("/v1/openapi.json", get(openapi::document))
         .route("/v1/events", get(reading::all_events))
+        .route("/v1/offers", get(market::offers))
+        .route("/v1/nodes", get(market::nodes))
         .route("/v1/plans", post(runs::plan))
         .route("/v1/runs", get(runs::list).post(runs::submit))
         .route("/v1/runs/{run}", get(runs::show))
+        .route("/v1/runs/{run}/checkpoints", get(checkpoints::checkpoints))
         .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
         .route("/v1/runs/{run}/resume", post(resume::resume))
@@ -154,5 +158,6 @@ fn router(api: Api) -> Router {
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::map_response(failure::in_json))
         .with_state(api)
 }

@@ -30,6 +30,12 @@ const OPERATIONS: &[Operation] = &[
     get("/v1/ready", "Whether the control loop answers", &[]),
     get("/v1/metrics", "Figures in the text format of Prometheus", &[]),
     get("/v1/openapi.json", "This document", &[]),
+    get(
+        "/v1/offers",
+        "List what clouds offer, the cheapest first",
+        &[("gpu", "string"), ("cloud", "string"), ("region", "string"), ("spot", "boolean"), ("limit", "integer")],
+    ),
+    get("/v1/nodes", "List the nodes of the home, with what runs there", &[]),
     Operation {
         method: "post",
         path: "/v1/plans",
@@ -57,6 +63,7 @@ const OPERATIONS: &[Operation] = &[
         "Show a run with its attempts and machines, and so many of its newest measurements",
         &[("newest", "integer")],
     ),
+    get("/v1/runs/{run}/checkpoints", "List the checkpoints of a run that lie on the server's machine", &[]),
     get("/v1/runs/{run}/cost", "The bill of a run, or what it has cost so far", &[]),
     Operation {
         method: "post",
@@ -133,8 +140,11 @@ fn described(operation: &Operation) -> Value {
         .query
         .iter()
         .map(|(name, kind)| {
-            let schema =
-                if *kind == "integer" { json!({ "type": kind, "minimum": 0 }) } else { json!({ "type": kind }) };
+            let schema = match *kind {
+                // More than a program for browsers can count to is no number of an event.
+                "integer" => json!({ "type": kind, "minimum": 0, "maximum": (1u64 << 53) - 1 }),
+                _ => json!({ "type": kind }),
+            };
             json!({ "name": name, "in": "query", "required": false, "schema": schema })
         })
         .collect();
@@ -163,9 +173,13 @@ fn described(operation: &Operation) -> Value {
             json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })
         }
     };
-    let statuses = operation.statuses.iter().chain(&[401, 500]);
+    let statuses = operation.statuses.iter().chain(&[400, 401, 500]);
     let responses: Map<String, Value> = statuses.map(|status| (status.to_string(), response(*status))).collect();
     let mut described = json!({ "summary": operation.summary, "parameters": parameters, "responses": responses });
+    if operation.path == "/v1/health" {
+        // A probe has no token.
+        described["security"] = json!([]);
+    }
     if let Some(body) = operation.body {
         let schema = json!({ "$ref": format!("#/components/schemas/{body}") });
         described["requestBody"] =

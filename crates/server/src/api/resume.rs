@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
 use axum::Json;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
@@ -23,9 +24,9 @@ pub(super) async fn resume(
     State(api): State<Api>,
     Path(run): Path<String>,
     headers: HeaderMap,
-    request: Option<Json<ResumeRequest>>,
+    request: Result<Option<Json<ResumeRequest>>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let Json(request) = request.unwrap_or_default();
+    let Json(request) = request.map_err(super::runs::unreadable)?.unwrap_or_default();
     let id = RunId::new(run.clone());
     let key = super::runs::key(&headers)?.map(|key| sha256(key.as_bytes()));
     let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));

@@ -31,7 +31,7 @@ pub(super) async fn plan(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let request = body(request)?;
-    let (job, plan) = reading::blocking(move || (api.planner)(&request)).await?;
+    let (job, plan) = reading::blocking(move || (api.answers.planner)(&request)).await?;
     Ok(Json(json!({ "job": job.name, "plan": plan })))
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn submit(
     let key = key(&headers)?;
     let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
-    let (mut job, plan) = reading::blocking(move || (planning.planner)(&request)).await?;
+    let (mut job, plan) = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let hash = job_hash(&job, &plan);
     let run = named(&job.name, key.as_deref());
     if let Some((before, plan)) = submitted_before(&api, &run).await? {
@@ -226,9 +226,11 @@ pub(super) async fn stop(
 }
 
 /// The body of a request, if it is right.
-pub(super) fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
-    request.map(|Json(body)| body).map_err(|error| {
-        let hint = "see `/v1/openapi.json` for what is expected";
-        ApiError::new(error.status().as_u16(), error.body_text()).hint(hint)
-    })
+fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
+    request.map(|Json(body)| body).map_err(unreadable)
+}
+
+/// A body that is not what it should be.
+pub(super) fn unreadable(error: JsonRejection) -> ApiError {
+    ApiError::new(error.status().as_u16(), error.body_text()).hint("see `/v1/openapi.json` for what is expected")
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use domain::{Elapsed, Job, Plan, Rate};
-use server::api::{self, ApiError, Listen, SubmitRequest, TlsIdentity};
+use server::api::{self, Answers, ApiError, Listen, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
@@ -69,8 +69,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers(settings, &home, args.price)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
-    let planner = planner(settings.clone(), home.clone(), args.price);
-    let places = api::serve(&home, listen, sender.clone(), planner)?;
+    let answers = Answers { planner: planner(settings.clone(), home.clone(), args.price), offers: offers(settings) };
+    let places = api::serve(&home, listen, sender.clone(), answers)?;
     for place in &places {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),
@@ -99,7 +99,7 @@ fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         // Where TLS is left out, this is as well.
         WebClient::new()?;
-        return Ok(Some(Listen { address, tls: Some(TlsIdentity::read(certificate, key)?) }));
+        return Ok(Some(Listen { address, tls: Some(TlsIdentity::read(certificate, key).map_err(unusable)?) }));
     }
     if address.ip().is_loopback() {
         return Ok(Some(Listen { address, tls: None }));
@@ -110,19 +110,42 @@ fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     })
 }
 
+/// A certificate or key that cannot be used, with what to give instead.
+fn unusable(error: server::Error) -> Error {
+    match error {
+        server::Error::File { doing, path, source } if source.kind() == std::io::ErrorKind::InvalidData => {
+            Error::Usage {
+                message: format!("cannot {doing} `{}`: {source}", path.display()),
+                hint: "give a certificate and its own key, each in the format PEM".to_owned(),
+            }
+        }
+        server::Error::File { doing, path, source } => Error::File { doing, path, source },
+        other => other.into(),
+    }
+}
+
 /// Plans jobs as `gradus run` does.
 fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
     Arc::new(move |request| plan(request, &settings, &home, price))
 }
 
+/// Lists offers as `gradus offers` does.
+fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
+    let settings = settings.clone();
+    Arc::new(move |query| crate::command::offers::list(query, &settings).map_err(|error| refusal(400, error)))
+}
+
+/// A failure of the command line as one of the API.
+fn refusal(status: u16, error: Error) -> ApiError {
+    let failure = ApiError::new(status, error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
 fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<(Job, Plan), ApiError> {
-    let failure = |error: Error| {
-        let failure = ApiError::new(422, error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    };
+    let failure = |error: Error| refusal(422, error);
     if !Path::new(&request.folder).is_absolute() {
         let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
         return Err(ApiError::new(422, format!("`folder`: `{}` is not absolute", request.folder)).hint(hint));

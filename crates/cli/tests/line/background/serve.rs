@@ -103,6 +103,14 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     let file = logs["files"][0]["file"].as_str().unwrap();
     let (_, log) = server.ask("GET", &format!("/v1/runs/{run}/logs?file={file}"), &Value::Null);
     assert_eq!(log["text"], "hello from a program\n");
+    let get = |path: &str| server.ask("GET", path, &Value::Null).1;
+    let cost = get(&format!("/v1/runs/{run}/cost"));
+    assert_eq!((&cost["final"], &cost["bill"]["total"]), (&json!(true), &json!("$0.00")), "{cost}");
+    assert_eq!(get(&format!("/v1/runs/{run}/checkpoints")), json!({ "checkpoints": [] }));
+    assert_eq!(get("/v1/nodes"), json!({ "nodes": [] }));
+    let offers = get("/v1/offers?gpu=A100:8&limit=2");
+    let counts: Vec<&Value> = offers["offers"].as_array().unwrap().iter().map(|offer| &offer["gpu_count"]).collect();
+    assert_eq!((counts, &offers["has_more"]), (vec![&json!(8), &json!(8)], &json!(true)), "{offers}");
     let (_, described) = server.ask("GET", "/v1/openapi.json", &Value::Null);
     assert_eq!(described["openapi"], "3.1.0");
     let (_, metrics) = server.ask("GET", "/v1/metrics", &Value::Null);
@@ -181,6 +189,10 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     check("DELETE", "/v1/runs", Value::Null, 405, "`DELETE` is not possible");
     check("GET", "/v1/runs?limit=many", Value::Null, 400, "limit");
     check("GET", "/v1/runs?colour=red", Value::Null, 400, "colour");
+    check("GET", "/v1/offers?gpu=A99999", Value::Null, 400, "no GPU `A99999` is known");
+    check("GET", "/v1/offers?cloud=nimbus", Value::Null, 400, "no cloud `nimbus` is known");
+    check("GET", "/v1/runs/%ff", Value::Null, 400, "UTF-8");
+    check("POST", "/v1/runs/nobody/resume", json!({ "accept_data_change": 7 }), 422, "accept_data_change");
     check("POST", "/v1/runs", json!({}), 422, "job");
     check("POST", "/v1/runs", json!({ "job": "run: echo", "folder": "here" }), 422, "is not absolute");
     check("POST", "/v1/runs", json!({ "job": "rum: true", "folder": "/" }), 422, "unknown key");

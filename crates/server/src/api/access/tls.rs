@@ -67,14 +67,17 @@ impl TlsIdentity {
 }
 
 /// A listener whose connections have had their handshake.
-pub(super) struct TlsListener {
+pub struct TlsListener {
     address: SocketAddr,
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
 }
 
 impl TlsListener {
     /// Accepts connections in the runtime that this is called in.
-    pub(super) fn new(tcp: TcpListener, identity: &TlsIdentity) -> io::Result<TlsListener> {
+    ///
+    /// # Errors
+    /// When the address is not known.
+    pub fn new(tcp: TcpListener, identity: &TlsIdentity) -> io::Result<TlsListener> {
         let address = tcp.local_addr()?;
         let (sender, ready) = mpsc::channel(HANDSHAKES);
         let acceptor = TlsAcceptor::from(identity.0.clone());

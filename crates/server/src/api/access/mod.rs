@@ -1,6 +1,13 @@
 //! Who may use the API over TCP: whoever has a token of the home, either the one in `api.token`, which lies there for its
 //! owner alone, or one that was given out with a name.
 
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_left_out.rs"]
+pub mod tls;
+pub mod tokens;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,10 +21,10 @@ use domain::Timestamp;
 
 use super::failure::ApiError;
 use super::reading::blocking;
-use super::tokens::{NamedToken, random, sha256, tokens};
 use crate::clock;
 use crate::error::Error;
 use crate::home::Home;
+use tokens::{NamedToken, random, sha256, tokens};
 
 /// Makes the token of a home's owner where there is none: `api.token`.
 ///
