@@ -3,10 +3,10 @@
 //! Each command is one file in `command`: its arguments, whose comments are the help text, and one function. What
 //! several commands share stands below them, and modules use only what stands to their left:
 //!
-//! `error`, `settings` → `printer`, `table`, `figures` → `rank`, `fetch` → `local` → `follow` → `sweep` → `command`
+//! `error`, `settings` → `printer`, `table`, `figures` → `rank`, `fetch`, `remote` → `local` → `follow` → `sweep` → `command`
 //!
-//! `rank` asks `gradus-rank` for single tasks, `fetch` opens data at an address, `local` plans a job on this machine,
-//! `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
+//! `rank` asks `gradus-rank` for single tasks, `fetch` opens data at an address, `remote` talks to a server, `local` plans
+//! a job on this machine, `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
 
 mod command;
 mod error;
@@ -16,6 +16,7 @@ mod follow;
 mod local;
 mod printer;
 mod rank;
+mod remote;
 mod settings;
 mod sweep;
 mod table;
@@ -59,6 +60,10 @@ struct Arguments {
     /// Folder that holds all state [default: `GRADUS_HOME`, else the platform's data folder]
     #[arg(long, global = true, value_name = "FOLDER", help_heading = "Global options")]
     home: Option<PathBuf>,
+    /// Server to talk to, such as `http://127.0.0.1:7070`, or `local` for this machine's own home
+    /// [default: `GRADUS_SERVER`, else that of `gradus login`]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    server: Option<String>,
     /// Print JSON to stdout: one value, or one value per line for lists and followed runs
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
@@ -94,7 +99,7 @@ fn main() -> ExitCode {
     silence_expected_panics();
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.json, true);
-    let settings = match GlobalSettings::gather(arguments.home) {
+    let settings = match GlobalSettings::gather(arguments.home, arguments.server) {
         Ok(settings) => settings,
         Err(error) => {
             printer.error(&error);

@@ -14,6 +14,10 @@ use crate::error::Error;
 pub struct GlobalSettings {
     /// Folder of all state.
     pub home: PathBuf,
+    /// The server that commands talk to, or that they talk to none, where that was typed or is set.
+    pub server: Option<String>,
+    /// The token for it, where it is set.
+    pub token: Option<String>,
     /// This executable.
     pub program: PathBuf,
     /// The executable of the built-in trainer.
@@ -35,13 +39,13 @@ pub struct GlobalSettings {
 }
 
 impl GlobalSettings {
-    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `GRADUS_METADATA`,
-    /// `NO_COLOR`, and what the
+    /// Merges `--home` and `--server` with the environment: `GRADUS_HOME`, `GRADUS_SERVER`, `GRADUS_TOKEN`,
+    /// `GRADUS_RANK`, `GRADUS_LIBTORCH`, `GRADUS_METADATA`, `NO_COLOR`, and what the
     /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
     /// [`Error::Usage`] when no home folder is known, [`Error::File`] when the path of this executable is not.
-    pub fn gather(home: Option<PathBuf>) -> Result<GlobalSettings, Error> {
+    pub fn gather(home: Option<PathBuf>, server: Option<String>) -> Result<GlobalSettings, Error> {
         let program = env::current_exe().map_err(Error::file("find", "gradus"))?;
         let rank_program = path("GRADUS_RANK").unwrap_or_else(|| program.with_file_name("gradus-rank"));
         let libtorch = path("GRADUS_LIBTORCH").or_else(|| installed_libtorch(&program));
@@ -55,7 +59,22 @@ impl GlobalSettings {
         };
         let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
         let (metadata, aws) = (metadata()?, aws());
-        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos, xtask, access, metadata, aws })
+        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let (server, token) = (server.or_else(|| set("GRADUS_SERVER")), set("GRADUS_TOKEN"));
+        Ok(GlobalSettings {
+            home,
+            server,
+            token,
+            program,
+            rank_program,
+            libtorch,
+            color,
+            chaos,
+            xtask,
+            access,
+            metadata,
+            aws,
+        })
     }
 }
 

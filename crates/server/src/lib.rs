@@ -22,5 +22,5 @@ pub use ::control::OperationNote;
 pub use error::Error;
 pub use home::Home;
 pub use loading::Loading;
-pub use series::{Series, goodput_json};
+pub use series::{Series, goodput_json, goodput_of_json};
 pub use state::State;

@@ -7,7 +7,7 @@ mod totals;
 
 use std::path::PathBuf;
 
-pub use totals::goodput_json;
+pub use totals::{goodput_json, goodput_of_json};
 
 use control::OperationNote;
 use domain::rank::Report;
@@ -26,6 +26,33 @@ pub struct Series {
     db: Connection,
     path: PathBuf,
 }
+
+/// The step that a report tells of.
+pub fn step_of(report: &Report) -> Option<u64> {
+    match report {
+        Report::Step(step) => Some(step.step),
+        Report::Exported(exported) => Some(exported.steps),
+        Report::Ready(ready) => Some(ready.step),
+        Report::Evaluated(evaluated) => Some(evaluated.step),
+        Report::Metrics(metrics) => Some(metrics.step),
+        Report::Checkpointed(checkpointed) => Some(checkpointed.step),
+        Report::Stopped { step } => Some(*step),
+        Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {
+            None
+        }
+    }
+}
+
+/// The newest step that the measurements of a run tell of.
+///
+/// # Errors
+/// [`Error::State`] when the database cannot be read.
+pub fn newest_step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
+    Ok(series.newest(run, NEWEST)?.iter().filter_map(|(_, point)| step_of(&point.report)).max())
+}
+
+/// Measurements in which the newest step is looked for.
+const NEWEST: u64 = 8;
 
 impl Series {
     /// Opens the measurements of a home, made on first use.

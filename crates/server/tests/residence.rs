@@ -141,12 +141,12 @@ fn runs_are_listed_and_named_from_their_rows() {
     for (one, (_, run)) in all.iter().zip(&newest) {
         assert_eq!(one.billed_micro_usd, run.bill.as_ref().map(|bill| bill.total.micros()));
     }
-    let before = RunFilter { limit: 2, before: Some(all[0].run.clone()), state: None };
+    let before = RunFilter { limit: 2, before: Some(all[0].run.clone()), ..RunFilter::default() };
     let (page, has_more) = reader.list(&before).unwrap();
     assert_eq!((&page[..], has_more), (&all[1..3], true));
-    let state = RunFilter { limit: 9, before: None, state: Some("failed".into()) };
+    let state = RunFilter { limit: 9, before: None, state: Some("failed".into()), name: None };
     assert_eq!(reader.list(&state).unwrap().0.len(), 1);
-    let unknown = RunFilter { limit: 9, before: Some(RunId::new("nobody")), state: None };
+    let unknown = RunFilter { limit: 9, before: Some(RunId::new("nobody")), ..RunFilter::default() };
     assert!(reader.list(&unknown).unwrap_err().to_string().contains("nobody"));
     let mut named = State::open_lean(&home).unwrap();
     let run = all[3].run.as_str();

@@ -1,6 +1,7 @@
 //! What stands in for transfers in an executable without the clients of object stores: each is refused with what to do.
 
 use std::convert::Infallible;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use data::cache::CacheCounts;
@@ -54,6 +55,28 @@ impl NoWebClient {
     /// [`Error::LeftOut`].
     pub fn new() -> Result<NoWebClient, Error> {
         Err(Error::LeftOut)
+    }
+
+    /// Refuses to make one for a server.
+    ///
+    /// # Errors
+    /// [`Error::LeftOut`].
+    pub fn of_server(_authorities: Option<&str>, _near: bool) -> Result<NoWebClient, Error> {
+        Err(Error::LeftOut)
+    }
+
+    /// Sends a request whose reply is read as it comes.
+    ///
+    /// # Errors
+    /// None: there is no client.
+    pub fn open(
+        &self,
+        _method: &str,
+        _url: &str,
+        _headers: &[(String, String)],
+        _body: Vec<u8>,
+    ) -> Result<(u16, Box<dyn Read + Send>), String> {
+        match *self {}
     }
 
     /// Sends a request.

@@ -1,6 +1,6 @@
 //! The commands. One file each: its arguments, whose comments are the help text, and one function.
 
-mod agent;
+mod access;
 mod bench;
 mod catalog;
 mod completions;
@@ -17,8 +17,11 @@ mod runs;
 
 use crate::error::Error;
 use crate::printer::Printer;
+use crate::remote;
 use crate::settings::GlobalSettings;
+use access::{login, token};
 use models::evaluate;
+use nodes::agent;
 use runs::{attach, cost, events, logs, report, resume, rm, run, serve, status, stop, wait};
 
 /// The commands of `gradus`.
@@ -66,6 +69,12 @@ pub enum Commands {
     Home(home::Args),
     /// Run the control loop of this home as a server with an HTTP API; runs need no open terminal
     Serve(serve::Args),
+    /// Use the runs of a server, from now on, in place of those of this machine
+    Login(login::Args),
+    /// Use the runs of this machine again
+    Logout,
+    /// Make, list and remove tokens, with which others may use the server of this home
+    Token(token::Args),
     /// Add, list and remove machines that jobs can run on over SSH
     Nodes(nodes::Args),
     /// Check the account of a cloud, and find and end machines that are rented there
@@ -93,6 +102,11 @@ impl Commands {
     /// # Errors
     /// [`Error`], printed by `main`.
     pub fn run(self, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+        if let Some(what) = self.only_here()
+            && let Some(server) = remote::chosen(settings)?
+        {
+            return Err(remote::only_here(what, &server));
+        }
         match self {
             Commands::Plan(args) => plan::run(args, settings, printer),
             Commands::Run(args) => run::run(args, settings, printer),
@@ -115,6 +129,9 @@ impl Commands {
             Commands::Gc(args) => gc::run(&args, settings, printer),
             Commands::Home(args) => home::run(&args, settings, printer),
             Commands::Serve(args) => serve::run(args, settings, printer),
+            Commands::Login(args) => login::run(args, settings, printer),
+            Commands::Logout => login::logout(settings, printer),
+            Commands::Token(args) => token::run(args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Cloud(args) => nodes::cloud::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
@@ -123,6 +140,21 @@ impl Commands {
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),
             Commands::Reference(args) => reference::run(args, printer),
+        }
+    }
+
+    /// What a server cannot be asked for: it needs the files or the nodes of a home.
+    fn only_here(&self) -> Option<&'static str> {
+        match self {
+            Commands::Models(_) => Some("`gradus models`"),
+            Commands::Evaluate(_) => Some("`gradus evaluate`"),
+            Commands::Report(_) => Some("`gradus report`"),
+            Commands::Rm(_) => Some("`gradus rm`"),
+            Commands::Nodes(_) => Some("`gradus nodes`"),
+            Commands::Cloud(_) => Some("`gradus cloud`"),
+            Commands::Ssh(_) => Some("`gradus ssh`"),
+            Commands::Token(_) => Some("`gradus token`"),
+            _ => None,
         }
     }
 }

@@ -12,6 +12,7 @@ use domain::money::decimal;
 use domain::region::Compliance;
 use domain::terms::{Availability, PurchaseOption, is_distrusted};
 use serde_json::{Value, json};
+use server::api::OfferQuery;
 
 use crate::error::Error;
 use crate::error::exit;
@@ -81,16 +82,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         max_price: args.max_price,
     };
     wanted.check(&catalog).map_err(usage)?;
-    let admitted = catalog.listings.iter().filter(|listing| is_shown(&catalog, &wanted, args.all, listing));
-    let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
-        admitted.partition(|listing| wanted.affords(listing));
+    let (mut offers, unaffordable) = sorted(&catalog, &wanted, args.all, args.sort);
     let unpriced: Vec<&Listing> =
         unaffordable.iter().copied().filter(|listing| wanted.market.price(listing).is_none()).collect();
-    let rank = |listing: &Listing| catalog.availability(listing, wanted.market.terms());
-    offers.sort_by(|one, other| {
-        // What nobody says is there stands after what is known to be.
-        rank(one).cmp(&rank(other)).then_with(|| order(one, other, args.sort, wanted.market))
-    });
     let priced = offers.len();
     if args.all && wanted.max_price.is_none() {
         offers.extend(&unpriced);
@@ -121,6 +115,43 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         printer.say(format!("{} more without a price; show them with `--all`", unpriced.len()));
     }
     Ok(exit::DONE)
+}
+
+/// What is wanted and can be paid, in order, and what is wanted and cannot.
+fn sorted<'a>(catalog: &'a Catalog, wanted: &Wanted, all: bool, sort: Sort) -> (Vec<&'a Listing>, Vec<&'a Listing>) {
+    let admitted = catalog.listings.iter().filter(|listing| is_shown(catalog, wanted, all, listing));
+    let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
+        admitted.partition(|listing| wanted.affords(listing));
+    let rank = |listing: &Listing| catalog.availability(listing, wanted.market.terms());
+    offers.sort_by(|one, other| {
+        // What nobody says is there stands after what is known to be.
+        rank(one).cmp(&rank(other)).then_with(|| order(one, other, sort, wanted.market))
+    });
+    (offers, unaffordable)
+}
+
+/// The cheapest offers for the API, as `--json` writes them.
+///
+/// # Errors
+/// As [`run`].
+pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>, Error> {
+    let catalog = Catalog::open(&settings.home)?;
+    let gpu = query.gpu.as_deref().map(str::parse::<Accelerators>).transpose();
+    let gpu = gpu.map_err(|error| Error::Usage {
+        message: format!("`gpu`: {error}"),
+        hint: "write for example `A100:8`".to_owned(),
+    })?;
+    let wanted = Wanted {
+        gpu,
+        clouds: query.cloud.iter().cloned().collect(),
+        regions: query.region.iter().cloned().collect(),
+        market: if query.spot { Market::Spot } else { Market::OnDemand },
+        ..Wanted::default()
+    };
+    wanted.check(&catalog).map_err(usage)?;
+    let (offers, _) = sorted(&catalog, &wanted, false, Sort::Price);
+    let most = query.limit.unwrap_or(usize::MAX);
+    Ok(offers.into_iter().take(most).map(|listing| value(&catalog, listing)).collect())
 }
 
 /// The error for an unknown name.

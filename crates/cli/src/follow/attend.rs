@@ -57,7 +57,7 @@ pub fn attend(
         Left::Done => Ok(narrator.watch),
         Left::Interrupted => {
             drop(attendance);
-            Err(interruption(home, run, narrator.watch.state().world()))
+            Err(interruption(home, run, narrator.watch.world()))
         }
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use cloud::local::{Probe, probe};
-use domain::rank::Report;
 use domain::run::{RunState, Usage};
 use domain::wire::AgentEvent;
 use domain::{Elapsed, InstanceId, Offer, RunId, Timestamp};
 use plan::{Instance, Run, World};
 use server::Home;
+use server::series::step_of;
 
 /// Whether somebody looks after a run, and whether its machine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,12 @@ pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
     world.live_instances().filter_map(rent).collect()
 }
 
+/// The same where no meter can be read.
+pub fn by_the_clock(world: &World) -> BTreeMap<InstanceId, Elapsed> {
+    let now = server::clock::now();
+    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect()
+}
+
 /// The newest step that the machines of a run reported and no loop has heard.
 pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
     let live = run.instances.iter().filter(|id| is_live(world, id));
@@ -92,22 +98,6 @@ pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
         AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } | AgentEvent::Unknown => None,
     });
     reports.filter_map(|report| step_of(&report)).max()
-}
-
-/// The step that a report tells of.
-pub fn step_of(report: &Report) -> Option<u64> {
-    match report {
-        Report::Step(step) => Some(step.step),
-        Report::Exported(exported) => Some(exported.steps),
-        Report::Ready(ready) => Some(ready.step),
-        Report::Evaluated(evaluated) => Some(evaluated.step),
-        Report::Metrics(metrics) => Some(metrics.step),
-        Report::Checkpointed(checkpointed) => Some(checkpointed.step),
-        Report::Stopped { step } => Some(*step),
-        Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {
-            None
-        }
-    }
 }
 
 /// The rent of a machine whose agent is gone; none while it lives, and where nothing is known of it.

@@ -1,11 +1,13 @@
 //! Following a run: running the control loop or watching the process that does, printing what happens, and its result.
 //!
-//! `liveness`, `progress`, `watch`, `report` → `narrator` → `history`, `attend` → `result`.
+//! `liveness`, `progress`, `news` → `watch`, `report` → `narrator` → `history`, `attend` → `result` → `elsewhere`.
 
 pub mod attend;
+pub mod elsewhere;
 pub mod history;
 pub mod liveness;
 pub mod narrator;
+pub mod news;
 pub mod output;
 pub mod progress;
 pub mod report;

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use server::tensorboard::EventFile;
 use server::{Home, clock};
 
-use super::liveness::{meters, waiting};
-use super::output::ProgramOutput;
+use super::liveness::{by_the_clock, meters, waiting};
+use super::news::News;
+use super::output::{OutputParts, ProgramOutput};
 use super::progress::Progress;
-use super::watch::{News, Watch};
+use super::watch::Watch;
 use crate::error::Error;
 use crate::printer::Printer;
 
@@ -38,7 +39,8 @@ const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
 pub struct Narrator {
     /// What it reads.
     pub watch: Watch,
-    home: Home,
+    /// The home whose run it is; none for a run of a server.
+    home: Option<Home>,
     progress: Progress,
     printed: domain::Elapsed,
     board: Board,
@@ -49,6 +51,8 @@ pub struct Narrator {
     unbilled: Duration,
     /// Of a run that is the user's own program.
     output: Option<ProgramOutput>,
+    /// The same where it comes from a server.
+    parts: OutputParts,
 }
 
 /// TensorBoard's event file of a run.
@@ -71,7 +75,7 @@ impl Narrator {
         let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
         Narrator {
             watch,
-            home: home.clone(),
+            home: Some(home.clone()),
             progress,
             printed,
             board: Board::Coming(board),
@@ -79,6 +83,24 @@ impl Narrator {
             queued: Duration::ZERO,
             unbilled: Duration::ZERO,
             output,
+            parts: OutputParts::default(),
+        }
+    }
+
+    /// A narrator of a run of a server, which keeps no files of it.
+    pub fn of_server(watch: Watch) -> Narrator {
+        let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        Narrator {
+            watch,
+            home: None,
+            progress: Progress::since(ready),
+            printed: domain::Elapsed(0),
+            board: Board::Lost,
+            waits_for: None,
+            queued: Duration::ZERO,
+            unbilled: Duration::ZERO,
+            output: None,
+            parts: OutputParts::default(),
         }
     }
 
@@ -98,6 +120,7 @@ impl Narrator {
                         moved |= self.point(printer, &point);
                         points.push(*point);
                     }
+                    News::Output { file, text } => self.parts.print(printer, &file, &text),
                 }
             }
             self.board.take(&points);
@@ -110,6 +133,7 @@ impl Narrator {
                 output.print(printer, last);
             }
             if last {
+                self.parts.finish(printer);
                 return Ok(());
             }
             std::thread::sleep(LOOK);
@@ -118,7 +142,7 @@ impl Narrator {
 
     /// Prints once why a run waits.
     fn wait(&mut self, printer: &mut Printer) -> Result<(), Error> {
-        let world = self.watch.state().world();
+        let world = self.watch.world();
         let run = self.watch.run()?;
         let busy = world.instance_before(self.watch.id(), run).filter(|_| run.state == RunState::Queued);
         let (busy, place) = (busy.map(|instance| instance.run.clone()), run.plan.offer.clone());
@@ -136,7 +160,7 @@ impl Narrator {
 
     /// Prints once why a run that has ended has no bill yet.
     fn settle(&mut self, printer: &mut Printer) -> Result<(), Error> {
-        let world = self.watch.state().world();
+        let world = self.watch.world();
         let run = self.watch.run()?;
         let is_open = run.state.is_final() && run.bill.is_none();
         let before = self.unbilled;
@@ -179,8 +203,9 @@ impl Narrator {
             return Ok(());
         }
         let run = self.watch.run()?;
-        let world = self.watch.state().world();
-        let spent = plan::spent(world, run, &meters(&self.home, world));
+        let world = self.watch.world();
+        let meters = self.home.as_ref().map_or_else(|| by_the_clock(world), |home| meters(home, world));
+        let spent = plan::spent(world, run, &meters);
         if let Some(line) = self.progress.line(spent, run.rate()) {
             self.printed = now;
             printer.progress(&line);

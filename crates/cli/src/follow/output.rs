@@ -2,6 +2,7 @@
 //!
 //! It is read from the logs, so it is the same whichever process runs the control loop, and secrets are masked in it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -42,14 +43,39 @@ impl ProgramOutput {
                 let end =
                     if all { bytes.len() } else { bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1) };
                 self.read[place].1 += end as u64;
-                shown(&rank_of(&path), &bytes[..end], &path).iter().for_each(|line| printer.say(line));
+                let place = path.display().to_string();
+                shown(&rank_of(&path), &bytes[..end], &place).iter().for_each(|line| printer.say(line));
             }
         }
     }
 }
 
+/// The output of a program that comes from a server in parts: what is left of a line waits for its end.
+#[derive(Debug, Default)]
+pub struct OutputParts {
+    begun: BTreeMap<String, String>,
+}
+
+impl OutputParts {
+    /// Prints the lines that are whole with this part.
+    pub fn print(&mut self, printer: &mut Printer, file: &str, text: &str) {
+        let begun = self.begun.entry(file.to_owned()).or_default();
+        begun.push_str(text);
+        let end = begun.rfind('\n').map_or(0, |at| at + 1);
+        let whole: String = begun.drain(..end).collect();
+        shown(&rank_of(Path::new(file)), whole.as_bytes(), "gradus logs").iter().for_each(|line| printer.say(line));
+    }
+
+    /// Prints lines that have no end.
+    pub fn finish(&mut self, printer: &mut Printer) {
+        for (file, line) in std::mem::take(&mut self.begun).into_iter().filter(|(_, line)| !line.is_empty()) {
+            shown(&rank_of(Path::new(&file)), line.as_bytes(), "gradus logs").iter().for_each(|line| printer.say(line));
+        }
+    }
+}
+
 /// The lines to show of what one rank wrote. A progress bar redraws its line with `\r`: its last state is shown.
-fn shown(rank: &str, bytes: &[u8], path: &Path) -> Vec<String> {
+fn shown(rank: &str, bytes: &[u8], place: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let last_state = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().to_owned();
     let lines: Vec<String> = text.split_terminator('\n').map(last_state).collect();
@@ -57,7 +83,7 @@ fn shown(rank: &str, bytes: &[u8], path: &Path) -> Vec<String> {
     let mut all: Vec<String> = lines.into_iter().take(MOST_LINES).map(|line| format!("{rank} | {line}")).collect();
     if left_out > 0 {
         let lines = counted(left_out as u64, "more line");
-        all.push(format!("{rank} | ({lines}, all of them in `{}`)", path.display()));
+        all.push(format!("{rank} | ({lines}, all of them in `{place}`)"));
     }
     all
 }
@@ -92,9 +118,9 @@ mod tests {
     fn a_flood_is_counted_and_a_progress_bar_shows_its_last_state() {
         let path = Path::new("logs/a-a1-rank-0.log");
         assert_eq!(rank_of(path), "rank 0");
-        assert_eq!(shown("rank 0", b"10 %\r20 %\r\nnext\n", path), ["rank 0 | 20 %", "rank 0 | next"]);
-        let flood = shown("rank 0", "y\n".repeat(1000).as_bytes(), path);
+        assert_eq!(shown("rank 0", b"10 %\r20 %\r\nnext\n", "l"), ["rank 0 | 20 %", "rank 0 | next"]);
+        let flood = shown("rank 0", "y\n".repeat(1000).as_bytes(), "logs/a.log");
         assert_eq!(flood.len(), MOST_LINES + 1);
-        assert_eq!(flood[MOST_LINES], "rank 0 | (960 more lines, all of them in `logs/a-a1-rank-0.log`)");
+        assert_eq!(flood[MOST_LINES], "rank 0 | (960 more lines, all of them in `logs/a.log`)");
     }
 }

@@ -1,5 +1,7 @@
 //! How a run ended: the lines for people, the JSON for scripts, the report and the exit code.
 
+use std::path::PathBuf;
+
 use domain::run::{Outcome, RunState, StopBy};
 use domain::series::Point;
 use domain::{Rate, RunId, Work};
@@ -45,18 +47,37 @@ pub fn finish(
     let Some(known) = state.world().runs.get(run) else { return result };
     if known.bill.is_some() {
         let arithmetic = arithmetic(home, &state, run)?;
-        if printer.is_json() {
-            printer.json(&last_line(home, &state, run, known, arithmetic.as_ref())?);
-        } else {
-            let is_profiled = matches!(&known.job.work, Work::Train(train) if train.profile);
-            if let Some(arithmetic) = arithmetic.filter(|_| is_profiled) {
-                printer.say(format!("note: {}", in_words(&arithmetic)));
-            }
-            result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
-        }
+        let (folder, events) = (Some(home.run(run)), state.world().last_seq);
+        print(printer, &Ended { id: run, run: known, arithmetic, folder, events });
         home.mark_reported(&home.run(run))?;
     }
     result
+}
+
+/// A run that has ended, with what its result is told from.
+pub struct Ended<'a> {
+    /// Its name.
+    pub id: &'a RunId,
+    /// The run.
+    pub run: &'a plan::Run,
+    /// Model FLOP/s, if they are counted.
+    pub arithmetic: Option<Arithmetic>,
+    /// Its folder, where that is on this machine.
+    pub folder: Option<PathBuf>,
+    /// Events in the log.
+    pub events: u64,
+}
+
+/// Prints the result.
+pub fn print(printer: &mut Printer, ended: &Ended<'_>) {
+    if printer.is_json() {
+        return printer.json(&last_line(ended));
+    }
+    let is_profiled = matches!(&ended.run.job.work, Work::Train(train) if train.profile);
+    if let Some(arithmetic) = ended.arithmetic.as_ref().filter(|_| is_profiled) {
+        printer.say(format!("note: {}", in_words(arithmetic)));
+    }
+    result_lines(ended).into_iter().for_each(|line| printer.data(line));
 }
 
 /// The result of a run that has ended, for scripts: the last line of `gradus run --json`.
@@ -64,7 +85,8 @@ pub fn finish(
 /// # Errors
 /// [`Error`] when its measurements cannot be read.
 pub fn told(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<Value, Error> {
-    last_line(home, state, id, run, arithmetic(home, state, id)?.as_ref())
+    let (folder, events) = (Some(home.run(id)), state.world().last_seq);
+    Ok(last_line(&Ended { id, run, arithmetic: arithmetic(home, state, id)?, folder, events }))
 }
 
 /// Model FLOP/s of a run, if they are counted.
@@ -88,7 +110,9 @@ fn in_words(arithmetic: &Arithmetic) -> String {
 /// # Errors
 /// [`Error::Failed`] when the run failed.
 pub fn verdict(home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
-    report::write(home, watch.state(), watch.series(), run)?;
+    if let Some((state, series)) = watch.home() {
+        report::write(home, state, series, run)?;
+    }
     exit_code(run, watch.run()?)
 }
 
@@ -111,13 +135,9 @@ pub fn exit_code(id: &RunId, run: &plan::Run) -> Result<u8, Error> {
 }
 
 /// The last line of `--json`: a stable interface for scripts.
-fn last_line(
-    home: &Home,
-    state: &State,
-    id: &RunId,
-    run: &plan::Run,
-    arithmetic: Option<&Arithmetic>,
-) -> Result<Value, Error> {
+pub fn last_line(ended: &Ended<'_>) -> Value {
+    let Ended { id, run, arithmetic, folder, events } = ended;
+    let arithmetic = arithmetic.as_ref();
     let total = run.bill.as_ref().map(|bill| bill.total).unwrap_or_default();
     let seconds = run.ended.map_or(0.0, |ended| ended.since(run.submitted).as_secs_f64());
     let rented: f64 = run.bill.iter().flat_map(|bill| &bill.lines).map(|line| line.usage.elapsed.as_secs_f64()).sum();
@@ -131,8 +151,8 @@ fn last_line(
         "bill_micro_usd": total.micros(),
         "attempts": run.attempts.len(),
         "instances": run.instances.len(),
-        "events": state.world().last_seq,
-        "folder": home.run(id),
+        "events": events,
+        "folder": folder,
     });
     match &run.state {
         RunState::Done { outcome: Outcome::Trained { model } } => {
@@ -150,11 +170,12 @@ fn last_line(
         RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => {}
         RunState::Recovering { .. } | RunState::Stopping { .. } => {}
     }
-    Ok(value)
+    value
 }
 
 /// The result for people.
-fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
+fn result_lines(ended: &Ended<'_>) -> Vec<String> {
+    let Ended { id, run, folder, .. } = ended;
     let mut lines = vec![format!("run      {id}: {}", run.state.word())];
     if let RunState::Done { outcome: Outcome::Trained { model } } = &run.state {
         lines.push(format!(
@@ -168,8 +189,8 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
         }
         lines.push(format!("model    {} (step {} of {})", model.model, model.step, model.steps));
     }
-    let report = home.run(id).join("report.html");
-    if report.exists() {
+    let report = folder.as_ref().map(|folder| folder.join("report.html"));
+    if let Some(report) = report.filter(|report| report.exists()) {
         lines.push(format!("report   {}", report.display()));
     }
     if let RunState::Stopped { by } = run.state {

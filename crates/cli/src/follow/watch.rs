@@ -1,18 +1,11 @@
-//! What is new about a run, read from the event log and the measurements, whichever process runs the control loop.
+//! What is new about a run, read from the event log and the measurements, whichever process runs the control loop; or from
+//! a server.
 
-use domain::series::Point;
 use domain::{Record, RunId};
-use plan::RunOrSweep;
+use plan::{RunOrSweep, World};
 use server::{Error, Home, Series, State};
 
-/// A new event or measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub enum News {
-    /// An event.
-    Record(Box<Record>),
-    /// A measurement.
-    Point(Box<Point>),
-}
+use super::news::{News, ServerNews};
 
 /// Since when a run is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +19,19 @@ pub enum Since {
 /// A run being watched.
 #[derive(Debug)]
 pub struct Watch {
-    state: State,
-    series: Series,
+    source: Source,
     run: RunId,
     record: u64,
     point: u64,
+}
+
+/// Where the news comes from.
+#[derive(Debug)]
+enum Source {
+    /// The databases of a home.
+    Home(Box<(State, Series)>),
+    /// The streams of a server.
+    Server(Box<ServerNews>),
 }
 
 impl Watch {
@@ -51,7 +52,13 @@ impl Watch {
             Since::Start => (0, 0),
             Since::Event(seq) => (seq, newest),
         };
-        Ok(Watch { state, series, run: run.clone(), record, point })
+        Ok(Watch { source: Source::Home(Box::new((state, series))), run: run.clone(), record, point })
+    }
+
+    /// Watches a run of a server.
+    pub fn of_server(run: &RunId, since: Since, news: ServerNews) -> Watch {
+        let record = if let Since::Event(seq) = since { seq } else { 0 };
+        Watch { source: Source::Server(Box::new(news)), run: run.clone(), record, point: 0 }
     }
 
     /// What is new since the last call: events first, then measurements, each oldest first. An attempt's end comes
@@ -60,9 +67,13 @@ impl Watch {
     /// # Errors
     /// [`Error`] when the state cannot be read.
     pub fn news(&mut self) -> Result<Vec<News>, Error> {
-        self.state.refresh()?;
-        let records = self.state.records(&self.run, self.record)?;
-        let points = self.series.points(&self.run, self.point)?;
+        let (state, series) = match &mut self.source {
+            Source::Home(home) => (&mut home.0, &home.1),
+            Source::Server(server) => return Ok(server.take()?),
+        };
+        state.refresh()?;
+        let records = state.records(&self.run, self.record)?;
+        let points = series.points(&self.run, self.point)?;
         let mut news: Vec<News> = records.into_iter().map(|record| News::Record(Box::new(record))).collect();
         if let Some(News::Record(record)) = news.last() {
             self.record = record.seq;
@@ -87,17 +98,23 @@ impl Watch {
     /// # Errors
     /// [`Error::NoRun`] when it is unknown.
     pub fn run(&self) -> Result<&plan::Run, Error> {
-        self.state.world().runs.get(&self.run).ok_or_else(|| Error::NoRun(self.run.to_string()))
+        self.world().runs.get(&self.run).ok_or_else(|| Error::NoRun(self.run.to_string()))
     }
 
-    /// The state of the home.
-    pub fn state(&self) -> &State {
-        &self.state
+    /// What is known of the run, and of others where it is a run of this home.
+    pub fn world(&self) -> &World {
+        match &self.source {
+            Source::Home(home) => home.0.world(),
+            Source::Server(server) => &server.world,
+        }
     }
 
-    /// The measurements.
-    pub fn series(&self) -> &Series {
-        &self.series
+    /// The state and the measurements of the home whose run it is.
+    pub fn home(&self) -> Option<(&State, &Series)> {
+        match &self.source {
+            Source::Home(home) => Some((&home.0, &home.1)),
+            Source::Server(_) => None,
+        }
     }
 }
 

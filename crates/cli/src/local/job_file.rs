@@ -1,9 +1,11 @@
 //! The job of a command: its file, with the overrides of the command line.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use domain::problem::Problem;
 use domain::{Job, Problems, Rate, Secret};
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -102,6 +104,43 @@ pub fn read(
     load(text(file)?, (&file.to_string_lossy(), folder), typed, variable, printer)
 }
 
+/// A job file and its overrides as the API takes them, and the job as it is without its paths being looked at: they are
+/// paths of the server's machine.
+///
+/// # Errors
+/// As [`read`].
+pub fn request(
+    args: &JobArgs,
+    variable: &dyn Fn(&str) -> Option<String>,
+    printer: &mut Printer,
+) -> Result<(Job, Value), Error> {
+    let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
+    let mut job = Job::parse(&text, &name).map_err(Error::Job)?.job;
+    let envs = envs(&args.typed)?;
+    secrets(&mut job, &args.typed, variable, printer)?;
+    require_secrets(&job)?;
+    let values = job.secrets.iter().filter_map(|(name, secret)| Some((name, secret.0.as_ref()?)));
+    let secrets: BTreeMap<_, _> = values.collect();
+    let path = std::fs::canonicalize(&args.file).map_err(Error::file("open", &args.file))?;
+    let (folder, file) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let body = json!({
+        "job": text, "folder": folder, "file": file.to_string_lossy(), "envs": envs, "secrets": secrets,
+    });
+    Ok((job, body))
+}
+
+/// The environment variables of the command line.
+fn envs(typed: &JobOverrides) -> Result<BTreeMap<String, String>, Error> {
+    let pair = |pair: &String| match pair.split_once('=').filter(|(name, _)| !name.is_empty()) {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => {
+            let message = format!("`--env {pair}` has no `NAME=`");
+            Err(Error::Usage { message, hint: "use `--env NAME=VALUE`".to_owned() })
+        }
+    };
+    typed.envs.iter().map(pair).collect()
+}
+
 /// Reads the text of a job file, called `name`, whose relative paths are taken from `folder`, and applies the overrides.
 ///
 /// # Errors
@@ -133,13 +172,7 @@ pub fn load(
         let message = format!("`workdir`: `{workdir}` is not a folder");
         return Err(Error::Usage { message, hint: "use a folder, relative to the job file".to_owned() });
     }
-    for pair in &typed.envs {
-        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            let message = format!("`--env {pair}` has no `NAME=`");
-            return Err(Error::Usage { message, hint: "use `--env NAME=VALUE`".to_owned() });
-        };
-        job.envs.insert(name.to_owned(), value.to_owned());
-    }
+    job.envs.extend(envs(typed)?);
     let is_given =
         |problem: &Problem| problem.key.strip_prefix("envs.").is_some_and(|name| job.envs.contains_key(name));
     let problems: Vec<Problem> = parsed.unset.into_iter().filter(|problem| !is_given(problem)).collect();

@@ -1,5 +1,6 @@
 //! Runs without a terminal: started in the background, waited for, followed.
 
+mod remote;
 mod serve;
 
 use crate::home::{Home, gated, said, signal, text};

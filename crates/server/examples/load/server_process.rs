@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use cloud::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
 use domain::{Elapsed, InstanceId};
-use server::api::{self, Listen};
+use server::api;
 use server::control::Control;
 use server::{Home, Series, State, routes};
 
@@ -76,7 +76,8 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
     let state = State::open_lean(&home)?;
     let (sender, inbox) = channel();
     let _door = routes::serve(&home, sender.clone())?;
-    api::serve(&home, Listen { address: None }, sender.clone(), Arc::new(|_| Ok(history::job())))?;
+    let answers = api::Answers { planner: Arc::new(|_| Ok(history::job())), offers: Arc::new(|_| Ok(Vec::new())) };
+    api::serve(&home, None, sender.clone(), answers)?;
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Yes)];
     let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
     control.keeps_all = true;

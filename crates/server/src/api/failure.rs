@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -31,11 +32,6 @@ impl ApiError {
         ApiError::new(404, format!("no run is called `{run}`")).hint("list runs with `GET /v1/runs`")
     }
 
-    pub(super) fn unauthorized() -> ApiError {
-        let hint = "send `Authorization: Bearer TOKEN` with the token in `api.token` of the home folder";
-        ApiError::new(401, "this address needs the token of the server").hint(hint)
-    }
-
     /// The loop is starting, ending, or was overtaken by another process.
     pub(super) fn away() -> ApiError {
         ApiError::new(503, "the control loop does not answer now").hint("send the request again")
@@ -51,6 +47,21 @@ impl IntoResponse for ApiError {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, Json(json!({ "error": { "message": self.message, "hint": self.hint } }))).into_response()
     }
+}
+
+/// Words of a refusal that a library wrote, at most.
+const WORDS_MAX: usize = 64 << 10;
+
+/// Writes a refusal of the library that reads requests, such as a path that is no text, like every other.
+pub(super) async fn in_json(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if status.as_u16() < 400 || !kind.starts_with("text/plain") {
+        return response;
+    }
+    let words = axum::body::to_bytes(response.into_body(), WORDS_MAX).await.unwrap_or_default();
+    let message = String::from_utf8_lossy(&words).into_owned();
+    ApiError::new(status.as_u16(), message).hint("see `/v1/openapi.json` for what is expected").into_response()
 }
 
 /// No route has this path.

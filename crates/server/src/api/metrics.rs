@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 use super::Api;
 use super::failure::ApiError;
 
+/// Number of the API: another one means that requests or answers have changed so that an older client fails.
+pub const VERSION: u64 = 1;
+
 /// The process answers.
 pub(super) async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "api": VERSION }))
 }
 
 /// The control loop answers.

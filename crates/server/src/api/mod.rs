@@ -1,16 +1,21 @@
-//! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on loopback for whoever
-//! has the token.
+//! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on an address for
+//! whoever has a token, with TLS where other machines reach it.
 //!
 //! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
-//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] for measurements and logs of programs), so
-//! that no reader holds up the loop. [`openapi`] describes all of it.
+//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that no reader
+//! holds up the loop. [`follow`] streams it as it comes. [`openapi`] describes all of it.
 
 mod access;
+mod checkpoints;
 mod door;
 mod failure;
+mod follow;
+mod logs;
+mod market;
 mod metrics;
 mod openapi;
 mod reading;
+mod resume;
 mod runs;
 mod views;
 
@@ -25,6 +30,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 use domain::{Job, Plan};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 
 use crate::control::Wake;
 use crate::error::Error;
@@ -32,9 +38,13 @@ use crate::home::Home;
 use crate::secrets::SecretKey;
 use crate::state::StateReader;
 
-pub use access::{Token, token};
+pub use access::make_token;
+pub use access::tls::TlsIdentity;
+pub use access::tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use door::LoopDoor;
 pub use failure::ApiError;
+pub use market::{OfferLister, OfferQuery};
+pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
 
 /// A job file with its overrides, and nothing larger.
@@ -43,21 +53,33 @@ const BODY_MAX: usize = 1 << 20;
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
 
+/// What the command line answers, so that the API says what its commands do.
+#[derive(Clone)]
+pub struct Answers {
+    /// Plans a job.
+    pub planner: Arc<Planner>,
+    /// Lists offers.
+    pub offers: Arc<OfferLister>,
+}
+
 /// What handlers work with.
 #[derive(Clone)]
 pub(crate) struct Api {
     door: LoopDoor,
     home: Arc<Home>,
     key: Arc<SecretKey>,
-    planner: Arc<Planner>,
+    answers: Answers,
     reader: Arc<StateReader>,
+    streams: Arc<Semaphore>,
 }
 
-/// Where the API is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where the API is served besides the socket.
+#[derive(Debug, Clone)]
 pub struct Listen {
-    /// An address of this machine, for whoever has the token.
-    pub address: Option<(SocketAddr, Token)>,
+    /// An address of this machine, for whoever has a token.
+    pub address: SocketAddr,
+    /// What the server proves itself with; none for an address that no other machine reaches.
+    pub tls: Option<TlsIdentity>,
 }
 
 /// Serves the API in a thread of its own; the addresses at which it listens. Only the process that runs the loop may call
@@ -65,7 +87,7 @@ pub struct Listen {
 ///
 /// # Errors
 /// [`Error::File`] when a socket cannot be made.
-pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Planner>) -> Result<Vec<String>, Error> {
+pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: Answers) -> Result<Vec<String>, Error> {
     let socket = home.api_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the API at", &socket))?;
@@ -76,16 +98,14 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let api = Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, planner, reader };
+    let api =
+        Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, answers, reader, streams: follow::room() };
     let mut places = vec![format!("unix:{}", socket.display())];
-    if let Some((address, token)) = listen.address {
-        let failed = || Error::file("listen at", address.to_string());
-        let tcp = std::net::TcpListener::bind(address).map_err(failed())?;
-        tcp.set_nonblocking(true).map_err(failed())?;
-        let tcp = TcpListener::from_std(tcp).map_err(failed())?;
-        places.push(format!("http://{}", tcp.local_addr().map_err(failed())?));
-        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(token, access::require));
-        runtime.spawn(async move { axum::serve(tcp, guarded).await });
+    if let Some(listen) = listen {
+        make_token(home)?;
+        let state = api.home.clone();
+        let guarded = router(api.clone()).layer(middleware::from_fn_with_state(state, access::require));
+        places.push(serve_tcp(&listen, guarded)?);
     }
     runtime.spawn(async move { axum::serve(unix, router(api)).await });
     drop(guard);
@@ -96,22 +116,48 @@ pub fn serve(home: &Home, listen: Listen, inbox: Sender<Wake>, planner: Arc<Plan
     Ok(places)
 }
 
+/// Serves an address in the runtime that this is called in; what it is called.
+fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
+    let failed = || Error::file("listen at", listen.address.to_string());
+    let tcp = std::net::TcpListener::bind(listen.address).map_err(failed())?;
+    tcp.set_nonblocking(true).map_err(failed())?;
+    let tcp = TcpListener::from_std(tcp).map_err(failed())?;
+    let address = tcp.local_addr().map_err(failed())?;
+    match &listen.tls {
+        None => {
+            tokio::spawn(async move { axum::serve(tcp, router).await });
+            Ok(format!("http://{address}"))
+        }
+        Some(identity) => {
+            let tls = access::tls::TlsListener::new(tcp, identity).map_err(failed())?;
+            tokio::spawn(async move { axum::serve(tls, router).await });
+            Ok(format!("https://{address}"))
+        }
+    }
+}
+
 fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/health", get(metrics::health))
         .route("/v1/ready", get(metrics::ready))
         .route("/v1/metrics", get(metrics::metrics))
         .route("/v1/openapi.json", get(openapi::document))
+        .route("/v1/events", get(reading::all_events))
+        .route("/v1/offers", get(market::offers))
+        .route("/v1/nodes", get(market::nodes))
         .route("/v1/plans", post(runs::plan))
         .route("/v1/runs", get(runs::list).post(runs::submit))
         .route("/v1/runs/{run}", get(runs::show))
+        .route("/v1/runs/{run}/checkpoints", get(checkpoints::checkpoints))
+        .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
-        .route("/v1/runs/{run}/resume", post(runs::resume))
+        .route("/v1/runs/{run}/resume", post(resume::resume))
         .route("/v1/runs/{run}/events", get(reading::events))
         .route("/v1/runs/{run}/series", get(reading::series))
-        .route("/v1/runs/{run}/logs", get(reading::logs))
+        .route("/v1/runs/{run}/logs", get(logs::logs))
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::map_response(failure::in_json))
         .with_state(api)
 }

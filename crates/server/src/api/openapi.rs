@@ -22,11 +22,20 @@ const fn get(path: &'static str, summary: &'static str, query: &'static [(&'stat
     Operation { method: "get", path, summary, query, body: None, statuses }
 }
 
+/// Asks for Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
+const FOLLOW: (&str, &str) = ("follow", "boolean");
+
 const OPERATIONS: &[Operation] = &[
     get("/v1/health", "Whether the process answers", &[]),
     get("/v1/ready", "Whether the control loop answers", &[]),
     get("/v1/metrics", "Figures in the text format of Prometheus", &[]),
     get("/v1/openapi.json", "This document", &[]),
+    get(
+        "/v1/offers",
+        "List what clouds offer, the cheapest first",
+        &[("gpu", "string"), ("cloud", "string"), ("region", "string"), ("spot", "boolean"), ("limit", "integer")],
+    ),
+    get("/v1/nodes", "List the nodes of the home, with what runs there", &[]),
     Operation {
         method: "post",
         path: "/v1/plans",
@@ -35,7 +44,12 @@ const OPERATIONS: &[Operation] = &[
         body: Some("SubmitRequest"),
         statuses: &[200, 400, 413, 415, 422],
     },
-    get("/v1/runs", "List runs, the newest first", &[("state", "string"), ("limit", "integer"), ("before", "string")]),
+    get("/v1/events", "The events of all runs and sweeps after one of them", &[("after", "integer")]),
+    get(
+        "/v1/runs",
+        "List runs, the newest first: those in a state, whose names begin with `name`, or before a run",
+        &[("state", "string"), ("limit", "integer"), ("before", "string"), ("name", "string"), ("details", "boolean")],
+    ),
     Operation {
         method: "post",
         path: "/v1/runs",
@@ -44,7 +58,13 @@ const OPERATIONS: &[Operation] = &[
         body: Some("SubmitRequest"),
         statuses: &[200, 201, 400, 409, 413, 415, 422, 503],
     },
-    get("/v1/runs/{run}", "Show a run with its attempts and machines", &[]),
+    get(
+        "/v1/runs/{run}",
+        "Show a run with its attempts and machines, and so many of its newest measurements",
+        &[("newest", "integer")],
+    ),
+    get("/v1/runs/{run}/checkpoints", "List the checkpoints of a run that lie on the server's machine", &[]),
+    get("/v1/runs/{run}/cost", "The bill of a run, or what it has cost so far", &[]),
     Operation {
         method: "post",
         path: "/v1/runs/{run}/stop",
@@ -61,9 +81,21 @@ const OPERATIONS: &[Operation] = &[
         body: Some("ResumeRequest"),
         statuses: &[202, 400, 404, 409, 413, 415, 422, 503],
     },
-    get("/v1/runs/{run}/events", "The events of a run after one of them", &[("after", "integer")]),
-    get("/v1/runs/{run}/series", "The measurements of a run after one of them", &[("after", "integer")]),
-    get("/v1/runs/{run}/logs", "The logs of a run, or a part of one", &[("file", "string"), ("offset", "integer")]),
+    get(
+        "/v1/runs/{run}/events",
+        "The events of a run after one of them; with `follow`, as they come, each as a message `record`",
+        &[("after", "integer"), FOLLOW],
+    ),
+    get(
+        "/v1/runs/{run}/series",
+        "The measurements of a run after one of them; with `follow`, as they come, each as a message `point`",
+        &[("after", "integer"), FOLLOW],
+    ),
+    get(
+        "/v1/runs/{run}/logs",
+        "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
+        &[("file", "string"), ("offset", "integer"), FOLLOW],
+    ),
 ];
 
 /// Serves the description.
@@ -108,25 +140,46 @@ fn described(operation: &Operation) -> Value {
         .query
         .iter()
         .map(|(name, kind)| {
-            let schema =
-                if *kind == "integer" { json!({ "type": kind, "minimum": 0 }) } else { json!({ "type": kind }) };
+            let schema = match *kind {
+                // More than a program for browsers can count to is no number of an event.
+                "integer" => json!({ "type": kind, "minimum": 0, "maximum": (1u64 << 53) - 1 }),
+                _ => json!({ "type": kind }),
+            };
             json!({ "name": name, "in": "query", "required": false, "schema": schema })
         })
         .collect();
     if operation.path.contains("{run}") {
         parameters.push(json!({ "name": "run", "in": "path", "required": true, "schema": { "type": "string" } }));
     }
+    let is_followed = operation.query.contains(&FOLLOW);
+    if is_followed {
+        let description = "With `follow`: the `id` of the last message that arrived; the stream goes on after it.";
+        parameters.push(json!({
+            "name": "Last-Event-ID", "in": "header", "required": false, "description": description,
+            "schema": { "type": "string" },
+        }));
+    }
     let kind = if operation.path == "/v1/metrics" { "text/plain" } else { "application/json" };
     let response = |status: u16| match status {
-        200..300 => json!({ "description": "as asked", "content": { kind: { "schema": {} } } }),
+        200..300 => {
+            let mut content = json!({ kind: { "schema": {} } });
+            if is_followed {
+                content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+            }
+            json!({ "description": "as asked", "content": content })
+        }
         _ => {
             let schema = json!({ "$ref": "#/components/schemas/ApiError" });
             json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })
         }
     };
-    let statuses = operation.statuses.iter().chain(&[401, 500]);
+    let statuses = operation.statuses.iter().chain(&[400, 401, 500]);
     let responses: Map<String, Value> = statuses.map(|status| (status.to_string(), response(*status))).collect();
     let mut described = json!({ "summary": operation.summary, "parameters": parameters, "responses": responses });
+    if operation.path == "/v1/health" {
+        // A probe has no token.
+        described["security"] = json!([]);
+    }
     if let Some(body) = operation.body {
         let schema = json!({ "$ref": format!("#/components/schemas/{body}") });
         described["requestBody"] =

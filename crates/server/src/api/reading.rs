@@ -1,79 +1,120 @@
-//! What lies beside the log and is read by the handler itself: events, measurements, output of programs.
-
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+//! What is read by the handler itself: events and measurements.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use domain::{RunId, Timestamp};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use domain::series::Point;
+use domain::{Record, RunId, Timestamp};
 use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::failure::ApiError;
-use crate::series::{Series, goodput_json};
+use super::follow::{self, Message};
+use crate::series::{Series, goodput_json, newest_step};
 
 /// Points or events in one answer, at most.
 const PAGE: usize = 10_000;
 
-/// Bytes of a log in one answer, at most.
-const LOG_PAGE: u64 = 1 << 20;
-
-/// Where to go on.
+/// Where to go on, and whether to follow what comes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct After {
     after: u64,
+    follow: Option<String>,
 }
 
-/// Which part of which log.
+/// Where to go on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct LogQuery {
-    file: Option<String>,
-    offset: u64,
+pub(super) struct AllAfter {
+    after: u64,
 }
 
-type Checked<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
+/// A query, or what is wrong with it.
+pub(super) type Checked<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
 
-fn query<T>(query: Checked<T>) -> Result<T, ApiError> {
+/// The query, if it is right.
+pub(super) fn query<T>(query: Checked<T>) -> Result<T, ApiError> {
     query.map(|Query(query)| query).map_err(|error| ApiError::new(400, error.body_text()))
+}
+
+/// The events of all runs and sweeps, oldest first.
+pub(super) async fn all_events(State(api): State<Api>, after: Checked<AllAfter>) -> Result<Json<Value>, ApiError> {
+    let AllAfter { after } = query(after)?;
+    let records = blocking(move || api.reader.all_records(after, PAGE + 1).map_err(ApiError::inside)).await?;
+    let has_more = records.len() > PAGE;
+    Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })))
 }
 
 /// The events of a run, oldest first. Values of `envs` and secrets stay sealed.
 pub(super) async fn events(
     State(api): State<Api>,
     Path(run): Path<String>,
+    headers: HeaderMap,
     after: Checked<After>,
-) -> Result<Json<Value>, ApiError> {
-    let After { after } = query(after)?;
+) -> Result<Response, ApiError> {
+    let After { after, follow } = query(after)?;
     let id = known(&api, &run).await?;
+    if follow::is_wanted(&headers, follow.as_deref())? {
+        return follow::stream(api, id, follow::last_number(&headers)?.unwrap_or(after), new_events);
+    }
     let records = blocking(move || api.reader.records(&id, after).map_err(ApiError::inside)).await?;
     let has_more = records.len() > PAGE;
-    Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })))
+    Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })).into_response())
+}
+
+fn new_events(api: &Api, run: &RunId, after: u64, _ended: bool) -> Result<(Vec<Message>, u64), ApiError> {
+    let records = api.reader.records(run, after).map_err(ApiError::inside)?;
+    let next = records.last().map_or(after, |record| record.seq);
+    let message = |record: Record| Message { kind: "record", id: record.seq.to_string(), data: json!(record) };
+    Ok((records.into_iter().map(message).collect(), next))
 }
 
 /// The measurements of a run, oldest first.
 pub(super) async fn series(
     State(api): State<Api>,
     Path(run): Path<String>,
+    headers: HeaderMap,
     after: Checked<After>,
-) -> Result<Json<Value>, ApiError> {
-    let After { after } = query(after)?;
+) -> Result<Response, ApiError> {
+    let After { after, follow } = query(after)?;
     let id = known(&api, &run).await?;
+    if follow::is_wanted(&headers, follow.as_deref())? {
+        let after = follow::last_number(&headers)?.unwrap_or(after);
+        return follow::stream(api, id, (None, after), new_points);
+    }
     let points = blocking(move || {
         let series = Series::open(&api.home).map_err(ApiError::inside)?;
         series.points(&id, after).map_err(ApiError::inside)
     });
     let points = points.await?;
     let has_more = points.len() > PAGE;
-    let points: Vec<Value> = points
-        .into_iter()
-        .take(PAGE)
-        .map(|(seq, point)| json!({ "seq": seq, "at": point.at, "report": point.report }))
-        .collect();
-    Ok(Json(json!({ "points": points, "has_more": has_more })))
+    let points: Vec<Value> = points.into_iter().take(PAGE).map(|(seq, point)| point_json(seq, point)).collect();
+    Ok(Json(json!({ "points": points, "has_more": has_more })).into_response())
+}
+
+/// A measurement with its number, by which to go on.
+pub(super) fn point_json(seq: u64, point: Point) -> Value {
+    json!({ "seq": seq, "at": point.at, "attempt": point.attempt, "report": point.report })
+}
+
+/// The measurements' database, opened once for a stream, and how far it was read.
+type SeriesPlace = (Option<Series>, u64);
+
+fn new_points(
+    api: &Api,
+    run: &RunId,
+    (series, after): SeriesPlace,
+    _ended: bool,
+) -> Result<(Vec<Message>, SeriesPlace), ApiError> {
+    let series = series.map_or_else(|| Series::open(&api.home), Ok).map_err(ApiError::inside)?;
+    let points = series.points(run, after).map_err(ApiError::inside)?;
+    let next = points.last().map_or(after, |(seq, _)| *seq);
+    let message = |(seq, point)| Message { kind: "point", id: u64::to_string(&seq), data: point_json(seq, point) };
+    Ok((points.into_iter().map(message).collect(), (Some(series), next)))
 }
 
 /// Where the time of a run went, in microseconds, and the share that brought it forward.
@@ -87,53 +128,20 @@ pub(super) async fn goodput(api: &Api, id: RunId, now: Timestamp) -> Result<Valu
     .await
 }
 
-/// The logs of a run: their names and sizes, or a part of one from `offset` on.
-pub(super) async fn logs(
-    State(api): State<Api>,
-    Path(run): Path<String>,
-    wanted: Checked<LogQuery>,
-) -> Result<Json<Value>, ApiError> {
-    let wanted = query(wanted)?;
-    let id = known(&api, &run).await?;
-    let folder = api.home.run(&id).join("logs");
+/// The newest measurements of a run, at most so many, and the newest step.
+pub(super) async fn newest(api: &Api, id: RunId, most: u64) -> Result<(Vec<Value>, Option<u64>), ApiError> {
+    let api = api.clone();
     blocking(move || {
-        let Some(name) = wanted.file else {
-            let entries =
-                fs::read_dir(&folder).map(|entries| entries.flatten().collect()).unwrap_or_else(|_| Vec::new());
-            let mut files: Vec<(String, u64)> = entries
-                .iter()
-                .filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), entry.metadata().ok()?.len())))
-                .collect();
-            files.sort();
-            let files: Vec<Value> =
-                files.into_iter().map(|(file, bytes)| json!({ "file": file, "bytes": bytes })).collect();
-            return Ok(json!({ "files": files }));
-        };
-        if !domain::files::is_safe(&name) || name.contains('/') {
-            return Err(ApiError::new(400, format!("`{name}` is no name of a log")));
-        }
-        let path = folder.join(&name);
-        let missing = |error: std::io::Error| ApiError::new(404, format!("cannot read the log `{name}`: {error}"));
-        let mut file = File::open(&path).map_err(missing)?;
-        let size = file.metadata().map_err(missing)?.len();
-        file.seek(SeekFrom::Start(wanted.offset)).map_err(missing)?;
-        let mut bytes = Vec::new();
-        file.take(LOG_PAGE).read_to_end(&mut bytes).map_err(missing)?;
-        // A letter that is cut in two comes whole with the next part.
-        let whole = match std::str::from_utf8(&bytes) {
-            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
-            _ => bytes.len(),
-        };
-        let next = wanted.offset + whole as u64;
-        let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
-        Ok(json!({ "file": name, "text": text, "next": next, "has_more": next < size }))
+        let series = Series::open(&api.home).map_err(ApiError::inside)?;
+        let points = series.newest(&id, most).map_err(ApiError::inside)?;
+        let points = points.into_iter().map(|(seq, point)| point_json(seq, point)).collect();
+        Ok((points, newest_step(&series, &id).map_err(ApiError::inside)?))
     })
     .await
-    .map(Json)
 }
 
 /// The name of a run that is known.
-async fn known(api: &Api, run: &str) -> Result<RunId, ApiError> {
+pub(super) async fn known(api: &Api, run: &str) -> Result<RunId, ApiError> {
     stored(api, run).await.map(|_| RunId::new(run))
 }
 

@@ -1,20 +1,21 @@
-//! Runs: plan, submit, list, show, stop, resume.
+//! Runs: plan, submit, list, show, stop.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use domain::run::StopBy;
-use domain::{Duration, Event, Money, Plan, RunId};
-use plan::Resumption;
+use domain::run::{RunState, StopBy};
+use domain::{Event, Plan, RunId};
+use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::failure::ApiError;
-use super::views::{ResumeRequest, RunSummary, SubmitRequest, SubmittedRun, spent};
+use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
 use super::{Api, reading};
 use crate::clock;
 use crate::error::Error;
+use crate::series::{Series, newest_step};
 use crate::state::{ListedRun, RunFilter};
 use crate::submit::{job_hash, named};
 
@@ -30,7 +31,7 @@ pub(super) async fn plan(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let request = body(request)?;
-    let (job, plan) = reading::blocking(move || (api.planner)(&request)).await?;
+    let (job, plan) = reading::blocking(move || (api.answers.planner)(&request)).await?;
     Ok(Json(json!({ "job": job.name, "plan": plan })))
 }
 
@@ -41,11 +42,10 @@ pub(super) async fn submit(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<SubmittedRun>), ApiError> {
     let request = body(request)?;
-    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
-    let key = key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))?;
+    let key = key(&headers)?;
     let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
-    let (mut job, plan) = reading::blocking(move || (planning.planner)(&request)).await?;
+    let (mut job, plan) = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let hash = job_hash(&job, &plan);
     let run = named(&job.name, key.as_deref());
     if let Some((before, plan)) = submitted_before(&api, &run).await? {
@@ -73,6 +73,12 @@ pub(super) async fn submit(
     Err(ApiError::new(500, format!("{NAMES} names that were drawn for the run were taken")))
 }
 
+/// The `Idempotency-Key` of a request: the same request with the same key is carried out once.
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
+    key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
+}
+
 /// The hash of the job and the plan of a run that is known already.
 async fn submitted_before(api: &Api, run: &RunId) -> Result<Option<(String, Plan)>, ApiError> {
     match reading::stored(api, run.as_str()).await {
@@ -92,6 +98,11 @@ pub(super) struct ListQuery {
     limit: Option<usize>,
     /// Only those that were submitted before this run.
     before: Option<String>,
+    /// Only those whose names begin with this.
+    name: Option<String>,
+    /// Also the whole state of each and its newest step, and how many runs there are.
+    #[serde(default)]
+    details: bool,
 }
 
 /// Lists runs, the newest first.
@@ -101,33 +112,56 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::new(400, error.body_text()))?;
     let limit = query.limit.unwrap_or(100).min(PAGE);
-    let filter = RunFilter { state: query.state, before: query.before.map(RunId::new), limit };
+    let filter = RunFilter { state: query.state, name: query.name, before: query.before.map(RunId::new), limit };
     let listed = reading::blocking(move || {
         let (listed, has_more) = api.reader.list(&filter).map_err(|error| match error {
             Error::NoRun(name) => ApiError::no_run(&name),
             error => ApiError::inside(error),
         })?;
-        let runs = listed.into_iter().map(|listed| summary(&api, listed)).collect::<Result<Vec<_>, _>>()?;
-        Ok((runs, has_more))
+        let series = query.details.then(|| Series::open(&api.home)).transpose().map_err(ApiError::inside)?;
+        let summary = |listed| summary(&api, series.as_ref(), listed);
+        let runs = listed.into_iter().map(summary).collect::<Result<Vec<_>, _>>()?;
+        let mut answer = json!({ "runs": runs, "has_more": has_more });
+        if query.details {
+            let counted = api.reader.count_by_state().map_err(ApiError::inside)?;
+            answer["total"] = json!(counted.iter().map(|(_, count)| count).sum::<u64>());
+        }
+        Ok(answer)
     });
-    let (runs, has_more) = listed.await?;
-    Ok(Json(json!({ "runs": runs, "has_more": has_more })))
+    listed.await.map(Json)
 }
 
-/// A run for a list; what it has cost is counted where its bill is not final.
-fn summary(api: &Api, listed: ListedRun) -> Result<RunSummary, ApiError> {
-    let cost = match listed.billed_micro_usd {
-        Some(billed) => billed,
-        None => {
-            let world = api.reader.run(&listed.run).map_err(ApiError::inside)?.unwrap_or_default();
-            world.runs.get(&listed.run).map_or(0, |run| spent(&world, run, clock::now()).micros())
-        }
+/// A run for a list; what it has cost is counted where its bill is not final. With measurements, in detail.
+fn summary(api: &Api, series: Option<&Series>, listed: ListedRun) -> Result<RunSummary, ApiError> {
+    let billed = listed.billed_micro_usd.filter(|_| series.is_none());
+    let world = match billed {
+        Some(_) => World::default(),
+        None => api.reader.run(&listed.run).map_err(ApiError::inside)?.unwrap_or_default(),
     };
-    Ok(RunSummary::of(listed, cost))
+    let run = world.runs.get(&listed.run);
+    let cost = listed.billed_micro_usd.or_else(|| Some(spent(&world, run?, clock::now()).micros()));
+    let details = series.zip(run).map(|(series, run)| {
+        let step = newest_step(series, &listed.run).map_err(ApiError::inside)?;
+        Ok(RunDetails { state: json!(run.state), step })
+    });
+    Ok(RunSummary::of(listed, cost.unwrap_or_default(), details.transpose()?))
+}
+
+/// How much to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ShowQuery {
+    /// So many of the newest measurements.
+    newest: u64,
 }
 
 /// Shows a run with its attempts and machines.
-pub(super) async fn show(State(api): State<Api>, Path(run): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(run): Path<String>,
+    wanted: reading::Checked<ShowQuery>,
+) -> Result<Json<Value>, ApiError> {
+    let most = reading::query(wanted)?.newest.min(PAGE as u64);
     let (id, now) = (RunId::new(run.clone()), clock::now());
     let world = reading::stored(&api, &run).await?;
     let known = world.runs.get(&id).ok_or_else(|| ApiError::no_run(&run))?;
@@ -142,11 +176,38 @@ pub(super) async fn show(State(api): State<Api>, Path(run): Path<String>) -> Res
         .filter_map(|id| Some(json!({ "instance": id, "body": world.instances.get(id)? })))
         .collect();
     let goodput = reading::goodput(&api, id.clone(), now).await?;
+    let (newest, step) = reading::newest(&api, id.clone(), most).await?;
+    let waits_for = match known.state {
+        RunState::Queued => waits_for(&api, id.clone()).await?,
+        _ => None,
+    };
     Ok(Json(json!({
         "run": id, "state": known.state, "goodput": goodput, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
-        "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted,
-        "attempts": attempts, "instances": instances,
+        "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted, "step": step,
+        "waits_for": waits_for, "body": known, "attempts": attempts, "instances": instances, "newest": newest,
+        "last_seq": world.last_seq,
     })))
+}
+
+/// The run that uses the machine which this one waits for.
+async fn waits_for(api: &Api, id: RunId) -> Result<Option<RunId>, ApiError> {
+    let other = move |world: &World| {
+        let run = world.runs.get(&id)?;
+        world.instance_before(&id, run).map(|instance| instance.run.clone())
+    };
+    api.door.look(other).await
+}
+
+/// The bill of a run, or what it has cost so far.
+pub(super) async fn cost(State(api): State<Api>, Path(run): Path<String>) -> Result<Json<Value>, ApiError> {
+    let id = RunId::new(run.clone());
+    let world = reading::stored(&api, &run).await?;
+    let known = world.runs.get(&id).ok_or_else(|| ApiError::no_run(&run))?;
+    let cost = spent(&world, known, clock::now()).micros();
+    let rate = known.rate();
+    Ok(Json(
+        json!({ "run": id, "final": known.bill.is_some(), "bill": known.bill, "cost_micro_usd": cost, "rate": rate }),
+    ))
 }
 
 /// Asks a run to save and stop. A run that has stopped already stays as it is.
@@ -164,46 +225,12 @@ pub(super) async fn stop(
     Ok((StatusCode::ACCEPTED, Json(json!({ "run": id }))))
 }
 
-/// Resumes a run that was stopped, has failed or has reached a limit.
-pub(super) async fn resume(
-    State(api): State<Api>,
-    Path(run): Path<String>,
-    request: Option<Json<ResumeRequest>>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let Json(request) = request.unwrap_or_default();
-    let id = RunId::new(run.clone());
-    let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
-    let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
-    let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
-    let event = Event::ResumeRequested {
-        run: id.clone(),
-        budget: budget.map_err(|error| wrong("budget", error.to_string()))?,
-        deadline: deadline.map_err(|error| wrong("deadline", error.to_string()))?,
-        epochs: None,
-        accept_data_change: request.accept_data_change,
-    };
-    let world = reading::stored(&api, &run).await?;
-    let resumption = plan::resume::run(&world, clock::now(), &id, &event);
-    let refused = match resumption.map_err(|illegal| ApiError::new(409, illegal.why))? {
-        Resumption::Allowed | Resumption::Reached(StopBy::User) => None,
-        Resumption::Unfinished => Some((format!("run `{run}` is still running"), "stop it first")),
-        Resumption::Complete => Some((format!("run `{run}` has ended with its result"), "submit the job again")),
-        Resumption::TrialOf(sweep) => Some((format!("run `{run}` is a trial of sweep `{sweep}`"), "resume the sweep")),
-        Resumption::Reached(_) => {
-            let message = format!("run `{run}` has reached its limit and would be stopped again at once");
-            Some((message, "raise the limit with `budget` or `deadline`"))
-        }
-    };
-    if let Some((message, hint)) = refused {
-        return Err(ApiError::new(409, message).hint(hint));
-    }
-    api.door.request(event).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "run": id }))))
+/// The body of a request, if it is right.
+fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
+    request.map(|Json(body)| body).map_err(unreadable)
 }
 
-fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
-    request.map(|Json(body)| body).map_err(|error| {
-        let hint = "see `/v1/openapi.json` for what is expected";
-        ApiError::new(error.status().as_u16(), error.body_text()).hint(hint)
-    })
+/// A body that is not what it should be.
+pub(super) fn unreadable(error: JsonRejection) -> ApiError {
+    ApiError::new(error.status().as_u16(), error.body_text()).hint("see `/v1/openapi.json` for what is expected")
 }

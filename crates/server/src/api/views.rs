@@ -58,6 +58,18 @@ pub(super) struct RunSummary {
     pub submitted: i64,
     /// Whether the cost is final.
     pub is_billed: bool,
+    /// More of it, where that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<RunDetails>,
+}
+
+/// More of a run in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(super) struct RunDetails {
+    /// Where it stands, with what belongs to it.
+    pub state: serde_json::Value,
+    /// The newest step that is known of.
+    pub step: Option<u64>,
 }
 
 /// What a run to go on with may have changed.
@@ -73,7 +85,7 @@ pub(super) struct ResumeRequest {
 }
 
 impl RunSummary {
-    pub(super) fn of(listed: ListedRun, cost_micro_usd: i64) -> RunSummary {
+    pub(super) fn of(listed: ListedRun, cost_micro_usd: i64, details: Option<RunDetails>) -> RunSummary {
         RunSummary {
             run: listed.run.to_string(),
             state: listed.state,
@@ -81,6 +93,7 @@ impl RunSummary {
             cost_micro_usd,
             submitted: listed.submitted.0,
             is_billed: listed.billed_micro_usd.is_some(),
+            details,
         }
     }
 }

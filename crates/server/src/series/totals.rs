@@ -46,6 +46,25 @@ pub fn goodput_json(goodput: &Goodput) -> serde_json::Value {
     serde_json::json!({ "wall_us": goodput.wall().0, "productive": goodput.share(), "parts": parts })
 }
 
+/// What [`goodput_json`] has written.
+pub fn goodput_of_json(value: &serde_json::Value) -> Option<Goodput> {
+    let mut goodput = Goodput::default();
+    for part in value["parts"].as_array()? {
+        let time = domain::Elapsed(part["us"].as_u64()?);
+        match part["part"].as_str()? {
+            "productive" => goodput.productive = time,
+            "start-up" => goodput.start_up = time,
+            "waiting for data" => goodput.data_wait = time,
+            "checkpoints" => goodput.checkpoint = time,
+            "recovery" => goodput.recovery = time,
+            "lost work" => goodput.lost = time,
+            "waiting for a machine" => goodput.waiting = time,
+            _ => return None,
+        }
+    }
+    Some(goodput)
+}
+
 impl Series {
     /// Where the time of a run went until its end, or until `now`. `records` are all events of the run.
     ///
@@ -113,6 +132,14 @@ mod tests {
         };
         let event = AgentEvent::Reported { rank: 0, report: Report::Step(step) };
         Entry { seq, attempt: AttemptId::new(attempt), event }
+    }
+
+    #[test]
+    fn goodput_is_read_as_it_was_written() {
+        let parts = [1, 2, 3, 4, 5, 6, 7].map(domain::Elapsed);
+        let [productive, start_up, data_wait, checkpoint, recovery, lost, waiting] = parts;
+        let goodput = Goodput { productive, start_up, data_wait, checkpoint, recovery, lost, waiting };
+        assert_eq!(goodput_of_json(&goodput_json(&goodput)), Some(goodput));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct StateReader {
 pub struct RunFilter {
     /// Only those in this state, by its word.
     pub state: Option<String>,
+    /// Only those whose names begin with this.
+    pub name: Option<String>,
     /// Only those that were submitted before this one.
     pub before: Option<RunId>,
     /// So many at most, the newest ones.
@@ -72,6 +74,14 @@ impl StateReader {
         log::of_run(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, run, seq)
     }
 
+    /// Every event after `seq`, oldest first, at most so many.
+    ///
+    /// # Errors
+    /// [`Error::State`] or [`Error::Unreadable`].
+    pub fn all_records(&self, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
+        log::page(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, seq, limit)
+    }
+
     /// A run with its sweep, if it is a trial, and all that belongs to them; none where there is none of this name.
     ///
     /// # Errors
@@ -80,6 +90,17 @@ impl StateReader {
         self.ask(|db| match rows::work_of_run(db, run)? {
             Some(work) => rows::load(db, &work),
             None => Ok(None),
+        })
+    }
+
+    /// The state of a run that has ended and is billed; none for any other.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn billed(&self, run: &RunId) -> Result<Option<String>, Error> {
+        self.ask(|db| {
+            let sql = "SELECT state FROM run_rows WHERE id = ?1 AND is_open = 0 AND cost IS NOT NULL";
+            db.prepare_cached(sql)?.query_row([run.as_str()], |row| row.get(0)).optional()
         })
     }
 
@@ -110,12 +131,19 @@ impl StateReader {
             })
         };
         let columns = "SELECT id, state, submitted, attempts, cost FROM run_rows";
-        let mut runs: Vec<ListedRun> = self.ask(|db| match &filter.state {
-            None => {
+        let mut runs: Vec<ListedRun> = self.ask(|db| match (&filter.name, &filter.state) {
+            (Some(name), state) => {
+                let sql = format!(
+                    "{columns} WHERE id >= ?3 AND id < ?4 AND ord < ?1 AND (?5 IS NULL OR state = ?5) ORDER BY ord DESC LIMIT ?2"
+                );
+                let parameters = params![before, limit, name, format!("{name}\u{10FFFF}"), state];
+                db.prepare_cached(&sql)?.query_map(parameters, listed)?.collect()
+            }
+            (None, None) => {
                 let sql = format!("{columns} INDEXED BY runs_listed WHERE ord < ?1 ORDER BY ord DESC LIMIT ?2");
                 db.prepare_cached(&sql)?.query_map(params![before, limit], listed)?.collect()
             }
-            Some(state) => {
+            (None, Some(state)) => {
                 let sql = format!("{columns} WHERE state = ?3 AND ord < ?1 ORDER BY ord DESC LIMIT ?2");
                 db.prepare_cached(&sql)?.query_map(params![before, limit, state], listed)?.collect()
             }

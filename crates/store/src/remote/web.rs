@@ -1,5 +1,6 @@
 //! Single requests over HTTP, for those who speak an API and not an object store.
 
+use std::io::Read;
 use std::time::Duration;
 
 use super::tls::install_tls;
@@ -31,6 +32,47 @@ impl WebClient {
         client.map(WebClient).map_err(|error| Error::Internal(chain(&error)))
     }
 
+    /// A client for one server. With `authorities`, certificates in the format PEM, only what one of them has signed is
+    /// trusted; one that is `near`, on this machine, is asked through no proxy.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when `authorities` are no certificates, [`Error::Internal`] when there is no client.
+    pub fn of_server(authorities: Option<&str>, near: bool) -> Result<WebClient, Error> {
+        install_tls();
+        let mut client = reqwest::blocking::Client::builder()
+            .timeout(PATIENCE)
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none());
+        if near {
+            client = client.no_proxy();
+        }
+        if let Some(text) = authorities {
+            let certificates = reqwest::Certificate::from_pem_bundle(text.as_bytes()).unwrap_or_default();
+            if certificates.is_empty() {
+                let message = "there is no certificate in what is to be trusted".to_owned();
+                return Err(Error::Usage { message, hint: "give a file in the format PEM".to_owned() });
+            }
+            client = client.tls_certs_only(certificates);
+        }
+        client.build().map(WebClient).map_err(|error| Error::Internal(chain(&error)))
+    }
+
+    /// Sends a request; the status and the body of the reply, which is read as it comes. A read that waits for longer
+    /// than a request may take is an error.
+    ///
+    /// # Errors
+    /// Why there is no reply. The request may have arrived.
+    pub fn open(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        body: Vec<u8>,
+    ) -> Result<(u16, Box<dyn Read + Send>), String> {
+        let reply = self.reply(method, url, headers, body)?;
+        Ok((reply.status().as_u16(), Box::new(reply)))
+    }
+
     /// Sends a request; the status and the body of the reply.
     ///
     /// # Errors
@@ -42,15 +84,25 @@ impl WebClient {
         headers: &[(String, String)],
         body: Vec<u8>,
     ) -> Result<(u16, Vec<u8>), String> {
+        let reply = self.reply(method, url, headers, body)?;
+        let status = reply.status().as_u16();
+        let body = reply.bytes().map_err(|error| chain(&error))?;
+        Ok((status, body.to_vec()))
+    }
+
+    fn reply(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        body: Vec<u8>,
+    ) -> Result<reqwest::blocking::Response, String> {
         let method: reqwest::Method = method.parse().map_err(|_| format!("`{method}` is no method"))?;
         let mut request = self.0.request(method, url).body(body);
         // The host is what the address says.
         for (name, value) in headers.iter().filter(|(name, _)| name != "host") {
             request = request.header(name, value);
         }
-        let reply = request.send().map_err(|error| chain(&error))?;
-        let status = reply.status().as_u16();
-        let body = reply.bytes().map_err(|error| chain(&error))?;
-        Ok((status, body.to_vec()))
+        request.send().map_err(|error| chain(&error))
     }
 }

@@ -1,6 +1,7 @@
 //! `gradus nodes`: machines that jobs can run on over SSH.
 
 mod add;
+pub mod agent;
 pub mod answer;
 mod change;
 pub mod cloud;

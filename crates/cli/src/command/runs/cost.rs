@@ -1,6 +1,7 @@
 //! `gradus cost`: the cost of runs, to the micro-dollar.
 
-use domain::RunId;
+use domain::run::Bill;
+use domain::{Money, Rate, RunId};
 use serde_json::json;
 use server::{Home, State};
 
@@ -9,6 +10,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::follow::liveness::meters;
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 use crate::table;
 
@@ -24,6 +26,9 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        return of_server(&args, &server, printer);
+    }
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     let world = state.world();
@@ -35,43 +40,67 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     };
     let mut runs: Vec<_> = world.runs.iter().filter(|(id, run)| is_meant(id, run)).collect();
     runs.sort_by_key(|(_, run)| run.order);
-    let mut rows = Vec::new();
-    let mut total = domain::Money::default();
     let meters = meters(&home, world);
+    let mut costs = Costs::default();
     for (id, run) in runs {
-        let spent = plan::spent(world, run, &meters);
-        total += spent;
-        if printer.is_json() {
-            printer.json(
-                &json!({ "run": id, "final": run.bill.is_some(), "bill": run.bill, "cost_micro_usd": spent.micros() }),
-            );
-            continue;
-        }
-        for line in run.bill.iter().flat_map(|bill| &bill.lines) {
-            let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
-            rows.push(vec![
-                id.to_string(),
-                line.instance.to_string(),
-                line.rate.to_string(),
-                seconds,
-                line.amount.to_string(),
-            ]);
-        }
-        if run.bill.is_none() {
-            rows.push(vec![
-                id.to_string(),
-                "not final".to_owned(),
-                run.rate().to_string(),
-                String::new(),
-                spent.to_string(),
-            ]);
-        }
+        costs.add(id, run.bill.as_ref(), run.rate(), plan::spent(world, run, &meters), printer);
     }
-    if !printer.is_json() {
-        rows.push(vec!["total".to_owned(), String::new(), String::new(), String::new(), total.to_string()]);
-        table::lines(&["run", "machine", "price", "time", "cost"], &rows)
-            .into_iter()
-            .for_each(|line| printer.data(line));
-    }
+    costs.print(printer);
     Ok(exit::DONE)
+}
+
+/// The same of a server's runs.
+fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
+    let runs = match &args.run {
+        Some(name) => vec![server.find(name)?],
+        None => {
+            let (listed, _) = server.list(usize::MAX)?;
+            listed.iter().rev().filter_map(|run| run["run"].as_str().map(RunId::new)).collect()
+        }
+    };
+    let mut costs = Costs::default();
+    for id in runs {
+        let cost = server.cost(&id)?;
+        costs.add(&id, cost.bill.as_ref(), cost.rate, Money::from_micros(cost.cost_micro_usd), printer);
+    }
+    costs.print(printer);
+    Ok(exit::DONE)
+}
+
+/// The table, and its sum.
+#[derive(Default)]
+struct Costs {
+    rows: Vec<Vec<String>>,
+    total: Money,
+}
+
+impl Costs {
+    /// Adds a run; with `--json` it is printed at once.
+    fn add(&mut self, id: &RunId, bill: Option<&Bill>, rate: Rate, spent: Money, printer: &mut Printer) {
+        self.total += spent;
+        if printer.is_json() {
+            let (is_final, micros) = (bill.is_some(), spent.micros());
+            return printer.json(&json!({ "run": id, "final": is_final, "bill": bill, "cost_micro_usd": micros }));
+        }
+        for line in bill.into_iter().flat_map(|bill| &bill.lines) {
+            let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
+            let cells =
+                [id.to_string(), line.instance.to_string(), line.rate.to_string(), seconds, line.amount.to_string()];
+            self.rows.push(cells.to_vec());
+        }
+        if bill.is_none() {
+            let cells = [id.to_string(), "not final".to_owned(), rate.to_string(), String::new(), spent.to_string()];
+            self.rows.push(cells.to_vec());
+        }
+    }
+
+    fn print(mut self, printer: &mut Printer) {
+        if printer.is_json() {
+            return;
+        }
+        let none = String::new;
+        self.rows.push(vec!["total".to_owned(), none(), none(), none(), self.total.to_string()]);
+        let lines = table::lines(&["run", "machine", "price", "time", "cost"], &self.rows);
+        lines.into_iter().for_each(|line| printer.data(line));
+    }
 }

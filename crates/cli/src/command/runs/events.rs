@@ -1,5 +1,8 @@
 //! `gradus events`: the event log.
 
+use domain::Record;
+use plan::World;
+use server::secrets::SecretKey;
 use server::{Home, Series, State};
 
 use crate::command::find::{find, open_named};
@@ -9,6 +12,7 @@ use crate::figures::time;
 use crate::follow::history::{sentence, subject};
 use crate::follow::narrator::record_json;
 use crate::printer::Printer;
+use crate::remote;
 use crate::settings::GlobalSettings;
 use crate::table;
 
@@ -28,6 +32,18 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        if args.operations {
+            return Err(remote::only_here("`gradus events --operations`", &server));
+        }
+        let run = args.run.map(|name| server.find(&name)).transpose()?;
+        let records = server.records(run.as_ref())?;
+        let world = match run {
+            Some(run) => server.run(&run, 0)?.world,
+            None => plan::World::replay(&records).map_err(server::Error::from)?,
+        };
+        return print(&records, &world, None, printer);
+    }
     let home = Home::open(&settings.home)?;
     if args.operations {
         return operations(&home, printer);
@@ -37,17 +53,22 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Some(name) => state.records(&find(state.world(), &name)?, 0)?,
         None => state.records_after(0)?,
     };
+    print(&records, state.world(), Some(state.key()), printer)
+}
+
+/// Prints events; with a key, also the values of `envs` that it has sealed.
+fn print(records: &[Record], world: &World, key: Option<&SecretKey>, printer: &mut Printer) -> Result<u8, Error> {
     let mut rows = Vec::new();
     for record in records {
         if printer.is_json() {
-            let mut value = record_json(&record);
-            if printer.shows_values() {
-                state.key().unseal_envs(&mut value);
+            let mut value = record_json(record);
+            if let Some(key) = key.filter(|_| printer.shows_values()) {
+                key.unseal_envs(&mut value);
             }
             printer.json(&value);
             continue;
         }
-        rows.push(vec![time(record.at), subject(state.world(), &record.event), sentence(&record.event)]);
+        rows.push(vec![time(record.at), subject(world, &record.event), sentence(&record.event)]);
     }
     if !printer.is_json() && !rows.is_empty() {
         table::lines(&["time", "run", "event"], &rows).into_iter().for_each(|line| printer.data(line));

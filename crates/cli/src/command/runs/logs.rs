@@ -1,5 +1,6 @@
 //! `gradus logs`: the output of a run's processes.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::command::find::{find, open_named};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus logs`.
@@ -29,6 +31,10 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        let id = server.find(&args.run)?;
+        return if args.follow { follow(&server, &id, printer) } else { of_server(&server, &id, printer) };
+    }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
     let id = find(state.world(), &args.run)?;
@@ -81,14 +87,66 @@ fn print_from(printer: &mut Printer, path: &Path, from: u64, all: bool) -> Resul
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(Error::file("read", path))?;
     let end = if all { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
-    for line in String::from_utf8_lossy(&bytes[..end]).lines() {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    print_lines(printer, &name, &String::from_utf8_lossy(&bytes[..end]));
+    Ok(from + end as u64)
+}
+
+fn print_lines(printer: &mut Printer, name: &str, text: &str) {
+    for line in text.lines() {
         if printer.is_json() {
-            printer.json(
-                &serde_json::json!({ "file": path.file_name().map(|name| name.to_string_lossy()), "line": line }),
-            );
+            printer.json(&serde_json::json!({ "file": name, "line": line }));
         } else {
             printer.data(line);
         }
     }
-    Ok(from + end as u64)
+}
+
+/// Prints the logs of a server's run as they are.
+fn of_server(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    for (file, _) in server.logs(id)? {
+        let (mut lines, mut offset) = (WholeLines::default(), 0);
+        loop {
+            let (text, next, has_more) = server.log_part(id, &file, offset)?;
+            lines.print(printer, &file, &text);
+            if !has_more || next == offset {
+                break;
+            }
+            offset = next;
+        }
+        lines.finish(printer);
+    }
+    Ok(exit::DONE)
+}
+
+/// Prints the logs of a server's run as they grow, until it ends.
+fn follow(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    let mut lines = WholeLines::default();
+    server.follow(&format!("/v1/runs/{id}/logs?follow=true"), None, &mut |message| {
+        let part = |name: &str| message.data[name].as_str().unwrap_or_default();
+        lines.print(printer, part("file"), part("text"));
+        true
+    })?;
+    lines.finish(printer);
+    Ok(exit::DONE)
+}
+
+/// Lines of logs that come in parts: what is left of a line waits for its end.
+#[derive(Default)]
+struct WholeLines {
+    begun: BTreeMap<String, String>,
+}
+
+impl WholeLines {
+    fn print(&mut self, printer: &mut Printer, file: &str, text: &str) {
+        let begun = self.begun.entry(file.to_owned()).or_default();
+        begun.push_str(text);
+        let end = begun.rfind('\n').map_or(0, |at| at + 1);
+        let whole: String = begun.drain(..end).collect();
+        print_lines(printer, file, &whole);
+    }
+
+    fn finish(self, printer: &mut Printer) {
+        self.begun.iter().for_each(|(file, line)| print_lines(printer, file, line));
+    }
 }

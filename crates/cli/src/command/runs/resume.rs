@@ -1,16 +1,18 @@
 //! `gradus resume`: resume a run from its newest checkpoint.
 
 use domain::run::StopBy;
-use domain::{Duration, Event, Money, SweepId};
+use domain::{Duration, Event, Money, RunId, SweepId};
 use plan::Resumption;
 use server::{Home, State};
 
 use super::rm::REMOVED;
 use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::Error;
+use crate::follow::elsewhere;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus resume`.
@@ -35,6 +37,16 @@ impl Args {
     fn changes_something(&self) -> bool {
         self.budget.is_some() || self.deadline.is_some() || self.accept_data_change
     }
+
+    fn event(&self, run: &RunId) -> Event {
+        Event::ResumeRequested {
+            run: run.clone(),
+            budget: self.budget,
+            deadline: self.deadline,
+            epochs: None,
+            accept_data_change: self.accept_data_change,
+        }
+    }
 }
 
 /// Resumes a run, or follows it if another process already runs it.
@@ -42,6 +54,9 @@ impl Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        return of_server(&args, &server, printer);
+    }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
     let id = match find_any(state.world(), &args.run)? {
@@ -53,13 +68,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Err(Error::Usage { message, hint: "submit the job again with `gradus run JOB.yaml`".to_owned() });
     }
     let since = Since::Event(state.world().last_seq);
-    let resume = Event::ResumeRequested {
-        run: id.clone(),
-        budget: args.budget,
-        deadline: args.deadline,
-        epochs: None,
-        accept_data_change: args.accept_data_change,
-    };
+    let resume = args.event(&id);
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
         home.unmark_reported(&home.run(&id));
@@ -67,6 +76,23 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     drop(state);
     finish(settings, printer, &home, &id, since)
+}
+
+/// The same for a run of a server.
+fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
+    let id = server.find(&args.run)?;
+    let known = server.run(&id, 0)?;
+    let since = Since::Event(known.world.last_seq);
+    let resumption = plan::resume::run(&known.world, server::clock::now(), &id, &args.event(&id));
+    if is_allowed(resumption.map_err(server::Error::from)?, args, "run", id.as_str())? {
+        let body = serde_json::json!({
+            "budget": args.budget.map(|budget| budget.to_string()),
+            "deadline": args.deadline.map(|deadline| deadline.to_string()),
+            "accept_data_change": args.accept_data_change,
+        });
+        server.post(&format!("/v1/runs/{id}/resume"), Some(&body), None)?;
+    }
+    elsewhere::finish(server, printer, &id, since)
 }
 
 /// Whether to resume, rather than follow what needs no resuming; an error where neither can be done as asked.

@@ -4,15 +4,17 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use domain::{Job, RunId, Work};
+use domain::{Job, Rate, RunId, Work};
 use server::{Home, State, submit};
 
 use crate::error::{Error, exit};
+use crate::follow::elsewhere;
 use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
-use crate::local::job_file::{JobArgs, require_secrets};
+use crate::local::job_file::{JobArgs, request, require_secrets};
 use crate::printer::Printer;
+use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
 use crate::sweep::preview::Preview;
 
@@ -44,6 +46,9 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     printer.quiet(args.quiet);
+    if let Some(server) = remote::chosen(settings)? {
+        return of_server(&args, &server, printer);
+    }
     let home = Home::open(&settings.home)?;
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;
@@ -100,6 +105,36 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     finish(settings, printer, &home, &run, Since::Start)
 }
 
+/// The same on a server, which plans with its own machine, data and nodes.
+fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
+    let typed = &args.job.typed;
+    for (flag, is_given) in
+        [("--profile", args.profile), ("--seed", typed.seed.is_some()), ("--price", typed.price != Rate::default())]
+    {
+        if is_given {
+            return Err(remote::only_here(&format!("`gradus run {flag}`"), server));
+        }
+    }
+    let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
+    let planned = server.post("/v1/plans", Some(&body), None)?;
+    let plan = server.typed(planned["plan"].clone())?;
+    if !printer.is_json() {
+        for line in lines(&job, &plan) {
+            printer.say(line);
+        }
+    }
+    confirm(printer, &plan, args.yes)?;
+    // A request whose answer was lost is sent again, and submits one run.
+    let key = format!("{}-{}", server::clock::now().0, std::process::id());
+    let submit = || server.post("/v1/runs", Some(&body), Some(&key));
+    let submitted = submit().or_else(|error| if error.code() == exit::WORLD { submit() } else { Err(error) })?;
+    let run: RunId = server.typed(submitted["run"].clone())?;
+    if args.detach {
+        return Ok(detached(&run, None, printer));
+    }
+    elsewhere::finish(server, printer, &run, Since::Start)
+}
+
 /// Has each step of a job profiled.
 fn profile(job: &mut Job) -> Result<(), Error> {
     match &mut job.work {
@@ -125,7 +160,7 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
     let log = File::create(&path).map_err(Error::file("write", &path))?;
     let copy = log.try_clone().map_err(Error::file("write", &path))?;
     let mut keeper = Command::new(&settings.program);
-    keeper.arg("--home").arg(home.root()).args(["attach", run.as_str()]);
+    keeper.arg("--home").arg(home.root()).args(["--server", HERE, "attach", run.as_str()]);
     keeper.stdin(Stdio::null()).stdout(Stdio::from(log)).stderr(Stdio::from(copy));
     cloud::local::own_session(&mut keeper);
     let mut keeper = keeper.spawn().map_err(Error::file("start", &settings.program))?;

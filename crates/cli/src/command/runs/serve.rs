@@ -1,16 +1,17 @@
 //! `gradus serve`: the control loop of this home as a server, with an API.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use domain::{Elapsed, Job, Plan, Rate};
-use server::api::{self, ApiError, Listen, SubmitRequest};
+use server::api::{self, Answers, ApiError, Listen, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
+use store::WebClient;
 
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
@@ -22,9 +23,17 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also serve the API on this loopback address; clients need the token in `api.token` of the home folder
+    /// Also serve the API on this address; clients need a token: that in `api.token` of the home
+    /// folder, or one made by `gradus token`
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    /// Certificate of the server (PEM), with those that lead to who signed it; with TLS, the address may be one that other
+    /// machines reach
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "listen")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Price of this machine for runs on it, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h")]
     price: Rate,
@@ -41,12 +50,7 @@ const HAND_OVER: Duration = Duration::from_millis(20);
 /// # Errors
 /// [`Error::Usage`] for an address that others can reach, [`Error::Code`] when another server runs already.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    if let Some(address) = args.listen.filter(|address| !address.ip().is_loopback()) {
-        return Err(Error::Usage {
-            message: format!("`{address}` can be reached from other machines, and the API has no TLS yet"),
-            hint: "listen at 127.0.0.1, and reach it through `ssh -L`".to_owned(),
-        });
-    }
+    let listen = listen(&args)?;
     let home = Home::open(&settings.home)?;
     let Some(server) = home.try_server()? else {
         let message = format!("another `gradus serve` runs for `{}`", home.root().display());
@@ -65,9 +69,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers(settings, &home, args.price)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
-    let address = args.listen.map(|address| api::token(&home).map(|token| (address, token))).transpose()?;
-    let planner = planner(settings.clone(), home.clone(), args.price);
-    let places = api::serve(&home, Listen { address }, sender.clone(), planner)?;
+    let answers = Answers { planner: planner(settings.clone(), home.clone(), args.price), offers: offers(settings) };
+    let places = api::serve(&home, listen, sender.clone(), answers)?;
     for place in &places {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),
@@ -90,19 +93,59 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     Ok(exit::DONE)
 }
 
+/// The address to serve. One that other machines reach takes TLS, or their tokens could be read on the way.
+fn listen(args: &Args) -> Result<Option<Listen>, Error> {
+    let Some(address) = args.listen else { return Ok(None) };
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        // Where TLS is left out, this is as well.
+        WebClient::new()?;
+        return Ok(Some(Listen { address, tls: Some(TlsIdentity::read(certificate, key).map_err(unusable)?) }));
+    }
+    if address.ip().is_loopback() {
+        return Ok(Some(Listen { address, tls: None }));
+    }
+    Err(Error::Usage {
+        message: format!("`{address}` can be reached from other machines, and there is no TLS without a certificate"),
+        hint: "add `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 and reach it through `ssh -L`".to_owned(),
+    })
+}
+
+/// A certificate or key that cannot be used, with what to give instead.
+fn unusable(error: server::Error) -> Error {
+    match error {
+        server::Error::File { doing, path, source } if source.kind() == std::io::ErrorKind::InvalidData => {
+            Error::Usage {
+                message: format!("cannot {doing} `{}`: {source}", path.display()),
+                hint: "give a certificate and its own key, each in the format PEM".to_owned(),
+            }
+        }
+        server::Error::File { doing, path, source } => Error::File { doing, path, source },
+        other => other.into(),
+    }
+}
+
 /// Plans jobs as `gradus run` does.
 fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
     Arc::new(move |request| plan(request, &settings, &home, price))
 }
 
+/// Lists offers as `gradus offers` does.
+fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
+    let settings = settings.clone();
+    Arc::new(move |query| crate::command::offers::list(query, &settings).map_err(|error| refusal(400, error)))
+}
+
+/// A failure of the command line as one of the API.
+fn refusal(status: u16, error: Error) -> ApiError {
+    let failure = ApiError::new(status, error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
 fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<(Job, Plan), ApiError> {
-    let failure = |error: Error| {
-        let failure = ApiError::new(422, error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    };
+    let failure = |error: Error| refusal(422, error);
     if !Path::new(&request.folder).is_absolute() {
         let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
         return Err(ApiError::new(422, format!("`folder`: `{}` is not absolute", request.folder)).hint(hint));

@@ -8,9 +8,11 @@ use server::{Home, State};
 use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::Error;
 use crate::error::exit;
+use crate::follow::elsewhere;
 use crate::follow::result::{finish, told};
 use crate::follow::watch::Since;
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 use crate::sweep::table::last_line;
 
@@ -26,6 +28,9 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        return of_server(&args, &server, printer);
+    }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
     let id = match find_any(state.world(), &args.run)? {
@@ -46,6 +51,25 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     drop(state);
     match finish(settings, printer, &home, &id, since)? {
+        exit::RUN_STOPPED => Ok(exit::DONE),
+        code => Ok(code),
+    }
+}
+
+/// The same for a run of a server.
+fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
+    let id = server.find(&args.run)?;
+    let known = server.run(&id, 0)?;
+    let run = known.run()?;
+    if run.state.is_final() && run.bill.is_some() {
+        if printer.is_json() {
+            elsewhere::show(server, printer, &known)?;
+        }
+        printer.say(format!("run {id} is already {}", run.state.word()));
+        return Ok(exit::DONE);
+    }
+    server.post(&format!("/v1/runs/{id}/stop"), None, None)?;
+    match elsewhere::finish(server, printer, &id, Since::Event(known.world.last_seq))? {
         exit::RUN_STOPPED => Ok(exit::DONE),
         code => Ok(code),
     }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use domain::RunId;
 use server::Home;
 
 use crate::command::find::{find, open_named};
 use crate::error::{Error, exit};
+use crate::follow::elsewhere;
 use crate::follow::liveness::Liveness;
 use crate::follow::result::{exit_code, told};
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 
 /// How often it looks.
@@ -26,6 +29,9 @@ pub struct Args {
 /// # Errors
 /// [`Error::Failed`] when it failed, [`Error::Code`] when no process runs it, so that it would never end.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        return of_server(&server, &server.find(&args.run)?, printer);
+    }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
     let id = find(state.world(), &args.run)?;
@@ -48,4 +54,17 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// The same for a run of a server, which always runs it.
+fn of_server(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    let after = server.run(id, 0)?.world.last_seq;
+    server.follow(&format!("/v1/runs/{id}/events?follow=true&after={after}"), None, &mut |_| true)?;
+    let known = server.run(id, 0)?;
+    if printer.is_json() {
+        elsewhere::show(server, printer, &known)?;
+    } else {
+        printer.data(format!("run      {id}: {}", known.run()?.state.word()));
+    }
+    exit_code(id, known.run()?)
 }

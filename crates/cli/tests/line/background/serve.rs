@@ -1,6 +1,6 @@
 //! `gradus serve`: its API, and that runs go on while it is away.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -47,6 +47,25 @@ impl Server {
         Some((status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned()))))
     }
 
+    /// The messages of a stream, each with its kind, its id and what it says, until it ends.
+    fn follow(&self, path: &str, headers: &[&str]) -> impl Iterator<Item = (String, String, Value)> {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: gradus\r\nConnection: close\r\n{more}\r\n");
+        stream.write_all(asked.as_bytes()).unwrap();
+        let (mut kind, mut id) = (String::new(), String::new());
+        BufReader::new(stream).lines().filter_map(move |line| {
+            let line = line.unwrap();
+            match line.split_once(": ")? {
+                ("event", text) => kind = text.to_owned(),
+                ("id", text) => id = text.to_owned(),
+                ("data", text) => return Some((kind.clone(), id.clone(), serde_json::from_str(text).unwrap())),
+                _ => {}
+            }
+            None
+        })
+    }
+
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.try_ask(method, path, &[], &text).unwrap()
@@ -84,10 +103,75 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     let file = logs["files"][0]["file"].as_str().unwrap();
     let (_, log) = server.ask("GET", &format!("/v1/runs/{run}/logs?file={file}"), &Value::Null);
     assert_eq!(log["text"], "hello from a program\n");
+    let get = |path: &str| server.ask("GET", path, &Value::Null).1;
+    let cost = get(&format!("/v1/runs/{run}/cost"));
+    assert_eq!((&cost["final"], &cost["bill"]["total"]), (&json!(true), &json!("$0.00")), "{cost}");
+    assert_eq!(get(&format!("/v1/runs/{run}/checkpoints")), json!({ "checkpoints": [] }));
+    assert_eq!(get("/v1/nodes"), json!({ "nodes": [] }));
+    let offers = get("/v1/offers?gpu=A100:8&limit=2");
+    let counts: Vec<&Value> = offers["offers"].as_array().unwrap().iter().map(|offer| &offer["gpu_count"]).collect();
+    assert_eq!((counts, &offers["has_more"]), (vec![&json!(8), &json!(8)], &json!(true)), "{offers}");
     let (_, described) = server.ask("GET", "/v1/openapi.json", &Value::Null);
     assert_eq!(described["openapi"], "3.1.0");
     let (_, metrics) = server.ask("GET", "/v1/metrics", &Value::Null);
     assert!(metrics.as_str().unwrap().contains("gradus_runs{state=\"succeeded\"} 1"), "{metrics}");
+}
+
+#[test]
+fn a_stream_goes_on_after_the_last_message_and_ends_with_the_run() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let body = json!({ "job": crate::home::gated(), "folder": home.path() });
+    let (status, submitted) = server.ask("POST", "/v1/runs", &body);
+    assert_eq!(status, 201, "{submitted}");
+    let run = submitted["run"].as_str().unwrap();
+    let (logs, events) = (format!("/v1/runs/{run}/logs?follow"), format!("/v1/runs/{run}/events"));
+    // A connection that is lost while the run goes on.
+    let (kind, last, said) = server.follow(&logs, &[]).next().unwrap();
+    assert_eq!((kind.as_str(), &said["text"]), ("log", &json!("attempt starts\n")), "{said}");
+    let kinds = ["Accept: text/event-stream"];
+    let first: Vec<_> = server.follow(&events, &kinds).take(2).collect();
+    assert!(first.iter().all(|(kind, ..)| kind == "record"), "{first:?}");
+    assert_eq!(first[0].2["event"]["event"], "submitted");
+    home.open_gate();
+    let rest: Vec<_> = server.follow(&logs, &[&format!("Last-Event-ID: {last}")]).collect();
+    let said: Vec<(&str, &Value)> = rest.iter().map(|(kind, _, said)| (kind.as_str(), &said["text"])).collect();
+    assert_eq!(said, [("log", &json!("went through\n")), ("end", &Value::Null)], "{rest:?}");
+    let rest: Vec<_> = server.follow(&events, &[kinds[0], &format!("Last-Event-ID: {}", first[1].1)]).collect();
+    assert!(rest[0].2["seq"].as_u64() > first[1].2["seq"].as_u64(), "{rest:?}");
+    let (billed, end) = (&rest[rest.len() - 2].2["event"]["event"], &rest[rest.len() - 1]);
+    assert_eq!((billed, end.0.as_str(), &end.2["state"]), (&json!("billed"), "end", &json!("succeeded")), "{rest:?}");
+    for (path, header) in [(&logs, "Last-Event-ID: 7"), (&events, "Last-Event-ID: seven\r\nAccept: text/event-stream")]
+    {
+        let (status, answer) = server.try_ask("GET", path, &[header], "").unwrap();
+        assert_eq!(status, 400, "{answer}");
+    }
+    let (status, _) = server.ask("GET", &format!("{events}?follow=perhaps"), &Value::Null);
+    assert_eq!(status, 400);
+}
+
+#[test]
+fn a_request_to_resume_that_is_sent_again_resumes_once() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let job = "name: fails\nresources: {job_recovery: {max_restarts_on_errors: 0}}\nrun: exit 7\n";
+    let (_, submitted) = server.ask("POST", "/v1/runs", &json!({ "job": job, "folder": home.path() }));
+    let run = submitted["run"].as_str().unwrap().to_owned();
+    let attempts = || {
+        let (_, shown) = server.ask("GET", &format!("/v1/runs/{run}"), &Value::Null);
+        (!shown["bill"].is_null()).then(|| shown["attempts"].as_array().unwrap().len())
+    };
+    let resume = |key: &str| {
+        let headers = [format!("Idempotency-Key: {key}")];
+        let path = format!("/v1/runs/{run}/resume");
+        server.try_ask("POST", &path, &headers.each_ref().map(String::as_str), "{}").unwrap()
+    };
+    home.until("it has failed", || attempts() == Some(1));
+    for (key, after) in [("first", 2), ("first", 2), ("second", 3), ("first", 3)] {
+        let (status, answer) = resume(key);
+        assert_eq!(status, 202, "{answer}");
+        home.until("it has failed again", || attempts() == Some(after));
+    }
 }
 
 #[test]
@@ -105,6 +189,10 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     check("DELETE", "/v1/runs", Value::Null, 405, "`DELETE` is not possible");
     check("GET", "/v1/runs?limit=many", Value::Null, 400, "limit");
     check("GET", "/v1/runs?colour=red", Value::Null, 400, "colour");
+    check("GET", "/v1/offers?gpu=A99999", Value::Null, 400, "no GPU `A99999` is known");
+    check("GET", "/v1/offers?cloud=nimbus", Value::Null, 400, "no cloud `nimbus` is known");
+    check("GET", "/v1/runs/%ff", Value::Null, 400, "UTF-8");
+    check("POST", "/v1/runs/nobody/resume", json!({ "accept_data_change": 7 }), 422, "accept_data_change");
     check("POST", "/v1/runs", json!({}), 422, "job");
     check("POST", "/v1/runs", json!({ "job": "run: echo", "folder": "here" }), 422, "is not absolute");
     check("POST", "/v1/runs", json!({ "job": "rum: true", "folder": "/" }), 422, "unknown key");
@@ -113,7 +201,7 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     let said = home.gradus(&["serve"]);
     assert!(said.code == Some(3) && said.err.contains("another `gradus serve` runs"), "{}", said.err);
     let said = home.gradus(&["serve", "--listen", "0.0.0.0:1"]);
-    assert!(said.code == Some(2) && said.err.contains("no TLS yet"), "{}", said.err);
+    assert!(said.code == Some(2) && said.err.contains("add `--tls-cert FILE --tls-key FILE`"), "{}", said.err);
 }
 
 #[test]

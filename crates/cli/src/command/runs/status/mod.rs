@@ -2,8 +2,8 @@
 
 mod one;
 
-use domain::{RunId, SweepId};
-use serde_json::json;
+use domain::{Money, RunId, SweepId, Timestamp};
+use serde_json::{Value, json};
 use server::{Home, Series, State};
 
 use crate::command::find::{RunOrSweep, find_any};
@@ -12,6 +12,7 @@ use crate::error::exit;
 use crate::figures::time;
 use crate::follow::liveness::{Liveness, meters};
 use crate::printer::Printer;
+use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 use crate::sweep::table as table_of;
 use crate::table;
@@ -35,13 +36,19 @@ const LISTED: usize = 100;
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(server) = remote::chosen(settings)? {
+        return match args.run {
+            Some(name) => one::show(&(&one::of_server(&server, &server.find(&name)?)?).into(), None, printer),
+            None => list_of_server(&server, args.all, printer),
+        };
+    }
     let home = Home::open(&settings.home)?;
     let (mut state, series) = (State::open_lean(&home)?, measurements(&home, printer));
     let series = series.as_ref();
     if let Some(name) = args.run {
         state.recall_named(&name)?;
         return match find_any(state.world(), &name)? {
-            RunOrSweep::Run(id) => one::show(&home, &state, series, printer, &id),
+            RunOrSweep::Run(id) => one::show(&one::of_home(&home, &state, series, &id)?, Some(state.key()), printer),
             RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
         };
     }
@@ -58,37 +65,80 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             told.push(&trial.sweep);
             rows.extend(sweep_row(&home, &state, printer, &trial.sweep));
         }
-        let cost = plan::spent(state.world(), run, &meters);
-        let step = one::step(&home, state.world(), series, id, run);
-        let word = Liveness::of(&home, state.world(), id, run).word(&run.state);
-        if printer.is_json() {
-            let (micros, submitted) = (cost.micros(), run.submitted);
-            printer.json(&json!({ "run": id, "state": run.state, "word": word, "step": step, "attempts": run.attempts.len(), "cost_micro_usd": micros, "submitted": submitted }));
-        } else {
-            let step = step.map_or(String::new(), |step| step.to_string());
-            rows.push(vec![
-                id.to_string(),
-                word.to_owned(),
-                step,
-                run.attempts.len().to_string(),
-                cost.to_string(),
-                time(run.submitted),
-            ]);
-        }
+        let listed = Listed {
+            id: id.as_str(),
+            word: Liveness::of(&home, state.world(), id, run).word(&run.state),
+            state: json!(run.state),
+            step: one::step(&home, state.world(), series, id, run),
+            attempts: run.attempts.len() as u64,
+            cost: plan::spent(state.world(), run, &meters),
+            submitted: run.submitted,
+        };
+        rows.extend(run_row(&listed, printer));
     }
     for id in state.world().sweeps.keys().filter(|id| !told.contains(id)) {
         rows.extend(sweep_row(&home, &state, printer, id));
     }
+    let hidden = all.saturating_sub(state.world().runs.len() as u64);
+    table_of_rows(&rows, hidden, printer);
+    Ok(exit::DONE)
+}
+
+/// A run in the list.
+struct Listed<'a> {
+    id: &'a str,
+    word: &'a str,
+    state: Value,
+    step: Option<u64>,
+    attempts: u64,
+    cost: Money,
+    submitted: Timestamp,
+}
+
+/// The row of a run; with `--json` it is printed at once.
+fn run_row(listed: &Listed<'_>, printer: &mut Printer) -> Option<Vec<String>> {
+    let Listed { id, word, state, step, attempts, cost, submitted } = listed;
+    if printer.is_json() {
+        let micros = cost.micros();
+        printer.json(&json!({ "run": id, "state": state, "word": word, "step": step, "attempts": attempts, "cost_micro_usd": micros, "submitted": submitted }));
+        return None;
+    }
+    let step = step.map_or(String::new(), |step| step.to_string());
+    let cells = [(*id).to_owned(), (*word).to_owned(), step, attempts.to_string(), cost.to_string(), time(*submitted)];
+    Some(cells.to_vec())
+}
+
+fn table_of_rows(rows: &[Vec<String>], hidden: u64, printer: &mut Printer) {
     if !printer.is_json() && rows.is_empty() {
         printer.say("no runs yet; start with `gradus run JOB`");
     } else if !printer.is_json() {
-        let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], &rows);
+        let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], rows);
         lines.into_iter().for_each(|line| printer.data(line));
     }
-    let hidden = all.saturating_sub(state.world().runs.len() as u64);
     if hidden > 0 {
         printer.say(format!("{hidden} older runs are not listed; list them with `gradus status --all`"));
     }
+}
+
+/// Lists the runs of a server. It lists trials as runs, and no sweeps.
+fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u8, Error> {
+    let (mut runs, total) = server.list(if all { usize::MAX } else { LISTED })?;
+    runs.reverse();
+    let listed = |run: &Value| {
+        let details = &run["details"];
+        let listed = Listed {
+            id: run["run"].as_str()?,
+            word: run["state"].as_str()?,
+            state: details["state"].clone(),
+            step: details["step"].as_u64(),
+            attempts: run["attempts"].as_u64()?,
+            cost: Money::from_micros(run["cost_micro_usd"].as_i64()?),
+            submitted: Timestamp(run["submitted"].as_i64()?),
+        };
+        run_row(&listed, printer)
+    };
+    let rows: Vec<Vec<String>> = runs.iter().filter_map(listed).collect();
+    table_of_rows(&rows, total.saturating_sub(runs.len() as u64), printer);
     Ok(exit::DONE)
 }
 

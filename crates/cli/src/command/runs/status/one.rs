@@ -1,35 +1,105 @@
 //! The state of one run: what is true now, how far it came, what it costs, and what to type next.
 
+use std::collections::BTreeMap;
+
 use domain::rank::{Evaluated, EvaluatedSplit, Report};
-use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy};
-use domain::{InstanceId, RunId};
+use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy, Usage};
+use domain::{InstanceId, Money, RunId};
 use plan::{AttemptState, Goodput, Instance, Run, World};
 use serde_json::json;
+use server::secrets::SecretKey;
+use server::series::step_of;
 use server::{Home, Loading, Series, State, goodput_json};
 
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
-use crate::follow::liveness::{Liveness, meters, step_of, unheard_step, waiting};
+use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
 use crate::follow::progress::Progress;
 use crate::printer::Printer;
+use crate::remote::{KnownRun, Server};
 
 /// Measurements that loss, rate and time left are taken from.
 const NEWEST: u64 = 200;
 
-/// Prints everything about a run.
+/// What is told of a run: from the home's databases, or from a server.
+pub struct RunFacts<'a> {
+    /// Its name.
+    pub id: &'a RunId,
+    /// The run with its attempts and machines.
+    pub world: &'a World,
+    /// Whether somebody looks after it.
+    pub liveness: Liveness,
+    /// The run that uses the machine which it waits for.
+    pub waits_for: Option<RunId>,
+    /// The newest step that is known of.
+    pub step: Option<u64>,
+    /// Its newest measurements.
+    pub newest: Vec<Report>,
+    /// Where its time went.
+    pub goodput: Option<Goodput>,
+    /// What it has cost until now.
+    pub spent: Money,
+    /// What machines have used whose agent is gone.
+    pub ended: BTreeMap<InstanceId, Usage>,
+}
+
+/// What a home knows of a run.
 ///
 /// # Errors
 /// [`Error`].
-pub fn show(
+pub fn of_home<'a>(
     home: &Home,
-    state: &State,
+    state: &'a State,
     series: Option<&Series>,
-    printer: &mut Printer,
-    id: &RunId,
-) -> Result<u8, Error> {
+    id: &'a RunId,
+) -> Result<RunFacts<'a>, Error> {
     let world = state.world();
     let Some(run) = world.runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
-    let liveness = Liveness::of(home, world, id, run);
+    let gone = |id: &InstanceId| Some((id.clone(), crate::follow::liveness::ended(home, id)?));
+    Ok(RunFacts {
+        id,
+        world,
+        liveness: Liveness::of(home, world, id, run),
+        waits_for: world.instance_before(id, run).map(|instance| instance.run.clone()),
+        step: step(home, world, series, id, run),
+        newest: newest(series, id, NEWEST),
+        goodput: goodput(state, series, id)?,
+        spent: plan::spent(world, run, &meters(home, world)),
+        ended: run.instances.iter().filter_map(gone).collect(),
+    })
+}
+
+/// What a server knows of a run. It looks after all of them.
+///
+/// # Errors
+/// [`Error::Code`] when it cannot be asked.
+pub fn of_server(server: &Server, id: &RunId) -> Result<KnownRun, Error> {
+    server.run(id, NEWEST)
+}
+
+impl<'a> From<&'a KnownRun> for RunFacts<'a> {
+    fn from(known: &'a KnownRun) -> RunFacts<'a> {
+        RunFacts {
+            id: &known.id,
+            world: &known.world,
+            liveness: Liveness::Logged,
+            waits_for: known.waits_for.clone(),
+            step: known.step,
+            newest: known.newest.iter().map(|(_, report)| report.clone()).collect(),
+            goodput: known.goodput,
+            spent: known.cost,
+            ended: BTreeMap::new(),
+        }
+    }
+}
+
+/// Prints everything about a run; with a key, also the values of `envs` that it has sealed.
+///
+/// # Errors
+/// [`Error`].
+pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer) -> Result<u8, Error> {
+    let RunFacts { id, world, liveness, .. } = *facts;
+    let Some(run) = world.runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
     if printer.is_json() {
         let attempts = run.attempts.iter().filter_map(|id| world.attempts.get_key_value(id));
         let instances = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
@@ -37,25 +107,26 @@ pub fn show(
         let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
         let word = liveness.word(&run.state);
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
-        value["goodput"] = json!(goodput(state, series, id)?.as_ref().map(goodput_json));
-        if printer.shows_values() {
-            state.key().unseal_envs(&mut value);
+        value["goodput"] = json!(facts.goodput.as_ref().map(goodput_json));
+        if let Some(key) = key.filter(|_| printer.shows_values()) {
+            key.unseal_envs(&mut value);
         }
         printer.json(&value);
         return Ok(exit::DONE);
     }
     printer.data(format!("run      {id}: {}", liveness.word(&run.state)));
-    if let Some(why) = why(world, id, run, liveness) {
+    if let Some(why) = why(facts, run) {
         printer.data(format!("why      {why}"));
     }
     printer.data(format!("job      {}", run.file));
     printer.data(format!("since    {}", time(run.submitted)));
-    for line in progress(home, world, series, id, run, liveness) {
+    for line in progress(facts, run) {
         printer.data(line);
     }
     for id in &run.instances {
         if let Some(instance) = world.instances.get(id) {
-            printer.data(format!("machine  {id}: {}, {}", machine(home, id, instance), instance.offer.rate));
+            let state = machine(instance, facts.ended.get(id));
+            printer.data(format!("machine  {id}: {state}, {}", instance.offer.rate));
         }
     }
     for id in &run.attempts {
@@ -63,10 +134,10 @@ pub fn show(
             printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, liveness)));
         }
     }
-    if let Some(goodput) = goodput(state, series, id)?.filter(|goodput| goodput.wall().0 > 0) {
+    if let Some(goodput) = facts.goodput.filter(|goodput| goodput.wall().0 > 0) {
         printer.data(format!("time     {}: {goodput}", clock(goodput.wall())));
     }
-    printer.data(format!("cost     {}", plan::spent(world, run, &meters(home, world))));
+    printer.data(format!("cost     {}", facts.spent));
     Ok(exit::DONE)
 }
 
@@ -78,7 +149,8 @@ fn goodput(state: &State, series: Option<&Series>, id: &RunId) -> Result<Option<
 }
 
 /// Why a run makes no progress, if it makes none, and how to go on.
-fn why(world: &World, id: &RunId, run: &Run, liveness: Liveness) -> Option<String> {
+fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
+    let RunFacts { id, liveness, .. } = *facts;
     match (liveness, &run.state) {
         (Liveness::Unattended, _) => Some(format!(
             "no process runs it; it saves a checkpoint and stops within {}; resume it with `gradus resume {id}`",
@@ -91,10 +163,7 @@ fn why(world: &World, id: &RunId, run: &Run, liveness: Liveness) -> Option<Strin
         (Liveness::Interrupted { since: None }, _) => {
             Some(format!("no process runs it; resume it with `gradus resume {id}`"))
         }
-        (Liveness::Logged, RunState::Queued) => {
-            let other = world.instance_before(id, run);
-            other.map(|instance| waiting(&instance.run, &run.plan.offer))
-        }
+        (Liveness::Logged, RunState::Queued) => facts.waits_for.as_ref().map(|other| waiting(other, &run.plan.offer)),
         (Liveness::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
         (Liveness::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
         (Liveness::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
@@ -119,17 +188,10 @@ fn stopped(id: &RunId, run: &Run, by: StopBy) -> String {
 }
 
 /// Step, loss, accuracy, and while it runs the time left and what it will cost.
-fn progress(
-    home: &Home,
-    world: &World,
-    series: Option<&Series>,
-    id: &RunId,
-    run: &Run,
-    liveness: Liveness,
-) -> Vec<String> {
+fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
     let mut lines = Vec::new();
-    let newest = newest(series, id, NEWEST);
-    if let Some(step) = step(home, world, series, id, run) {
+    let newest = &facts.newest;
+    if let Some(step) = facts.step {
         let of = run.ready.as_ref().map_or(String::new(), |ready| format!(" of {}", grouped(ready.steps)));
         lines.push(format!("step     {}{of}", grouped(step)));
     }
@@ -149,9 +211,9 @@ fn progress(
     newest.iter().for_each(|report| {
         progress.take(report);
     });
-    if let (Liveness::Logged, RunState::Running { .. }, Some(left)) = (liveness, &run.state, progress.left()) {
+    if let (Liveness::Logged, RunState::Running { .. }, Some(left)) = (facts.liveness, &run.state, progress.left()) {
         let rate = run.rate();
-        let end = plan::spent(world, run, &meters(home, world)) + rate.cost(left);
+        let end = facts.spent + rate.cost(left);
         lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
     }
     lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
@@ -177,11 +239,11 @@ pub fn step(home: &Home, world: &World, series: Option<&Series>, id: &RunId, run
 }
 
 /// Whether a machine works, as it shows itself.
-fn machine(home: &Home, id: &InstanceId, instance: &Instance) -> String {
+fn machine(instance: &Instance, ended: Option<&Usage>) -> String {
     match &instance.state {
         InstanceState::Released { usage } => format!("released after {:.1} s", usage.elapsed.as_secs_f64()),
         InstanceState::Intended | InstanceState::Launching => "launching".to_owned(),
-        InstanceState::Up => match crate::follow::liveness::ended(home, id) {
+        InstanceState::Up => match ended {
             Some(usage) => format!("ended after {:.1} s", usage.elapsed.as_secs_f64()),
             None => "up".to_owned(),
         },

@@ -1,0 +1,116 @@
+//! News of a run, and how it comes from a server: its streams are read by threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::series::Point;
+use domain::{Record, RunId};
+use plan::World;
+
+use crate::error::Error;
+use crate::remote::{Server, StreamMessage};
+
+/// A new event or measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// An event.
+    Record(Box<Record>),
+    /// A measurement.
+    Point(Box<Point>),
+    /// Text that a process has written, on a server; here it is read from its log.
+    Output {
+        /// The name of its log.
+        file: String,
+        /// What it has written.
+        text: String,
+    },
+}
+
+/// What threads have read of a run's streams.
+#[derive(Debug)]
+pub struct ServerNews {
+    /// The run, as far as its events were taken.
+    pub world: World,
+    /// What the threads have read.
+    pub inbox: Receiver<News>,
+}
+
+impl ServerNews {
+    /// What has come since the last call.
+    ///
+    /// # Errors
+    /// [`server::Error::Illegal`] when an event cannot follow.
+    pub fn take(&mut self) -> Result<Vec<News>, plan::Illegal> {
+        let news: Vec<News> = self.inbox.try_iter().collect();
+        for one in &news {
+            let News::Record(record) = one else { continue };
+            if record.seq > self.world.last_seq {
+                // Events in between are of other runs.
+                self.world.last_seq = record.seq - 1;
+                self.world.apply(record)?;
+            }
+        }
+        Ok(news)
+    }
+}
+
+/// Why the streams cannot be read any more.
+pub type Failure = Arc<Mutex<Option<Error>>>;
+
+/// Reads the streams of a run after an event and a measurement in threads of their own; sets `ended` once all are at their end, or one has failed.
+///
+/// # Errors
+/// [`Error::Code`] when the server cannot be asked where its logs end.
+pub fn read_streams(
+    server: &Server,
+    id: &RunId,
+    (after, point): (u64, u64),
+    shows_output: bool,
+    news: Sender<News>,
+    ended: Arc<AtomicBool>,
+) -> Result<Failure, Error> {
+    let mut streams: Vec<(String, Option<String>, ReadMessage)> = vec![
+        (format!("/v1/runs/{id}/series?follow=true&after={point}"), None, point_of),
+        (format!("/v1/runs/{id}/events?follow=true&after={after}"), None, record_of),
+    ];
+    if shows_output {
+        let last = if after > 0 { Some(server.log_ends(id)?) } else { None };
+        streams.push((format!("/v1/runs/{id}/logs?follow=true"), last, output_of));
+    }
+    let failure = Failure::default();
+    let threads: Vec<_> = streams
+        .into_iter()
+        .map(|(path, last, read)| {
+            let (server, news, failure, ended) = (server.clone(), news.clone(), failure.clone(), ended.clone());
+            std::thread::spawn(move || {
+                let mut take = |message| read(message).is_none_or(|one| news.send(one).is_ok());
+                if let Err(error) = server.follow(&path, last, &mut take) {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    ended.store(true, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    std::thread::spawn(move || {
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        ended.store(true, Ordering::SeqCst);
+    });
+    Ok(failure)
+}
+
+/// What a message of a stream is; none where a later version says what this one does not know.
+type ReadMessage = fn(StreamMessage) -> Option<News>;
+
+fn record_of(message: StreamMessage) -> Option<News> {
+    serde_json::from_value::<Record>(message.data).ok().map(|record| News::Record(Box::new(record)))
+}
+
+fn point_of(message: StreamMessage) -> Option<News> {
+    crate::remote::point(message.data).map(|point| News::Point(Box::new(point)))
+}
+
+fn output_of(message: StreamMessage) -> Option<News> {
+    let part = |name: &str| message.data[name].as_str().map(str::to_owned);
+    Some(News::Output { file: part("file")?, text: part("text")? })
+}

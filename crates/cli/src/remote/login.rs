@@ -1,0 +1,68 @@
+//! What `gradus login` stores in the home: the server that commands talk to from then on. Only its owner can read it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// A server with what it takes to enter.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Login {
+    /// Its address.
+    pub url: String,
+    /// The token that it wants.
+    pub token: String,
+    /// Certificates of who has signed its own, in the format PEM; those of the system where there are none.
+    #[serde(default)]
+    pub authorities: Option<String>,
+}
+
+fn path(home: &Path) -> PathBuf {
+    home.join("login.json")
+}
+
+/// The stored login, if there is one.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Usage`] when it cannot be read.
+pub fn read(home: &Path) -> Result<Option<Login>, Error> {
+    let path = path(home);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(Error::file("read", &path)(error)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|error| Error::Usage {
+        message: format!("`{}` cannot be read: {error}", path.display()),
+        hint: "log in again with `gradus login URL`, or out with `gradus logout`".to_owned(),
+    })
+}
+
+/// Stores a login in place of another.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub fn write(home: &Path, login: &Login) -> Result<(), Error> {
+    let (path, draft) = (path(home), home.join(format!("login.json.{}.partial", std::process::id())));
+    let text = serde_json::to_string(login).unwrap_or_default();
+    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
+    let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
+    written.and_then(|()| fs::rename(&draft, &path)).map_err(Error::file("write", &path))
+}
+
+/// Forgets it; whether there was one.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be deleted.
+pub fn forget(home: &Path) -> Result<bool, Error> {
+    let path = path(home);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(Error::file("delete", &path)(error)),
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may use the API over TCP: whoever has a token of the home, either the one in `api.token`, which lies there for its
+//! owner alone, or one that was given out with a name.
+
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_left_out.rs"]
+pub mod tls;
+pub mod tokens;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use domain::Timestamp;
+
+use super::failure::ApiError;
+use super::reading::blocking;
+use crate::clock;
+use crate::error::Error;
+use crate::home::Home;
+use tokens::{NamedToken, random, sha256, tokens};
+
+/// Makes the token of a home's owner where there is none: `api.token`.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub fn make_token(home: &Home) -> Result<(), Error> {
+    let path = home.root().join("api.token");
+    if path.exists() {
+        return Ok(());
+    }
+    let text = random(&path)?;
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| writeln!(file, "{text}"));
+    written.map_err(Error::file("write", &path))
+}
+
+/// Lets a request pass that carries a token; a probe of health needs none.
+pub(super) async fn require(State(home): State<Arc<Home>>, request: Request, next: Next) -> Response {
+    let carried = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let carried = carried.and_then(|value| value.strip_prefix("Bearer ")).map(|text| text.trim().to_owned());
+    if request.uri().path() == "/v1/health" {
+        return next.run(request).await;
+    }
+    let Some(carried) = carried else { return refusal("this address needs a token").into_response() };
+    let allowed = blocking(move || {
+        let owner = fs::read_to_string(home.root().join("api.token")).ok();
+        let known = tokens(&home).map_err(ApiError::inside)?;
+        allowed(&carried, owner.as_deref(), &known, clock::now()).map_err(|why| refusal(&why))
+    });
+    match allowed.await {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// Whether a token may enter, or why not.
+fn allowed(carried: &str, owner: Option<&str>, known: &[NamedToken], now: Timestamp) -> Result<(), String> {
+    let hash = sha256(carried);
+    if owner.map(str::trim).is_some_and(|owner| !owner.is_empty() && sha256(owner) == hash) {
+        return Ok(());
+    }
+    match known.iter().find(|token| token.sha256 == hash) {
+        None => Err("the token is not known here, or was removed".to_owned()),
+        Some(NamedToken { name, expires: Some(expires), .. }) if *expires <= now => {
+            let expired = jiff::Timestamp::from_microsecond(expires.0).unwrap_or_default();
+            Err(format!("the token `{name}` has expired at {expired:.0}"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn refusal(why: &str) -> ApiError {
+    let hint = "send `Authorization: Bearer TOKEN`; `gradus token create NAME` on the server's machine makes a token";
+    ApiError::new(401, why).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_enters_until_it_expires() {
+        let token = |name: &str, text: &str, expires| {
+            let (name, sha256) = (name.to_owned(), sha256(text));
+            NamedToken { name, sha256, created: Timestamp(0), expires }
+        };
+        let known = [token("ann", "a", Some(Timestamp(10_000_000))), token("ben", "b", None)];
+        let check = |carried: &str, owner: Option<&str>, now: i64, why: Option<&str>| {
+            let found = allowed(carried, owner, &known, Timestamp(now));
+            assert_eq!(found.err().as_deref(), why, "{carried}");
+        };
+        let unknown = Some("the token is not known here, or was removed");
+        check("a", None, 9_999_999, None);
+        check("a", None, 10_000_000, Some("the token `ann` has expired at 1970-01-01T00:00:10Z"));
+        check("b", None, i64::MAX, None);
+        check("c", Some("c\n"), 0, None);
+        check("c", None, 0, unknown);
+        check("", Some("\n"), 0, unknown);
+        check(&sha256("a"), None, 0, unknown);
+    }
+}

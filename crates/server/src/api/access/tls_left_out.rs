@@ -1,0 +1,50 @@
+//! What stands in for TLS in an executable without it: no certificate is read, so no address is served with one.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use axum::serve::Listener;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::error::Error;
+
+/// What a server proves itself with, of which there is none.
+#[derive(Debug, Clone)]
+pub struct TlsIdentity(Infallible);
+
+impl TlsIdentity {
+    /// Refuses to read one.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn read(certificate: &Path, _key: &Path) -> Result<TlsIdentity, Error> {
+        Err(Error::file("read the certificate in", certificate)(std::io::ErrorKind::Unsupported.into()))
+    }
+}
+
+/// A listener with TLS, of which there is none.
+pub struct TlsListener(Infallible);
+
+impl TlsListener {
+    /// Accepts connections in the runtime that this is called in.
+    ///
+    /// # Errors
+    /// When the address is not known.
+    pub fn new(_tcp: TcpListener, identity: &TlsIdentity) -> std::io::Result<TlsListener> {
+        match identity.0 {}
+    }
+}
+
+impl Listener for TlsListener {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        match self.0 {}
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,138 @@
+//! Following by Server-Sent Events: what is new of a run, as it comes, until the run has ended and is billed.
+//!
+//! Each message has an `id`. A reader that has lost the connection sends the last one as `Last-Event-ID`, and misses
+//! nothing. A stream looks for more only when its reader has taken what there was, so a slow reader costs no memory.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use domain::RunId;
+use futures_util::stream::unfold;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Api;
+use super::failure::ApiError;
+use super::reading::blocking;
+
+/// Between two looks for what is new.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// After so long without news a comment is sent, so that nobody in between takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Streams that are open at once, at most.
+const STREAMS: usize = 256;
+
+/// Room for streams.
+pub(super) fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(STREAMS))
+}
+
+/// Whether a request asks for a stream: by `follow` in its query, or by the kind of answer that it accepts.
+pub(super) fn is_wanted(headers: &HeaderMap, follow: Option<&str>) -> Result<bool, ApiError> {
+    match follow {
+        Some("" | "true" | "1") => Ok(true),
+        Some("false" | "0") => Ok(false),
+        Some(other) => Err(ApiError::new(400, format!("`follow` is `true` or `false`, and not `{other}`"))),
+        None => {
+            let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+            Ok(accepts.is_some_and(|kinds| kinds.contains("text/event-stream")))
+        }
+    }
+}
+
+/// The `id` of the last message that a reader had, where it says so.
+pub(super) fn last_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let last = headers.get("last-event-id").map(|value| value.to_str()).transpose();
+    last.map_err(|_| not_an_id("letters that are no text"))
+}
+
+/// The same where it is a number.
+pub(super) fn last_number(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let last = last_id(headers)?;
+    last.map(|last| last.trim().parse().map_err(|_| not_an_id(last))).transpose()
+}
+
+/// An `id` that no message of this stream had.
+pub(super) fn not_an_id(last: &str) -> ApiError {
+    ApiError::new(400, format!("`Last-Event-ID`: no message of this stream had the id `{last}`"))
+        .hint("send the id of the last message that arrived, or leave the header out")
+}
+
+/// A message of a stream: what it is, where a reader goes on after it, and what it says.
+pub(super) struct Message {
+    /// One word for what it is.
+    pub kind: &'static str,
+    /// Sent back as `Last-Event-ID`.
+    pub id: String,
+    /// What it says.
+    pub data: Value,
+}
+
+/// What a stream reads at each look: what comes after a place, and the new place. It is told whether the run had ended
+/// before, so that nothing more will come.
+pub(super) type Read<P> = fn(&Api, &RunId, P, bool) -> Result<(Vec<Message>, P), ApiError>;
+
+/// Streams what comes after a place.
+pub(super) fn stream<P: Send + 'static>(api: Api, run: RunId, place: P, read: Read<P>) -> Result<Response, ApiError> {
+    let permit = api.streams.clone().try_acquire_owned().map_err(|_| {
+        ApiError::new(503, format!("{STREAMS} streams are open, which is as many as there may be"))
+            .hint("close another one, or ask again without `follow`")
+    })?;
+    let following = Following { api, run, place, read, ready: VecDeque::new(), _permit: permit };
+    let messages = unfold(Some(following), |following| async move { following?.next().await });
+    Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+struct Following<P> {
+    api: Api,
+    run: RunId,
+    place: P,
+    read: Read<P>,
+    ready: VecDeque<Message>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<P: Send + 'static> Following<P> {
+    /// The next message, and the rest of the stream; none after its end.
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Following<P>>)> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                let event = Event::default().event(message.kind).id(message.id).data(message.data.to_string());
+                return Some((Ok(event), Some(self)));
+            }
+            let Following { api, run, place, read, ready: _, _permit } = self;
+            let (asked, of) = (api.clone(), run.clone());
+            let looked = blocking(move || {
+                // First whether it has ended: what is read afterwards is then all there is.
+                let ended = asked.reader.billed(&of).map_err(ApiError::inside)?;
+                let (messages, place) = read(&asked, &of, place, ended.is_some())?;
+                Ok((messages, place, ended))
+            });
+            match looked.await {
+                Ok((messages, _, Some(state))) if messages.is_empty() => {
+                    let data = json!({ "run": run, "state": state });
+                    return Some((Ok(Event::default().event("end").data(data.to_string())), None));
+                }
+                Ok((messages, place, _)) => {
+                    let is_idle = messages.is_empty();
+                    self = Following { api, run, place, read, ready: messages.into(), _permit };
+                    if is_idle {
+                        tokio::time::sleep(LOOK).await;
+                    }
+                }
+                Err(failure) => {
+                    let data = json!({ "message": failure.message, "hint": failure.hint });
+                    return Some((Ok(Event::default().event("error").data(data.to_string())), None));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The output of a run's processes: the names of its logs, a part of one, or all of them as they grow.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use axum::Json;
+use axum::extract::{self, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use domain::RunId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::failure::ApiError;
+use super::follow::{self, Message};
+use super::reading::{Checked, blocking, known, query};
+
+/// Bytes of a log in one answer, at most.
+const PAGE: u64 = 1 << 20;
+
+/// Bytes of a log in one message of a stream, at most.
+const MESSAGE: u64 = 1 << 18;
+
+/// Which part of which log.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LogQuery {
+    file: Option<String>,
+    offset: u64,
+    follow: Option<String>,
+}
+
+/// The logs of a run: their names and sizes, a part of one from `offset` on, or what comes after that.
+pub(super) async fn logs(
+    State(api): State<Api>,
+    extract::Path(run): extract::Path<String>,
+    headers: HeaderMap,
+    wanted: Checked<LogQuery>,
+) -> Result<Response, ApiError> {
+    let wanted = query(wanted)?;
+    let id = known(&api, &run).await?;
+    if let Some(name) = wanted.file.as_ref().filter(|name| !is_name(name)) {
+        return Err(ApiError::new(400, format!("`{name}` is no name of a log")));
+    }
+    if follow::is_wanted(&headers, wanted.follow.as_deref())? {
+        let mut read: BTreeMap<String, u64> = match follow::last_id(&headers)? {
+            Some(last) => serde_json::from_str(last).map_err(|_| follow::not_an_id(last))?,
+            None => BTreeMap::new(),
+        };
+        if let Some(name) = &wanted.file {
+            read.entry(name.clone()).or_insert(wanted.offset);
+        }
+        return follow::stream(api, id, LogPlace { only: wanted.file, read }, grown);
+    }
+    let folder = api.home.run(&id).join("logs");
+    let answer = blocking(move || {
+        let Some(name) = wanted.file else {
+            let entry = |(file, bytes): (String, u64)| json!({ "file": file, "bytes": bytes });
+            return Ok(json!({ "files": files(&folder, &id).into_iter().map(entry).collect::<Vec<Value>>() }));
+        };
+        let part = part(&folder, &name, wanted.offset, PAGE)?;
+        let (text, next) = part.text(wanted.offset, true);
+        Ok(json!({ "file": name, "text": text, "next": next, "has_more": next < part.size }))
+    });
+    answer.await.map(|answer| Json(answer).into_response())
+}
+
+/// A name of a file, and no path.
+fn is_name(name: &str) -> bool {
+    domain::files::is_safe(name) && !name.contains('/')
+}
+
+/// How far each log was read, of all or of one.
+struct LogPlace {
+    only: Option<String>,
+    read: BTreeMap<String, u64>,
+}
+
+/// What the logs have grown by.
+fn grown(api: &Api, run: &RunId, mut place: LogPlace, ended: bool) -> Result<(Vec<Message>, LogPlace), ApiError> {
+    let folder = api.home.run(run).join("logs");
+    let mut messages = Vec::new();
+    for (name, size) in files(&folder, run) {
+        let offset = place.read.get(&name).copied().unwrap_or(0);
+        if size <= offset || place.only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
+        let (text, next) = part(&folder, &name, offset, MESSAGE)?.text(offset, ended);
+        if next == offset {
+            continue;
+        }
+        place.read.insert(name.clone(), next);
+        let data = json!({ "file": name, "offset": offset, "text": text, "next": next });
+        messages.push(Message { kind: "log", id: json!(place.read).to_string(), data });
+    }
+    Ok((messages, place))
+}
+
+/// The logs of a run with their sizes: by the number of the attempt, then by name.
+fn files(folder: &Path, run: &RunId) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len())));
+    let mut files: Vec<(String, u64)> = named.filter(|(name, _)| is_name(name)).collect();
+    files.sort_by_cached_key(|(name, _)| (attempt(name, run), name.clone()));
+    files
+}
+
+/// The number of the attempt that a log is of: `RUN-aN-rank-0.log`.
+fn attempt(name: &str, run: &RunId) -> u64 {
+    let rest = name.strip_prefix(run.as_str()).and_then(|rest| rest.strip_prefix("-a")).unwrap_or_default();
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(u64::MAX)
+}
+
+/// A part of a log as it lies on disk.
+struct Part {
+    bytes: Vec<u8>,
+    size: u64,
+}
+
+fn part(folder: &Path, name: &str, offset: u64, most: u64) -> Result<Part, ApiError> {
+    let missing = |error: std::io::Error| ApiError::new(404, format!("cannot read the log `{name}`: {error}"));
+    let mut file = File::open(folder.join(name)).map_err(missing)?;
+    let size = file.metadata().map_err(missing)?.len();
+    file.seek(SeekFrom::Start(offset.min(size))).map_err(missing)?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(missing)?;
+    Ok(Part { bytes, size })
+}
+
+impl Part {
+    /// As text, and where the next part begins. A letter that is cut in two comes whole with the next part, unless it
+    /// is the last one that comes.
+    fn text(&self, offset: u64, is_last: bool) -> (String, u64) {
+        let whole = match std::str::from_utf8(&self.bytes) {
+            Err(error) if error.error_len().is_none() && (error.valid_up_to() > 0 || !is_last) => error.valid_up_to(),
+            _ => self.bytes.len(),
+        };
+        (String::from_utf8_lossy(&self.bytes[..whole]).into_owned(), offset + whole as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_in_the_order_of_their_attempts() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["r-a10-rank-0.log", "r-a2-rank-1.log", "r-a2-rank-0.log", "other.log"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let names: Vec<String> = files(folder.path(), &RunId::new("r")).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["r-a2-rank-0.log", "r-a2-rank-1.log", "r-a10-rank-0.log", "other.log"]);
+    }
+
+    #[test]
+    fn a_letter_that_is_cut_in_two_comes_whole() {
+        let check = |bytes: &[u8], is_last, text: &str, next| {
+            let part = Part { bytes: bytes.to_vec(), size: 9 };
+            assert_eq!(part.text(0, is_last), (text.to_owned(), next));
+        };
+        check("a–".as_bytes(), false, "a–", 4);
+        check(b"a\xe2\x80", false, "a", 1);
+        check(b"\xe2\x80", false, "", 0);
+        check(b"\xe2\x80", true, "\u{fffd}", 2);
+        // What no text is goes on.
+        check(b"a\xffb", false, "a\u{fffd}b", 3);
+    }
+}

@@ -1,0 +1,116 @@
+//! Resuming a run, once for each request however often it is sent.
+
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use domain::run::StopBy;
+use domain::{Duration, Event, Money, RunId};
+use plan::Resumption;
+use serde_json::{Value, json};
+
+use super::failure::ApiError;
+use super::views::ResumeRequest;
+use super::{Api, reading};
+use crate::clock;
+use crate::submit::sha256;
+
+/// Resumes a run that was stopped, has failed or has reached a limit. With an `Idempotency-Key`, the same request sent again
+/// changes nothing.
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    request: Result<Option<Json<ResumeRequest>>, JsonRejection>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let Json(request) = request.map_err(super::runs::unreadable)?.unwrap_or_default();
+    let id = RunId::new(run.clone());
+    let key = super::runs::key(&headers)?.map(|key| sha256(key.as_bytes()));
+    let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
+    let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
+    let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
+    let event = Event::ResumeRequested {
+        run: id.clone(),
+        budget: budget.map_err(|error| wrong("budget", error.to_string()))?,
+        deadline: deadline.map_err(|error| wrong("deadline", error.to_string()))?,
+        epochs: None,
+        accept_data_change: request.accept_data_change,
+    };
+    let world = reading::stored(&api, &run).await?;
+    let accepted = || (StatusCode::ACCEPTED, Json(json!({ "run": id })));
+    if let Some(key) = key.clone()
+        && was_resumed(&api, &id, &key).await?
+    {
+        return Ok(accepted());
+    }
+    let resumption = plan::resume::run(&world, clock::now(), &id, &event);
+    let refused = match resumption.map_err(|illegal| ApiError::new(409, illegal.why))? {
+        Resumption::Allowed | Resumption::Reached(StopBy::User) => None,
+        Resumption::Unfinished => Some((format!("run `{run}` is still running"), "stop it first")),
+        Resumption::Complete => Some((format!("run `{run}` has ended with its result"), "submit the job again")),
+        Resumption::TrialOf(sweep) => Some((format!("run `{run}` is a trial of sweep `{sweep}`"), "resume the sweep")),
+        Resumption::Reached(_) => {
+            let message = format!("run `{run}` has reached its limit and would be stopped again at once");
+            Some((message, "raise the limit with `budget` or `deadline`"))
+        }
+    };
+    if let Some((message, hint)) = refused {
+        return Err(ApiError::new(409, message).hint(hint));
+    }
+    if let Some(key) = key {
+        note(&api, &id, key, world.last_seq).await?;
+    }
+    api.door.request(event).await?;
+    Ok(accepted())
+}
+
+/// Which requests to resume a run had a key, and the event after which each would have its own: kept in the run's folder
+/// before the event is asked for, so that the same request sent again is known whenever the server was killed.
+type Asked = Vec<(String, u64)>;
+
+/// Requests that are remembered for each run.
+const REMEMBERED: usize = 16;
+
+fn path(api: &Api, id: &RunId) -> PathBuf {
+    api.home.run(id).join("resumed.json")
+}
+
+fn asked(path: &FilePath) -> Result<Asked, ApiError> {
+    match fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(ApiError::inside),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Asked::new()),
+        Err(error) => Err(ApiError::inside(error)),
+    }
+}
+
+/// Whether a request with this key came before, and the run was resumed after it.
+async fn was_resumed(api: &Api, id: &RunId, key: &str) -> Result<bool, ApiError> {
+    let (api, id, key) = (api.clone(), id.clone(), key.to_owned());
+    reading::blocking(move || {
+        let before = asked(&path(&api, &id))?.into_iter().rev().find(|(known, _)| *known == key);
+        let Some((_, seq)) = before else { return Ok(false) };
+        let records = api.reader.records(&id, seq).map_err(ApiError::inside)?;
+        Ok(records.iter().any(|record| matches!(record.event, Event::ResumeRequested { .. })))
+    })
+    .await
+}
+
+/// Remembers a request with a key.
+async fn note(api: &Api, id: &RunId, key: String, seq: u64) -> Result<(), ApiError> {
+    let path = path(api, id);
+    reading::blocking(move || {
+        let mut all = asked(&path)?;
+        all.retain(|(known, _)| *known != key);
+        all.push((key, seq));
+        let newest = &all[all.len().saturating_sub(REMEMBERED)..];
+        let draft = path.with_extension("json.partial");
+        let text = serde_json::to_vec(newest).map_err(ApiError::inside)?;
+        let folder = path.parent().unwrap_or(&path);
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&draft, text));
+        written.and_then(|()| fs::rename(&draft, &path)).map_err(ApiError::inside)
+    })
+    .await
+}
