@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use attempt::library::check as libraries;
+pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
 
 /// What an agent needs to know beyond its folder's `launch.json`.
