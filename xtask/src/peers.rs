@@ -80,6 +80,22 @@ pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are compared with"))
 }
 
+/// What the Python package has callbacks for beside Transformers, without PyTorch and what Transformers brings.
+const INTEGRATIONS: [&str; 6] = [
+    "lightning==2.6.6",
+    "pytorch-lightning==2.6.6",
+    "accelerate==1.15.0",
+    "torchmetrics",
+    "lightning-utilities",
+    "psutil",
+];
+
+/// The folders of Transformers and of these; PyTorch's is named before them.
+pub fn integrations() -> Result<[PathBuf; 2], Box<dyn Error>> {
+    let what = "Lightning and accelerate through pip, which the Python package is tried with (20 MB on disk)";
+    Ok([transformers()?, installed_alone(&INTEGRATIONS, what)?])
+}
+
 /// Headers of CUDA 13.0 that pip's PyTorch leaves out: of its C++ library and of its compiler.
 const CUDA_HEADERS: [&str; 2] = ["nvidia-cuda-cccl==13.0.85", "nvidia-cuda-crt==13.0.88"];
 

@@ -2,11 +2,12 @@
 //!
 //! There are three layers. The fast one, `--fast`, is the checks that need no build and the tests that stand beside the
 //! code, but the trainer's: nothing is trained and no process is killed. The whole is what CI runs. The long one,
-//! `--long`, kills ten times as many runs and proves that deliberate mistakes are noticed.
+//! `--long`, kills ten times as many runs, proves that deliberate mistakes are noticed, and kills users' programs.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use xtask::build::wheel;
 use xtask::doing::{self, Outcome, step};
 use xtask::lab::hosts;
 use xtask::{build, peers};
@@ -39,11 +40,12 @@ pub fn test(root: &Path) -> Outcome {
     whole(root, CHAOS_RUNS[0])
 }
 
-/// The same with more runs killed, and with the mutants.
+/// The same with more runs killed, with the mutants, and with the Python package beside what it has callbacks for.
 pub fn long(root: &Path) -> Outcome {
     let line = whole(root, CHAOS_RUNS[1])?;
     let mutants = step("mutants", || chaos::chaos(root, &["--mutants".to_owned()]))?;
-    Ok(format!("{mutants}\n{line}"))
+    let package = step("Python package, killed and with other packages", || wheel::long(root))?;
+    Ok(format!("{mutants}\n{package}\n{line}"))
 }
 
 fn whole(root: &Path, chaos_runs: &str) -> Outcome {

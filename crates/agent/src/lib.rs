@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use attempt::library::check as libraries;
+pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
 pub use reclaim::MetadataService;
 

@@ -207,6 +207,20 @@ impl Printer {
         read > 0 && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes")
     }
 
+    /// Whether somebody can answer.
+    pub fn can_ask(&self) -> bool {
+        !self.json && std::io::stdin().is_terminal()
+    }
+
+    /// Asks for a line on the terminal; an empty one means what is proposed.
+    pub fn ask(&mut self, question: &str, proposed: &str) -> String {
+        self.clear();
+        emit(&mut std::io::stderr().lock(), &plain(&format!("{question} [{proposed}]: ")));
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer).unwrap_or(0);
+        if read == 0 || answer.trim().is_empty() { proposed.to_owned() } else { answer.trim().to_owned() }
+    }
+
     fn paint(&self, code: &str) -> String {
         if self.color { format!("\x1b[{code}m") } else { String::new() }
     }

@@ -21,18 +21,54 @@ pub fn wheel(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(wheels.find(is_wheel).ok_or("maturin wrote no wheel")?)
 }
 
+/// Programs that are killed in each test of the long layer that kills some.
+const KILLS: &str = "200";
+
 /// Installs the wheel in a folder of its own, and runs its tests with the PyTorch that we are measured against.
 pub fn test(root: &Path) -> Outcome {
+    let (wheel, folder) = installed(root)?;
+    let tests = root.join("crates/door/tests");
+    discover(&tests, vec![folder, peers::pytorch()?], None)?;
+    Ok(format!("{} is right", wheel.display()))
+}
+
+/// The same with more programs killed, and with the packages that the module has callbacks for.
+pub fn long(root: &Path) -> Outcome {
+    let (wheel, folder) = installed(root)?;
+    let tests = root.join("crates/door/tests");
+    discover(&tests, vec![folder.clone(), peers::pytorch()?], Some(KILLS))?;
+    let [transformers, lightning] = peers::integrations()?;
+    discover(&tests.join("integrations"), vec![folder, peers::pytorch()?, transformers, lightning], None)?;
+    Ok(format!("{} is right, with {KILLS} kills and with other packages", wheel.display()))
+}
+
+/// Runs the callbacks' tests alone.
+pub fn integrations(root: &Path) -> Outcome {
+    let (wheel, folder) = installed(root)?;
+    let [transformers, lightning] = peers::integrations()?;
+    let tests = root.join("crates/door/tests/integrations");
+    discover(&tests, vec![folder, peers::pytorch()?, transformers, lightning], None)?;
+    Ok(format!("{} is right with other packages", wheel.display()))
+}
+
+/// Builds the wheel, and installs it in a folder of its own.
+fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     let wheel = wheel(root)?;
     let folder = build::target(root).join("wheels/installed");
-    let python = setup::python()?;
-    let mut pip = Command::new(&python);
+    let mut pip = Command::new(setup::python()?);
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", "--target"]);
     pip.arg(&folder).arg(&wheel).env("PIP_ROOT_USER_ACTION", "ignore");
     doing::run(&mut pip, "read pip's message above")?;
-    let mut tests = Command::new(python);
-    tests.args(["-W", "ignore", "-m", "unittest", "discover", "--start-directory"]).arg(root.join("crates/door/tests"));
-    tests.env("PYTHONPATH", std::env::join_paths([folder, peers::pytorch()?])?);
-    doing::run(&mut tests, "`crates/door/tests` holds what was tried")?;
-    Ok(format!("{} is right", wheel.display()))
+    Ok((wheel, folder))
+}
+
+/// Runs the tests of a folder with these packages, and so many kills.
+fn discover(tests: &Path, packages: Vec<PathBuf>, kills: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let mut command = Command::new(setup::python()?);
+    command.args(["-W", "ignore", "-m", "unittest", "discover", "--start-directory"]).arg(tests);
+    command.env("PYTHONPATH", std::env::join_paths(packages)?);
+    if let Some(kills) = kills {
+        command.env("GRADUS_KILLS", kills);
+    }
+    doing::run(&mut command, "`crates/door/tests` holds what was tried")
 }

@@ -18,7 +18,7 @@ mod trainer;
 mod uploading;
 mod verdict;
 mod watchdog;
-mod workdir;
+pub mod workdir;
 
 use std::fs;
 use std::path::{Path, PathBuf};

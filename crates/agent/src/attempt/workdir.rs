@@ -18,12 +18,48 @@ pub fn copy(source: Option<&Path>, target: &Path) -> Result<(), Finding> {
     fs::create_dir_all(target).map_err(|error| *not_written("make", target, &error))?;
     let Some(source) = source else { return Ok(()) };
     let root = fs::canonicalize(source).map_err(|error| unreadable(source, &error))?;
-    let ignored = match fs::read_to_string(root.join(".skyignore")) {
-        Ok(text) => text.lines().filter_map(Pattern::read).collect(),
-        Err(_) => Vec::new(),
-    };
+    let ignored = ignored(&root);
     let target = fs::canonicalize(target).map_err(|error| *not_written("open", target, &error))?;
     Copy { root: &root, target: &target, ignored }.folder(Path::new(""))
+}
+
+/// What an attempt would copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkdirSize {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files and links.
+    pub files: u64,
+    /// The largest entry of the folder itself, and its bytes.
+    pub largest: Option<(String, u64)>,
+}
+
+/// Measures what an attempt would copy of `source`; of more than `most_files` no more than these.
+///
+/// # Errors
+/// What a folder could not be read for.
+pub fn measure(source: &Path, most_files: u64) -> io::Result<WorkdirSize> {
+    let root = fs::canonicalize(source)?;
+    let copy = Copy { root: &root, target: Path::new(""), ignored: ignored(&root) };
+    let mut size = WorkdirSize::default();
+    for entry in fs::read_dir(&root)? {
+        let name = entry?.file_name();
+        let before = size.bytes;
+        copy.measure(Path::new(&name), &mut size, most_files)?;
+        let bytes = size.bytes - before;
+        if size.largest.as_ref().is_none_or(|(_, most)| bytes > *most) {
+            size.largest = Some((name.to_string_lossy().into_owned(), bytes));
+        }
+    }
+    Ok(size)
+}
+
+/// The patterns of a folder's `.skyignore`.
+fn ignored(root: &Path) -> Vec<Pattern> {
+    match fs::read_to_string(root.join(".skyignore")) {
+        Ok(text) => text.lines().filter_map(Pattern::read).collect(),
+        Err(_) => Vec::new(),
+    }
 }
 
 struct Copy<'a> {
@@ -55,6 +91,26 @@ impl Copy<'_> {
                 fs::copy(&from, &to).map_err(|error| *not_written("copy", &from, &error))?;
             }
             // Sockets, pipes and devices are nobody's source.
+        }
+        Ok(())
+    }
+
+    /// Adds what stands at `inner` below the root.
+    fn measure(&self, inner: &Path, size: &mut WorkdirSize, most_files: u64) -> io::Result<()> {
+        let path = self.root.join(inner);
+        let about = fs::symlink_metadata(&path)?;
+        let is_left_out =
+            inner.file_name().is_some_and(|name| name == ".git") || self.is_ignored(inner, about.is_dir());
+        if is_left_out || size.files >= most_files {
+            return Ok(());
+        }
+        if !about.is_dir() {
+            size.files += 1;
+            size.bytes += if about.is_file() { about.len() } else { 0 };
+            return Ok(());
+        }
+        for entry in fs::read_dir(&path)? {
+            self.measure(&inner.join(entry?.file_name()), size, most_files)?;
         }
         Ok(())
     }
@@ -193,6 +249,14 @@ mod tests {
         let expected: Vec<PathBuf> = [".skyignore", "inner", "lib/a.py", "train.py"].map(PathBuf::from).into();
         assert_eq!(tree(&target), expected);
         assert_eq!(fs::read_to_string(target.join("train.py")).unwrap(), "print(1)");
+
+        let size = measure(root, 1_000).unwrap();
+        assert_eq!((size.files, measure(root, 5).unwrap().files), (8, 5), "the copy counts, too: {size:?}");
+        fs::write(root.join("big.bin"), vec![0; 1_000]).unwrap();
+        assert_eq!(measure(root, 1_000).unwrap().largest, Some(("big.bin".into(), 1_000)));
+        fs::write(root.join(".skyignore"), "data/\n*.log\n*.bin\nhome/\n").unwrap();
+        let size = measure(root, 1_000).unwrap();
+        assert_eq!((size.files, size.largest.unwrap().0), (4, ".skyignore".into()));
 
         symlink("/etc/passwd", root.join("outer")).unwrap();
         let finding = copy(Some(root), &temporary.path().join("other")).unwrap_err();

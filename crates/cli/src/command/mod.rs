@@ -22,7 +22,7 @@ use crate::settings::GlobalSettings;
 use access::{login, token};
 use models::evaluate;
 use nodes::agent;
-use runs::{attach, cost, events, logs, report, resume, rm, run, serve, status, stop, wait};
+use runs::{attach, cost, events, logs, program, report, resume, rm, run, serve, status, stop, wait};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
@@ -31,6 +31,12 @@ pub enum Commands {
     Plan(plan::Args),
     /// Run a job: train its model or start its program; resume it after a crash
     Run(run::Args),
+    /// Run a Python script without a job file, with the options of torchrun
+    Launch(program::launch::Args),
+    /// Turn a task file of SkyPilot or dstack, or a batch script of Slurm, into a job file
+    Import(program::import::Args),
+    /// Write a job file for the training script of a folder
+    Init(program::init::Args),
     /// List GPU machines of clouds, with their prices
     Offers(offers::Args),
     /// Show the age of GPU prices; import newer ones or your own machines
@@ -110,6 +116,9 @@ impl Commands {
         match self {
             Commands::Plan(args) => plan::run(args, settings, printer),
             Commands::Run(args) => run::run(args, settings, printer),
+            Commands::Launch(args) => program::launch::run(args, settings, printer),
+            Commands::Import(args) => program::import::run(&args, printer),
+            Commands::Init(args) => program::init::run(&args, printer),
             Commands::Offers(args) => offers::run(args, settings, printer),
             Commands::Catalog(args) => catalog::run(args, settings, printer),
             Commands::Status(args) => status::run(args, settings, printer),
@@ -154,6 +163,7 @@ impl Commands {
             Commands::Cloud(_) => Some("`gradus cloud`"),
             Commands::Ssh(_) => Some("`gradus ssh`"),
             Commands::Token(_) => Some("`gradus token`"),
+            Commands::Launch(_) => Some("`gradus launch`"),
             _ => None,
         }
     }

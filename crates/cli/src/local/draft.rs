@@ -31,12 +31,27 @@ pub fn draft(
     home: &Home,
     printer: &mut Printer,
 ) -> Result<(Job, Plan), Error> {
-    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, &GlobalSettings::variable, printer)?;
+    let loaded = read(&args.file, &args.typed, &GlobalSettings::variable, printer)?;
+    draft_loaded(loaded, args.typed.price, settings, home, printer)
+}
+
+/// Drafts the plan of a job that was read.
+///
+/// # Errors
+/// As [`draft`].
+pub fn draft_loaded(
+    loaded: LoadedJob,
+    price: Rate,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(Job, Plan), Error> {
+    let LoadedJob { job, source, unrentable } = loaded;
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
     require_files(&job, &source)?;
-    let plan = draft_here(&job, args.typed.price, settings, home, printer);
+    let plan = draft_here(&job, price, settings, home, printer);
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
 }
 

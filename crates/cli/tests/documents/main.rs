@@ -66,6 +66,11 @@ fn coming_from_skypilot_or_slurm() {
 }
 
 #[test]
+fn bring_your_script() {
+    check("docs/own-program.md");
+}
+
+#[test]
 fn reading_a_plan() {
     check("docs/reading-a-plan.md");
 }

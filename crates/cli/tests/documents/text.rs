@@ -45,10 +45,11 @@ pub fn blocks(document: &str) -> Vec<Block> {
     found
 }
 
-/// `train.yaml` of a YAML block that starts with the comment `# train.yaml`.
+/// `train.yaml` of a YAML block that starts with the comment `# train.yaml`; the same for a script in Python.
 fn file_name(info: &str, lines: &[&str]) -> Option<String> {
     let name = lines.first()?.strip_prefix("# ")?;
-    (info == "yaml" && name.ends_with(".yaml") && !name.contains(' ')).then(|| name.to_owned())
+    let is_file = info == "yaml" && name.ends_with(".yaml") || info == "python" && name.ends_with(".py");
+    (is_file && !name.contains(' ')).then(|| name.to_owned())
 }
 
 fn commands(lines: &[&str]) -> Vec<Command> {

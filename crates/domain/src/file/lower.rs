@@ -288,7 +288,7 @@ fn stem(file_name: &str) -> &str {
 }
 
 /// The nearest name that is allowed: `My job_2` becomes `my-job-2`.
-pub(super) fn name_from(text: &str) -> String {
+pub fn name_from(text: &str) -> String {
     let mut name = String::new();
     for letter in text.to_lowercase().chars() {
         match letter {

@@ -4,6 +4,7 @@
 //! [`keys`]; only then does serde read it and [`lower`] make a [`Job`] of it, whose values [`sense`] checks against
 //! each other. Every step collects problems and goes on, so that a user hears of all of them at once. What SkyPilot's
 //! keys mean here stands in [`served`], how its scalars are read in [`scalar`].
+//! [`written`] goes the other way: job files that gradus writes itself.
 
 mod elsewhere;
 mod keys;
@@ -19,6 +20,7 @@ mod sweep;
 mod tests;
 mod tree;
 mod ways;
+pub mod written;
 
 use std::path::Path;
 use std::sync::LazyLock;

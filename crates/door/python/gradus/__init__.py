@@ -11,6 +11,8 @@
         if run.should_stop():
             break
 
+`gradus.huggingface` and `gradus.lightning` have callbacks that do the same for these trainers.
+
 Everything works outside of gradus, too: `init(checkpoints="folder")` saves there, and without it nothing is saved.
 """
 from ._door import CheckpointError

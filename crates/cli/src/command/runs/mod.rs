@@ -4,6 +4,7 @@ pub mod attach;
 pub mod cost;
 pub mod events;
 pub mod logs;
+pub mod program;
 pub mod report;
 pub mod resume;
 pub mod rm;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use domain::{Job, Rate, RunId, Work};
+use domain::{Job, Plan, Rate, RunId, Work};
 use server::{Home, State, submit};
 
 use crate::error::{Error, exit};
@@ -23,6 +23,16 @@ use crate::sweep::preview::Preview;
 pub struct Args {
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    start: StartOptions,
+    /// Profile each step, and write a trace for `chrome://tracing` or Perfetto
+    #[arg(long)]
+    profile: bool,
+}
+
+/// How a run is started and followed.
+#[derive(Debug, clap::Args)]
+pub struct StartOptions {
     /// Skip the confirmation before money is spent
     #[arg(long, short)]
     yes: bool,
@@ -32,9 +42,6 @@ pub struct Args {
     /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`
     #[arg(long, short)]
     detach: bool,
-    /// Profile each step, and write a trace for `chrome://tracing` or Perfetto
-    #[arg(long)]
-    profile: bool,
     /// Show neither progress nor the program's output; see `gradus logs`
     #[arg(long, short)]
     quiet: bool,
@@ -45,7 +52,7 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    printer.quiet(args.quiet);
+    printer.quiet(args.start.quiet);
     if let Some(server) = remote::chosen(settings)? {
         return of_server(&args, &server, printer);
     }
@@ -59,41 +66,58 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let file = file.to_string_lossy().into_owned();
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, &job, printer)?;
-        if args.detach {
+        if args.start.detach {
             let message = "`--detach` does not apply to a job with `sweep:`".to_owned();
             return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
         }
         let preview = Preview::of(&job, sweep, &plan, known, &args.job.file.to_string_lossy())?;
-        let flags = (args.new, args.yes);
+        let flags = (args.start.new, args.start.yes);
         return crate::sweep::run(settings, printer, &home, job, plan, &preview, &file, flags);
     }
-    let mut state = State::open_lean(&home)?;
-    let unfinished = if args.new { None } else { submit::unfinished(&home, &mut state, &job, &plan, &file)? };
+    start(job, plan, &file, &args.start, settings, &home, printer)
+}
+
+/// Resumes the unfinished run of this job and `file`, or confirms and submits one; then follows it.
+///
+/// # Errors
+/// [`Error`].
+pub fn start(
+    job: Job,
+    plan: Plan,
+    file: &str,
+    options: &StartOptions,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    printer.quiet(options.quiet);
+    let mut state = State::open_lean(home)?;
+    let unfinished = if options.new { None } else { submit::unfinished(home, &mut state, &job, &plan, file)? };
     if let Some(run) = unfinished {
         printer.say(format!("resuming run {run}; use `--new` to start another"));
         let since = Since::Event(state.world().last_seq);
         drop(state);
-        if args.detach {
-            return detach(settings, &home, &run, printer);
+        if options.detach {
+            return detach(settings, home, &run, printer);
         }
-        return finish(settings, printer, &home, &run, since);
+        return finish(settings, printer, home, &run, since);
     }
     if !printer.is_json() {
         for line in lines(&job, &plan) {
             printer.say(line);
         }
     }
-    confirm(printer, &plan, args.yes)?;
+    confirm(printer, &plan, options.yes)?;
     let is_program = matches!(job.work, Work::Command(_));
-    let run = submit::submit(&mut state, job, plan, &file)?;
+    let run = submit::submit(&mut state, job, plan, file)?;
     drop(state);
     if is_program && !printer.is_json() {
         let folder = home.run(&run);
         printer.say(format!("logs     {}", folder.join("logs").display()));
         printer.say(format!("files    {} (GRADUS_CHECKPOINTS)", folder.join("checkpoints").display()));
     }
-    if args.detach {
-        return detach(settings, &home, &run, printer);
+    if options.detach {
+        return detach(settings, home, &run, printer);
     }
     if printer.is_terminal() {
         printer.say(format!(
@@ -102,7 +126,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             server::control::LEASE
         ));
     }
-    finish(settings, printer, &home, &run, Since::Start)
+    finish(settings, printer, home, &run, Since::Start)
 }
 
 /// The same on a server, which plans with its own machine, data and nodes.
@@ -123,13 +147,13 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
             printer.say(line);
         }
     }
-    confirm(printer, &plan, args.yes)?;
+    confirm(printer, &plan, args.start.yes)?;
     // A request whose answer was lost is sent again, and submits one run.
     let key = format!("{}-{}", server::clock::now().0, std::process::id());
     let submit = || server.post("/v1/runs", Some(&body), Some(&key));
     let submitted = submit().or_else(|error| if error.code() == exit::WORLD { submit() } else { Err(error) })?;
     let run: RunId = server.typed(submitted["run"].clone())?;
-    if args.detach {
+    if args.start.detach {
         return Ok(detached(&run, None, printer));
     }
     elsewhere::finish(server, printer, &run, Since::Start)

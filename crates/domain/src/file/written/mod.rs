@@ -1,0 +1,76 @@
+//! Job files that gradus writes: of other systems' files ([`import`]), and of a command line ([`JobText`]).
+//!
+//! [`yaml`] writes values so that they read back as the same; [`skypilot`], [`dstack`] and [`slurm`] each turn one kind of
+//! file into a job file and notes. A job file that comes out is one that [`Job::parse`](crate::Job::parse) accepts.
+
+mod dstack;
+mod imported;
+mod job_text;
+mod processes;
+mod skypilot;
+mod slurm;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use super::tree::{self, Node, Value};
+use crate::problem::{Problem, Problems};
+
+pub use super::lower::name_from;
+pub use imported::{ForeignFormat, Imported};
+pub use job_text::JobText;
+pub use processes::{processes, quoted};
+pub use yaml::YamlValue;
+
+/// Turns a task file of SkyPilot, a task of dstack or a batch script of Slurm into a job file. What of it has no
+/// counterpart is left out, with a note each.
+///
+/// # Errors
+/// Why it is none of these, or what is wrong with it.
+pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
+    let wrong = |problem: Problem| Problems { file: file_name.to_owned(), problems: vec![problem] };
+    let is_directive = |line: &str| line.starts_with("#SBATCH");
+    if text.lines().any(is_directive) {
+        return slurm::import(text, file_name);
+    }
+    if let Some((_, system)) = OTHERS.iter().find(|(mark, _)| text.lines().any(|line| line.starts_with(mark))) {
+        let hint = "SkyPilot task files, dstack tasks and scripts with `#SBATCH` lines are; or write a job file: `gradus init`";
+        return Err(wrong(Problem::at("", format!("files of {system} are not imported")).hint(hint)));
+    }
+    if text.starts_with("#!") {
+        let hint = "write a job file with `run: bash SCRIPT`, or start a Python script with `gradus launch SCRIPT`";
+        return Err(wrong(Problem::at("", "this script has no `#SBATCH` lines").hint(hint)));
+    }
+    let (tree, doubled) = tree::read(text).map_err(|problems| {
+        let hint = |problem: Problem| match problem.message.contains("several documents") {
+            true => problem.hint("put each document in a file of its own, and import them one by one"),
+            false => problem,
+        };
+        Problems { file: file_name.to_owned(), problems: problems.into_iter().map(hint).collect() }
+    })?;
+    if !matches!(tree.value, Value::Map(_)) {
+        let hint = "import a SkyPilot task file, a dstack task, or a script with `#SBATCH` lines";
+        return Err(wrong(Problem::at("", "this is neither a mapping of keys nor a batch script").hint(hint)));
+    }
+    if !doubled.is_empty() {
+        return Err(Problems { file: file_name.to_owned(), problems: doubled });
+    }
+    match is_dstack(&tree) {
+        true => dstack::import(&tree, file_name),
+        false => skypilot::import(&tree, file_name),
+    }
+}
+
+/// Files of other systems, by what a line of them starts with.
+const OTHERS: [(&str, &str); 5] = [
+    ("#PBS", "PBS"),
+    ("#BSUB", "LSF"),
+    ("#$ -", "Grid Engine"),
+    ("apiVersion:", "Kubernetes"),
+    ("services:", "Docker Compose"),
+];
+
+/// Keys of dstack that SkyPilot's files do not have.
+fn is_dstack(tree: &Node) -> bool {
+    tree.get("type").is_some() || tree.get("commands").is_some()
+}

@@ -1,0 +1,59 @@
+"""The callbacks with the real packages: `cargo xtask wheel --test-integrations`."""
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 24
+
+
+class Integrations(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def run_script(self, script, folder, *arguments):
+        path = os.path.join(self.temporary.name, folder)
+        environment = {**os.environ, "GRADUS_CHECKPOINTS": path, "GRADUS_RUN": "own-1", "TOKENIZERS_PARALLELISM": "false"}
+        command = [sys.executable, "-W", "ignore", str(HERE / script), self.temporary.name, *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", "ended "))]
+        return done.returncode, lines, done.stderr
+
+    def check(self, script):
+        code, lines, said = self.run_script(script, "undisturbed")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(lines), STEPS + 1)
+        for die in (2, 4, 5, 11, 12, 23):
+            with self.subTest(die=die):
+                self.assertEqual(self.run_script(script, f"die-{die}", "--die", str(die))[0], -9)
+                code, resumed, said = self.run_script(script, f"die-{die}")
+                self.assertEqual(code, 0, said)
+                self.assertEqual(resumed[-1], lines[-1])
+                # A save is asynchronous, so the newest may not have been durable.
+                first = int(resumed[0].split()[1])
+                self.assertIn(first, (die - die % 4 + 1, max(0, die - die % 4 - 4) + 1))
+        code, stopped, said = self.run_script(script, "stop", "--stop", "9")
+        self.assertEqual(code, 0, said)
+        self.assertIn(stopped[-1].split()[2], ("9", "10"))
+        code, resumed, said = self.run_script(script, "stop")
+        self.assertEqual((code, resumed[-1]), (0, lines[-1]), said)
+        self.assertEqual(resumed[0], f"step {int(stopped[-1].split()[2]) + 1}")
+
+    def test_the_trainer_of_hugging_face_resumes_to_the_same_weights(self):
+        print(f"transformers {importlib.metadata.version('transformers')}")
+        self.check("bert.py")
+
+    def test_the_trainer_of_lightning_resumes_to_the_same_weights(self):
+        print(f"lightning {importlib.metadata.version('lightning')}")
+        self.check("module.py")
+
+
+if __name__ == "__main__":
+    unittest.main()
