@@ -43,6 +43,7 @@ pub use access::make_token;
 pub use access::tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use door::LoopDoor;
 pub use failure::ApiError;
+pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
