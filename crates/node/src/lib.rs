@@ -4,12 +4,13 @@
 //! for as long as the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is made from, and `spool.jsonl`
 //! ([`Spool`]) holds what the agent has to report, in case it is gone before anybody has read it. From these the
 //! provider proves that an instance is alive or gone. Its processes carry a tag ([`processes`]) and run in [`session`]s
-//! of their own. Files that travel to and from the machine are compared by their [`sha256`]. Nothing here decides anything.
+//! of their own. Files that travel to and from the machine are compared by their [`sha256`]; logs are bounded ([`log`]). Nothing here decides anything.
 
 mod digest;
 pub mod folder;
 mod launch;
 mod lock;
+pub mod log;
 mod meter;
 pub mod processes;
 pub mod session;

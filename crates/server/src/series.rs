@@ -156,9 +156,10 @@ impl Series {
     fn select(&self, sql: &str, run: &RunId, number: u64) -> Result<Vec<(u64, Point)>, Error> {
         let rows = || -> rusqlite::Result<Vec<(i64, String, i64, String)>> {
             let mut statement = self.db.prepare_cached(sql)?;
-            let rows = statement.query_map(params![run.as_str(), number as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })?;
+            let rows = statement
+                .query_map(params![run.as_str(), i64::try_from(number).unwrap_or(i64::MAX)], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })?;
             rows.collect()
         };
         let rows = rows().map_err(Error::sqlite("read", &self.path))?;

@@ -5,10 +5,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use domain::{AttemptId, Cause, Finding};
+use node::log::LOG_BOUND;
 use node::session;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
@@ -49,8 +50,8 @@ impl Process {
         events: &Sender<Wakeup>,
     ) -> Result<Process, Box<Finding>> {
         let file = OpenOptions::new().create(true).append(true).open(log);
-        let outputs = file.and_then(|file| outputs(file, secrets));
-        let (stdout, stderr, copied) = outputs.map_err(|error| not_written("open", log, &error))?;
+        let opened = file.and_then(|file| Ok((file.try_clone()?, outputs(file, secrets)?)));
+        let (bounded, (stdout, stderr, copied)) = opened.map_err(|error| not_written("open", log, &error))?;
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         session::own_and_bound(&mut command);
         let child = command.spawn().map_err(|error| {
@@ -62,7 +63,10 @@ impl Process {
         drop(command);
         let (pid, number) = (child.id(), Pid::from_child(&child));
         let (attempt, events) = (attempt.clone(), events.clone());
+        let (runs, ended) = channel();
+        std::thread::spawn(move || keep_bounded(&bounded, &ended));
         std::thread::spawn(move || {
+            let _runs: Sender<()> = runs;
             // Only looks: until it is reaped, no other process can get this number, so a signal cannot hit a stranger.
             let look = || waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             while let Err(rustix::io::Errno::INTR) = look() {}
@@ -132,6 +136,17 @@ fn outputs(log: File, secrets: Vec<String>) -> io::Result<(Stdio, Stdio, Receive
         masking::copy(reader, log, &secrets);
     });
     Ok((stdout.into(), writer.into(), copied))
+}
+
+/// Between two looks at how large a log has become.
+const GROWTH: Duration = Duration::from_millis(500);
+
+/// Keeps a log bounded until its process has ended. A disk that gives nothing back keeps it whole.
+fn keep_bounded(log: &File, ended: &Receiver<()>) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(GROWTH) {
+        let _ = LOG_BOUND.keep(log);
+    }
+    let _ = LOG_BOUND.keep(log);
 }
 
 /// The last lines of a log.

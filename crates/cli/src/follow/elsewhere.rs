@@ -9,7 +9,7 @@ use domain::{RunId, Work};
 use super::attend::on_signals;
 use super::narrator::Narrator;
 use super::news::{ServerNews, read_streams};
-use super::result::{Ended, exit_code, print};
+use super::result::{EndedRun, exit_code, print};
 use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
 use crate::printer::Printer;
@@ -54,6 +54,6 @@ pub fn show(server: &Server, printer: &mut Printer, known: &KnownRun) -> Result<
     let (id, run) = (&known.id, known.run()?);
     let records = server.records(Some(id))?;
     let arithmetic = server::report::arithmetic(id, &records, &server.points(id)?);
-    print(printer, &Ended { id, run, arithmetic, folder: None, events: known.world.last_seq });
+    print(printer, &EndedRun { id, run, arithmetic, folder: None, events: known.world.last_seq });
     Ok(())
 }

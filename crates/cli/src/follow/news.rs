@@ -56,7 +56,7 @@ impl ServerNews {
 }
 
 /// Why the streams cannot be read any more.
-pub type Failure = Arc<Mutex<Option<Error>>>;
+pub type StreamFailure = Arc<Mutex<Option<Error>>>;
 
 /// Reads the streams of a run after an event and a measurement in threads of their own; sets `ended` once all are at their end, or one has failed.
 ///
@@ -69,7 +69,7 @@ pub fn read_streams(
     shows_output: bool,
     news: Sender<News>,
     ended: Arc<AtomicBool>,
-) -> Result<Failure, Error> {
+) -> Result<StreamFailure, Error> {
     let mut streams: Vec<(String, Option<String>, ReadMessage)> = vec![
         (format!("/v1/runs/{id}/series?follow=true&after={point}"), None, point_of),
         (format!("/v1/runs/{id}/events?follow=true&after={after}"), None, record_of),
@@ -78,7 +78,7 @@ pub fn read_streams(
         let last = if after > 0 { Some(server.log_ends(id)?) } else { None };
         streams.push((format!("/v1/runs/{id}/logs?follow=true"), last, output_of));
     }
-    let failure = Failure::default();
+    let failure = StreamFailure::default();
     let threads: Vec<_> = streams
         .into_iter()
         .map(|(path, last, read)| {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::figures::counted;
+use crate::figures::{counted, size as byte_size};
 use crate::printer::Printer;
 
 /// Lines of a log that are shown per look; what comes faster is counted, and stands in the log.
@@ -15,6 +15,9 @@ const MOST_LINES: usize = 40;
 
 /// Bytes of a log that are read per look.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// Bytes that are not read yet, at most; a program that writes faster is not followed line by line.
+const MOST_BEHIND: u64 = 32 << 20;
 
 /// Follows the logs of one run.
 #[derive(Debug)]
@@ -39,6 +42,7 @@ impl ProgramOutput {
                 self.read.len() - 1
             });
             // A log that cannot be read now is read at the next look, or by `gradus logs`.
+            self.skip(place, printer);
             if let Ok(bytes) = new_bytes(&path, self.read[place].1) {
                 let end =
                     if all { bytes.len() } else { bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1) };
@@ -46,6 +50,20 @@ impl ProgramOutput {
                 let place = path.display().to_string();
                 shown(&rank_of(&path), &bytes[..end], &place).iter().for_each(|line| printer.say(line));
             }
+        }
+    }
+}
+
+impl ProgramOutput {
+    /// Passes over what a program has written so fast that nobody could read it, so that its newest output is shown.
+    fn skip(&mut self, place: usize, printer: &mut Printer) {
+        let (path, read) = &mut self.read[place];
+        let size = fs::metadata(&*path).map_or(0, |file| file.len());
+        let behind = size.saturating_sub(*read);
+        if behind > MOST_BEHIND {
+            *read = size - MOST_BYTES;
+            let rank = rank_of(path);
+            printer.say(format!("{rank} | ({} of output, see `{}`)", byte_size(behind - MOST_BYTES), path.display()));
         }
     }
 }

@@ -48,14 +48,14 @@ pub fn finish(
     if known.bill.is_some() {
         let arithmetic = arithmetic(home, &state, run)?;
         let (folder, events) = (Some(home.run(run)), state.world().last_seq);
-        print(printer, &Ended { id: run, run: known, arithmetic, folder, events });
+        print(printer, &EndedRun { id: run, run: known, arithmetic, folder, events });
         home.mark_reported(&home.run(run))?;
     }
     result
 }
 
 /// A run that has ended, with what its result is told from.
-pub struct Ended<'a> {
+pub struct EndedRun<'a> {
     /// Its name.
     pub id: &'a RunId,
     /// The run.
@@ -69,7 +69,7 @@ pub struct Ended<'a> {
 }
 
 /// Prints the result.
-pub fn print(printer: &mut Printer, ended: &Ended<'_>) {
+pub fn print(printer: &mut Printer, ended: &EndedRun<'_>) {
     if printer.is_json() {
         return printer.json(&last_line(ended));
     }
@@ -86,7 +86,7 @@ pub fn print(printer: &mut Printer, ended: &Ended<'_>) {
 /// [`Error`] when its measurements cannot be read.
 pub fn told(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<Value, Error> {
     let (folder, events) = (Some(home.run(id)), state.world().last_seq);
-    Ok(last_line(&Ended { id, run, arithmetic: arithmetic(home, state, id)?, folder, events }))
+    Ok(last_line(&EndedRun { id, run, arithmetic: arithmetic(home, state, id)?, folder, events }))
 }
 
 /// Model FLOP/s of a run, if they are counted.
@@ -135,8 +135,8 @@ pub fn exit_code(id: &RunId, run: &plan::Run) -> Result<u8, Error> {
 }
 
 /// The last line of `--json`: a stable interface for scripts.
-pub fn last_line(ended: &Ended<'_>) -> Value {
-    let Ended { id, run, arithmetic, folder, events } = ended;
+pub fn last_line(ended: &EndedRun<'_>) -> Value {
+    let EndedRun { id, run, arithmetic, folder, events } = ended;
     let arithmetic = arithmetic.as_ref();
     let total = run.bill.as_ref().map(|bill| bill.total).unwrap_or_default();
     let seconds = run.ended.map_or(0.0, |ended| ended.since(run.submitted).as_secs_f64());
@@ -174,8 +174,8 @@ pub fn last_line(ended: &Ended<'_>) -> Value {
 }
 
 /// The result for people.
-fn result_lines(ended: &Ended<'_>) -> Vec<String> {
-    let Ended { id, run, folder, .. } = ended;
+fn result_lines(ended: &EndedRun<'_>) -> Vec<String> {
+    let EndedRun { id, run, folder, .. } = ended;
     let mut lines = vec![format!("run      {id}: {}", run.state.word())];
     if let RunState::Done { outcome: Outcome::Trained { model } } = &run.state {
         lines.push(format!(

@@ -21,15 +21,16 @@ impl Address {
             let message = format!("`{text}` is no address of a server: {why}");
             Err(Error::Usage { message, hint })
         };
-        let url = text.trim().trim_end_matches('/');
-        let Some((scheme, rest)) = url.split_once("://") else {
-            let hint = format!("write `http://{url}`, or `https://{url}` for a server with TLS");
+        let Some((scheme, rest)) = text.trim().split_once("://") else {
+            let bare = text.trim().trim_end_matches('/');
+            let hint = format!("write `http://{bare}`, or `https://{bare}` for a server with TLS");
             return wrong("it does not begin with `http://` or `https://`", hint);
         };
         let example = || "write it as `gradus serve` prints it, such as `http://127.0.0.1:7070`".to_owned();
         if !matches!(scheme, "http" | "https") {
             return wrong("it does not begin with `http://` or `https://`", example());
         }
+        let rest = rest.trim_end_matches('/');
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ".:-_[]".contains(c);
         if rest.is_empty() || !rest.chars().all(is_plain) {
             return wrong("after `://` stands a name or number and a port, and nothing else", example());
@@ -39,7 +40,7 @@ impl Address {
             let hint = "use `https://`, or an `ssh -L` tunnel and `http://127.0.0.1:PORT`".to_owned();
             return wrong("without TLS the token could be read on its way to another machine", hint);
         }
-        Ok(Address { url: url.to_owned(), is_near })
+        Ok(Address { url: format!("{scheme}://{rest}"), is_near })
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) fn is_wanted(headers: &HeaderMap, follow: Option<&str>) -> Result<boo
 /// The `id` of the last message that a reader had, where it says so.
 pub(super) fn last_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let last = headers.get("last-event-id").map(|value| value.to_str()).transpose();
-    last.map_err(|_| not_an_id("letters that are no text"))
+    // An empty one is what a reader sends that has had none.
+    last.map(|last| last.filter(|last| !last.is_empty())).map_err(|_| not_an_id("letters that are no text"))
 }
 
 /// The same where it is a number.

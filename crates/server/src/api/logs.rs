@@ -10,6 +10,7 @@ use axum::extract::{self, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use domain::RunId;
+use node::log::{data_end, next_data};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,9 +62,8 @@ pub(super) async fn logs(
             let entry = |(file, bytes): (String, u64)| json!({ "file": file, "bytes": bytes });
             return Ok(json!({ "files": files(&folder, &id).into_iter().map(entry).collect::<Vec<Value>>() }));
         };
-        let part = part(&folder, &name, wanted.offset, PAGE)?;
-        let (text, next) = part.text(wanted.offset, true);
-        Ok(json!({ "file": name, "text": text, "next": next, "has_more": next < part.size }))
+        let LogPart { text, next, size } = part(&folder, &name, wanted.offset, PAGE, true)?;
+        Ok(json!({ "file": name, "text": text, "next": next, "has_more": next < size }))
     });
     answer.await.map(|answer| Json(answer).into_response())
 }
@@ -88,7 +88,7 @@ fn grown(api: &Api, run: &RunId, mut place: LogPlace, ended: bool) -> Result<(Ve
         if size <= offset || place.only.as_ref().is_some_and(|only| *only != name) {
             continue;
         }
-        let (text, next) = part(&folder, &name, offset, MESSAGE)?.text(offset, ended);
+        let LogPart { text, next, .. } = part(&folder, &name, offset, MESSAGE, ended)?;
         if next == offset {
             continue;
         }
@@ -115,36 +115,55 @@ fn attempt(name: &str, run: &RunId) -> u64 {
     digits.parse().unwrap_or(u64::MAX)
 }
 
-/// A part of a log as it lies on disk.
-struct Part {
-    bytes: Vec<u8>,
-    size: u64,
+/// A part of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPart {
+    /// What it says, or how much of the log was dropped there.
+    pub text: String,
+    /// Where the next part begins.
+    pub next: u64,
+    /// The size of the log.
+    pub size: u64,
 }
 
-fn part(folder: &Path, name: &str, offset: u64, most: u64) -> Result<Part, ApiError> {
-    let missing = |error: std::io::Error| ApiError::new(404, format!("cannot read the log `{name}`: {error}"));
-    let mut file = File::open(folder.join(name)).map_err(missing)?;
-    let size = file.metadata().map_err(missing)?.len();
-    file.seek(SeekFrom::Start(offset.min(size))).map_err(missing)?;
+/// Reads a part of a log of `most` bytes at most. A letter that is cut in two comes whole with the next part, unless
+/// `is_last` says that none comes.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn log_part(path: &Path, offset: u64, most: u64, is_last: bool) -> std::io::Result<LogPart> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let begin = next_data(&file, offset.min(size))?;
+    if begin > offset {
+        let text = format!("\n[{} bytes of output were dropped here]\n", begin - offset);
+        return Ok(LogPart { text, next: begin, size });
+    }
+    let end = data_end(&file, begin)?;
+    file.seek(SeekFrom::Start(begin))?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(missing)?;
-    Ok(Part { bytes, size })
+    file.take(most.min(end.saturating_sub(begin))).read_to_end(&mut bytes)?;
+    let whole = whole_letters(&bytes, is_last);
+    Ok(LogPart { text: String::from_utf8_lossy(&bytes[..whole]).into_owned(), next: offset + whole as u64, size })
 }
 
-impl Part {
-    /// As text, and where the next part begins. A letter that is cut in two comes whole with the next part, unless it
-    /// is the last one that comes.
-    fn text(&self, offset: u64, is_last: bool) -> (String, u64) {
-        let whole = match std::str::from_utf8(&self.bytes) {
-            Err(error) if error.error_len().is_none() && (error.valid_up_to() > 0 || !is_last) => error.valid_up_to(),
-            _ => self.bytes.len(),
-        };
-        (String::from_utf8_lossy(&self.bytes[..whole]).into_owned(), offset + whole as u64)
+fn part(folder: &Path, name: &str, offset: u64, most: u64, is_last: bool) -> Result<LogPart, ApiError> {
+    let missing = |error: std::io::Error| ApiError::new(404, format!("cannot read the log `{name}`: {error}"));
+    log_part(&folder.join(name), offset, most, is_last).map_err(missing)
+}
+
+/// How many of these bytes are whole letters, or none at all.
+fn whole_letters(bytes: &[u8], is_last: bool) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && (error.valid_up_to() > 0 || !is_last) => error.valid_up_to(),
+        _ => bytes.len(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -159,9 +178,12 @@ mod tests {
 
     #[test]
     fn a_letter_that_is_cut_in_two_comes_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
         let check = |bytes: &[u8], is_last, text: &str, next| {
-            let part = Part { bytes: bytes.to_vec(), size: 9 };
-            assert_eq!(part.text(0, is_last), (text.to_owned(), next));
+            fs::write(&path, bytes).unwrap();
+            let part = log_part(&path, 0, 9, is_last).unwrap();
+            assert_eq!((part.text.as_str(), part.next), (text, next));
         };
         check("a–".as_bytes(), false, "a–", 4);
         check(b"a\xe2\x80", false, "a", 1);
@@ -169,5 +191,28 @@ mod tests {
         check(b"\xe2\x80", true, "\u{fffd}", 2);
         // What no text is goes on.
         check(b"a\xffb", false, "a\u{fffd}b", 3);
+    }
+
+    #[test]
+    fn what_was_dropped_is_said_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"begin\n").unwrap();
+        file.seek(SeekFrom::Start(1 << 20)).unwrap();
+        file.write_all(b"end\n").unwrap();
+        let (mut text, mut offset) = (String::new(), 0);
+        loop {
+            let part = log_part(&path, offset, 1 << 16, true).unwrap();
+            if part.next == offset {
+                break;
+            }
+            (text, offset) = (text + &part.text, part.next);
+        }
+        // The hole begins and ends with a block of the disk.
+        let text = text.replace('\0', "");
+        assert!(text.starts_with("begin\n\n["), "{text}");
+        assert!(text.ends_with(" bytes of output were dropped here]\nend\n"), "{text}");
+        assert_eq!(offset, (1 << 20) + 4);
     }
 }

@@ -38,11 +38,12 @@ use crate::home::Home;
 use crate::secrets::SecretKey;
 use crate::state::StateReader;
 
+pub use access::TlsIdentity;
 pub use access::make_token;
-pub use access::tls::TlsIdentity;
 pub use access::tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use door::LoopDoor;
 pub use failure::ApiError;
+pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
@@ -129,7 +130,7 @@ fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
             Ok(format!("http://{address}"))
         }
         Some(identity) => {
-            let tls = access::tls::TlsListener::new(tcp, identity).map_err(failed())?;
+            let tls = access::TlsListener::new(tcp, identity).map_err(failed())?;
             tokio::spawn(async move { axum::serve(tls, router).await });
             Ok(format!("https://{address}"))
         }

@@ -164,7 +164,7 @@ fn described(operation: &Operation) -> Value {
         200..300 => {
             let mut content = json!({ kind: { "schema": {} } });
             if is_followed {
-                content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+                content["text/event-stream"] = json!({ "schema": {} });
             }
             json!({ "description": "as asked", "content": content })
         }

@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use axum::http::StatusCode;
 use domain::Fence;
 use domain::files::{BroughtPart, KEPT, KeepRequest, Received, is_safe};
+use node::log::LOG_BOUND;
 
 use super::{Grant, Refused, Runs, failed};
 
@@ -72,6 +73,9 @@ fn newest(run: &Path, fence: Fence) -> Result<(), Refused> {
     Err((StatusCode::CONFLICT, format!("attempt {} was replaced by attempt {}", fence.0, grant.fence.0)))
 }
 
+/// So many zeros are no output of a program.
+const HOLE: u64 = 4096;
+
 /// A file that grows: the part is written where it belongs, unless something before it is missing.
 fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     let mut file =
@@ -80,8 +84,15 @@ fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     if offset > length {
         return Ok(Received { bytes: length, is_whole: false });
     }
-    let written = file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes));
+    // What was dropped on the machine comes as zeros, and takes no room here either.
+    let is_dropped = offset == length && bytes.len() as u64 >= HOLE && bytes.iter().all(|byte| *byte == 0);
+    let written = match is_dropped {
+        true => file.set_len(offset + bytes.len() as u64),
+        false => file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)),
+    };
     written.map_err(failed("write", place))?;
+    // A disk that gives nothing back keeps it whole.
+    let _ = LOG_BOUND.keep(&file);
     Ok(Received { bytes: length.max(offset + bytes.len() as u64), is_whole: false })
 }
 

@@ -28,7 +28,7 @@ pub fn newest(db: &Connection) -> rusqlite::Result<u64> {
 /// Events after `seq`, oldest first, at most so many.
 pub fn page(db: &Connection, path: &Path, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
     let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
-    select(db, path, sql, params![seq as i64, i64::try_from(limit).unwrap_or(i64::MAX)])
+    select(db, path, sql, params![i64::try_from(seq).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)])
 }
 
 /// Events of one run after `seq`, oldest first.

@@ -1,12 +1,12 @@
 //! `gradus logs`: the output of a run's processes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::RunId;
+use server::api::log_part;
 use server::{Home, State};
 
 use crate::command::find::{find, open_named};
@@ -44,7 +44,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         state.key().unseal_job(&mut job);
         printer.mask(job.secret_values());
     }
-    let mut read: Vec<(PathBuf, u64)> = Vec::new();
+    let (mut lines, mut read) = (WholeLines::default(), Vec::<(PathBuf, u64)>::new());
     loop {
         state.refresh()?;
         let last = !args.follow || state.world().runs.get(&id).is_none_or(|run| run.state.is_final());
@@ -54,7 +54,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
                 read.push((path.clone(), 0));
                 read.len() - 1
             });
-            read[index].1 = print_from(printer, &path, read[index].1, last)?;
+            read[index].1 = print_from(printer, &mut lines, &path, read[index].1)?;
+            if last {
+                lines.finish_one(printer, &path.file_name().unwrap_or_default().to_string_lossy());
+            }
         }
         if last {
             return Ok(exit::DONE);
@@ -80,16 +83,20 @@ fn files(state: &State, home: &Home, id: &RunId) -> Vec<PathBuf> {
     names
 }
 
-/// Prints whole lines from `from` on, and the rest as well with `all`; returns where it stopped.
-fn print_from(printer: &mut Printer, path: &Path, from: u64, all: bool) -> Result<u64, Error> {
-    let mut file = File::open(path).map_err(Error::file("read", path))?;
-    file.seek(SeekFrom::Start(from)).map_err(Error::file("read", path))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(Error::file("read", path))?;
-    let end = if all { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
+/// Bytes of a log that are read at once.
+const PART: u64 = 1 << 20;
+
+/// Prints whole lines from `from` on; returns where it stopped.
+fn print_from(printer: &mut Printer, lines: &mut WholeLines, path: &Path, mut from: u64) -> Result<u64, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    print_lines(printer, &name, &String::from_utf8_lossy(&bytes[..end]));
-    Ok(from + end as u64)
+    loop {
+        let part = log_part(path, from, PART, false).map_err(Error::file("read", path))?;
+        if part.next == from {
+            return Ok(from);
+        }
+        lines.print(printer, &name, &part.text);
+        from = part.next;
+    }
 }
 
 fn print_lines(printer: &mut Printer, name: &str, text: &str) {
@@ -144,6 +151,12 @@ impl WholeLines {
         let end = begun.rfind('\n').map_or(0, |at| at + 1);
         let whole: String = begun.drain(..end).collect();
         print_lines(printer, file, &whole);
+    }
+
+    fn finish_one(&mut self, printer: &mut Printer, file: &str) {
+        if let Some(line) = self.begun.remove(file) {
+            print_lines(printer, file, &line);
+        }
     }
 
     fn finish(self, printer: &mut Printer) {

@@ -2,11 +2,15 @@
 //! owner alone, or one that was given out with a name.
 
 #[cfg(feature = "tls")]
-pub mod tls;
+mod tls;
 #[cfg(not(feature = "tls"))]
-#[path = "tls_left_out.rs"]
-pub mod tls;
+mod tls_left_out;
 pub mod tokens;
+
+#[cfg(feature = "tls")]
+pub use tls::{TlsIdentity, TlsListener};
+#[cfg(not(feature = "tls"))]
+pub use tls_left_out::{NoTlsIdentity as TlsIdentity, NoTlsListener as TlsListener};
 
 use std::fs;
 use std::io::Write;

@@ -11,32 +11,32 @@ use crate::error::Error;
 
 /// What a server proves itself with, of which there is none.
 #[derive(Debug, Clone)]
-pub struct TlsIdentity(Infallible);
+pub struct NoTlsIdentity(Infallible);
 
-impl TlsIdentity {
+impl NoTlsIdentity {
     /// Refuses to read one.
     ///
     /// # Errors
     /// [`Error::File`].
-    pub fn read(certificate: &Path, _key: &Path) -> Result<TlsIdentity, Error> {
+    pub fn read(certificate: &Path, _key: &Path) -> Result<NoTlsIdentity, Error> {
         Err(Error::file("read the certificate in", certificate)(std::io::ErrorKind::Unsupported.into()))
     }
 }
 
 /// A listener with TLS, of which there is none.
-pub struct TlsListener(Infallible);
+pub struct NoTlsListener(Infallible);
 
-impl TlsListener {
+impl NoTlsListener {
     /// Accepts connections in the runtime that this is called in.
     ///
     /// # Errors
     /// When the address is not known.
-    pub fn new(_tcp: TcpListener, identity: &TlsIdentity) -> std::io::Result<TlsListener> {
+    pub fn new(_tcp: TcpListener, identity: &NoTlsIdentity) -> std::io::Result<NoTlsListener> {
         match identity.0 {}
     }
 }
 
-impl Listener for TlsListener {
+impl Listener for NoTlsListener {
     type Io = TcpStream;
     type Addr = SocketAddr;
 

@@ -1,0 +1,105 @@
+//! Logs whose size on disk is bounded: what lies between their beginning and their end is given back to the disk.
+//!
+//! A process appends to its log by itself, so that the log is whole whatever becomes of its agent. Its middle is therefore
+//! taken out of the file as it lies there, as a hole: every offset stays where it was, and whoever reads finds the hole.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+
+/// What a disk gives back at once; a part of it would be overwritten and not given back.
+const BLOCK: u64 = 4096;
+
+/// How much of a log is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogBound {
+    /// Once a log takes more bytes on disk, its middle is dropped.
+    pub most: u64,
+    /// Bytes of its beginning that are kept.
+    pub head: u64,
+    /// Bytes of its end that are kept when something is dropped.
+    pub tail: u64,
+}
+
+/// 1 GiB for each log; 256 MiB of the beginning stay, and between 256 and 768 MiB of the end.
+pub const LOG_BOUND: LogBound = LogBound { most: 1 << 30, head: 256 << 20, tail: 256 << 20 };
+
+impl LogBound {
+    /// Drops the middle of a log that takes too much; whether it did. `log` is open for writing.
+    ///
+    /// # Errors
+    /// When the disk refuses, as some kinds of file system do.
+    pub fn keep(&self, log: &File) -> io::Result<bool> {
+        let meta = log.metadata()?;
+        // Counted in units of 512 bytes, whatever the disk's own are.
+        if meta.blocks().saturating_mul(512) <= self.most {
+            return Ok(false);
+        }
+        let from = self.head.next_multiple_of(BLOCK);
+        let to = meta.len().saturating_sub(self.tail) / BLOCK * BLOCK;
+        if to <= from {
+            return Ok(false);
+        }
+        fallocate(log, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, to - from)?;
+        Ok(true)
+    }
+}
+
+/// Where the next bytes of a log are, from an offset on: there, or after what was dropped. The position of `log` changes.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn next_data(log: &File, offset: u64) -> io::Result<u64> {
+    match seek(log, SeekFrom::Data(offset)) {
+        Ok(at) => Ok(at),
+        // Nothing comes after it, or the file system does not tell.
+        Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(offset),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Where the bytes of a log that begin at an offset end: at the next hole, or at its end. The position of `log` changes.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn data_end(log: &File, offset: u64) -> io::Result<u64> {
+    match seek(log, SeekFrom::Hole(offset)) {
+        Ok(at) => Ok(at),
+        Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(log.metadata()?.len()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+
+    use super::*;
+
+    const BOUND: LogBound = LogBound { most: 64 << 10, head: 8 << 10, tail: 16 << 10 };
+
+    #[test]
+    fn the_middle_of_a_log_is_dropped_and_every_offset_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = OpenOptions::new().create(true).append(true).read(true).open(&path).unwrap();
+        log.write_all(&[b'a'; 60 << 10]).unwrap();
+        assert!(!BOUND.keep(&log).unwrap(), "it takes no more than it may");
+        for _ in 0..20 {
+            log.write_all(&[b'b'; 40 << 10]).unwrap();
+            BOUND.keep(&log).unwrap();
+        }
+        let meta = log.metadata().unwrap();
+        assert_eq!(meta.len(), 860 << 10);
+        assert!(meta.blocks() * 512 <= 104 << 10, "{} bytes on disk", meta.blocks() * 512);
+        let (begin, end) = (data_end(&log, 0).unwrap(), next_data(&log, 8 << 10).unwrap());
+        assert_eq!((begin, next_data(&log, 5).unwrap()), (8 << 10, 5));
+        assert!(end > 700 << 10 && end <= (860 - 16) << 10, "{end}");
+        assert_eq!(data_end(&log, end).unwrap(), 860 << 10);
+        assert_eq!(next_data(&log, 860 << 10).unwrap(), 860 << 10, "nothing comes after the end");
+    }
+}
