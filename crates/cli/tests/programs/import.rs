@@ -10,7 +10,7 @@ const SLURM: &str = "\
 #!/bin/bash
 #SBATCH --job-name=pair
 #SBATCH --ntasks-per-node=2 --gres=gpu:0
-srun --mpi=none -n 2 bash -c 'echo task $SLURM_PROCID of $SLURM_NTASKS is rank $RANK of $WORLD_SIZE'
+srun --mpi=none -n 2 --cpus-per-task 1 bash -c 'echo task $SLURM_PROCID of $SLURM_NTASKS is rank $RANK of $WORLD_SIZE'
 echo after $SLURM_NTASKS
 ";
 

@@ -12,7 +12,6 @@ pub fn processes(count: &str, more: &str, command: &str) -> String {
 for ((process = 0; process < processes; process++)); do
   RANK=$((NODE_RANK * processes + process)) LOCAL_RANK=$process \\
     WORLD_SIZE=$((PET_NNODES * processes)) LOCAL_WORLD_SIZE=$processes \\
-    OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}} \\
     {more}{command} &
   pids+=($!)
 done

@@ -336,6 +336,10 @@ fn script(import: &mut Import, text: &str, asked: &Asked) {
     import.job.set("run", YamlValue::Text(lines.join("\n") + "\n"));
 }
 
+/// Long options of `srun` whose value may be the next word.
+const SRUN_VALUES: &str = "|--nodes|--ntasks|--ntasks-per-node|--cpus-per-task|--gpus|--gpus-per-task|--gpus-per-node\
+    |--mem|--time|--partition|--mpi|--output|--error|--gres|--nodelist|--job-name|--container-image|--container-mounts";
+
 /// A function that does on this node what `srun` does: it passes over srun's options and starts the processes.
 fn srun(tasks: u64) -> String {
     let more = "SLURM_PROCID=$((NODE_RANK * processes + process)) SLURM_LOCALID=$process";
@@ -345,7 +349,7 @@ fn srun(tasks: u64) -> String {
         "# Starts the processes of this node; gradus runs this script on every node.\n\
          srun() {{\n  \
            while [[ ${{1:-}} == -* ]]; do\n    \
-             case $1 in -[NncwxtpGJKo]) shift 2 ;; *) shift ;; esac\n  \
+             case $1 in -[NncwxtpGJKo]{SRUN_VALUES}) shift 2 ;; *) shift ;; esac\n  \
            done\n\
          {body}}}"
     )

@@ -361,6 +361,7 @@ fn options_of_slurm_mean_what_they_mean_there() {
 fn srun_is_a_function_that_starts_the_processes_of_a_node() {
     let imported = import("#SBATCH --ntasks-per-node=3\nsrun --mpi=none python train.py\n", "a.sh").unwrap();
     let Work::Command(command) = Job::parse(&imported.text, "a").unwrap().job.work else { panic!("a program") };
+    assert!(!command.run.contains("OMP_NUM_THREADS") && command.run.contains("--cpus-per-task|"), "{}", command.run);
     assert!(command.run.contains("srun() {") && command.run.contains("processes=3"), "{}", command.run);
 }
 

@@ -97,7 +97,7 @@ fn write_value(out: &mut String, value: &YamlValue, depth: usize) {
 /// Text of several lines that a literal block holds as it is.
 fn is_block(text: &str) -> bool {
     text.contains('\n')
-        && text.trim_matches('\n') != ""
+        && !text.trim_matches('\n').is_empty()
         && text.chars().all(|c| c == '\n' || c == '\t' || is_printable(c))
 }
 

@@ -88,6 +88,9 @@ pub fn compose(request: &ScriptRequest) -> JobText {
     job
 }
 
+/// As torchrun: processes that share a node do not each start a thread per core.
+const THREADS: &str = "OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}";
+
 /// The commands: one process is started as it is, several with torchrun's variables.
 fn run(request: &ScriptRequest) -> String {
     let words: Vec<String> = request.program.iter().map(|text| word(text)).collect();
@@ -106,7 +109,7 @@ fn run(request: &ScriptRequest) -> String {
         }
         _ => String::new(),
     };
-    format!("{guard}{}exit $failed\n", processes(&count, "", &command))
+    format!("{guard}{}exit $failed\n", processes(&count, THREADS, &command))
 }
 
 /// A word as the script gets it: as it stands, but for variables of gradus, which the machine fills in.
