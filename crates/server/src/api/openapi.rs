@@ -142,7 +142,7 @@ fn described(operation: &Operation) -> Value {
         .map(|(name, kind)| {
             let schema = match *kind {
                 // More than a program for browsers can count to is no number of an event.
-                "integer" => json!({ "type": kind, "minimum": 0, "maximum": (1u64 << 53) - 1 }),
+                "integer" => json!({ "type": kind, "minimum": 0, "maximum": u64::MAX }),
                 _ => json!({ "type": kind }),
             };
             json!({ "name": name, "in": "query", "required": false, "schema": schema })
