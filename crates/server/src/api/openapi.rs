@@ -141,7 +141,6 @@ fn described(operation: &Operation) -> Value {
         .iter()
         .map(|(name, kind)| {
             let schema = match *kind {
-                // More than a program for browsers can count to is no number of an event.
                 "integer" => json!({ "type": kind, "minimum": 0, "maximum": u64::MAX }),
                 _ => json!({ "type": kind }),
             };
