@@ -2,7 +2,8 @@
 //!
 //! There are three layers. The fast one, `--fast`, is the checks that need no build and the tests that stand beside the
 //! code, but the trainer's: nothing is trained and no process is killed. The whole is what CI runs. The long one,
-//! `--long`, kills ten times as many runs, proves that deliberate mistakes are noticed, and kills users' programs.
+//! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed, and
+//! kills users' programs.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,16 @@ use xtask::{build, peers};
 
 use crate::{chaos, check};
 
-/// Runs that are killed and compared in the whole, and in the long layer.
-const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
+/// What the whole and the long layer do of what has no natural end.
+struct Extent {
+    /// Runs that are killed and compared.
+    chaos_runs: u64,
+    /// Schedules of the simulated control protocol.
+    schedules: u64,
+}
 
-/// Schedules of the simulated control protocol in the whole.
-const SCHEDULES: u64 = 200_000;
+const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 60_000 };
+const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000 };
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
 const LAB_HOSTS: u8 = 10;
@@ -37,18 +43,18 @@ fn missing() -> check::Missing {
 
 /// Sets up, checks, builds both executables and runs every test.
 pub fn test(root: &Path) -> Outcome {
-    whole(root, CHAOS_RUNS[0])
+    whole(root, &WHOLE)
 }
 
 /// The same with more runs killed, with the mutants, and with the Python package beside what it has callbacks for.
 pub fn long(root: &Path) -> Outcome {
-    let line = whole(root, CHAOS_RUNS[1])?;
+    let line = whole(root, &LONG)?;
     let mutants = step("mutants", || chaos::chaos(root, &["--mutants".to_owned()]))?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
     Ok(format!("{mutants}\n{package}\n{line}"))
 }
 
-fn whole(root: &Path, chaos_runs: &str) -> Outcome {
+fn whole(root: &Path, extent: &Extent) -> Outcome {
     eprintln!("{}", build::setup(root)?);
     check::check(root, missing())?;
     step("build", || build::executables(root))?;
@@ -69,8 +75,8 @@ fn whole(root: &Path, chaos_runs: &str) -> Outcome {
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
     step("hosts, over SSH", || over_ssh(root))?;
-    step("schedules", || sim(root, &["--seeds".to_owned(), format!("0..{SCHEDULES}")]))?;
-    let arguments = ["--runs", chaos_runs, "--seed", "1"].map(str::to_owned);
+    step("schedules", || sim(root, &["--seeds".to_owned(), format!("0..{}", extent.schedules)]))?;
+    let arguments = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))
 }
