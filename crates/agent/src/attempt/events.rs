@@ -68,10 +68,7 @@ impl Attempt {
                 Vec::new()
             }
             AttemptEvent::Exited(pid) => self.exited(pid, now),
-            AttemptEvent::StacksRecorded => {
-                self.stacks_until = self.stacks_until.map(|until| until.min(now));
-                Vec::new()
-            }
+            AttemptEvent::StacksRecorded => self.stacks_recorded(now),
             AttemptEvent::Uploaded(result) => {
                 self.sent();
                 let lost = |why| format!("not everything that was written has reached the loop's machine: {why}");

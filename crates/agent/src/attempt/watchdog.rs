@@ -7,6 +7,7 @@ use std::time::Duration;
 use control::StopReason;
 use domain::Elapsed;
 use domain::rank::{Ready, Report};
+use domain::wire::AgentEvent;
 
 use super::verdict::Role;
 use super::{ATTEMPT, Attempt, Stage, Working};
@@ -150,6 +151,12 @@ impl Attempt {
             let _ = stacks::record(ATTEMPT, attempt.as_str(), &secrets, &path);
             let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::StacksRecorded));
         });
+    }
+
+    /// They are written down, or cannot be.
+    pub(super) fn stacks_recorded(&mut self, now: Duration) -> Vec<AgentEvent> {
+        self.stacks_until = self.stacks_until.map(|until| until.min(now));
+        Vec::new()
     }
 
     /// Where the stacks of a hang are written: beside the logs of the attempt.

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::event::Wakeup;
-use notice::{Cloud, MetadataRequest};
+use notice::{MetadataKind, MetadataRequest};
 
 /// Between two questions: as often as AWS advises for its notices of 2 min.
 const EVERY: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// A metadata service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataService {
-    cloud: Cloud,
+    cloud: MetadataKind,
     /// Host and port.
     address: String,
 }
@@ -40,7 +40,7 @@ impl MetadataService {
     /// Reads `CLOUD=http://HOST:PORT`, for a stand-in.
     pub fn parse(text: &str) -> Option<MetadataService> {
         let (name, url) = text.split_once('=')?;
-        let cloud = Cloud::ALL.into_iter().find(|cloud| cloud.name() == name)?;
+        let cloud = MetadataKind::ALL.into_iter().find(|cloud| cloud.name() == name)?;
         let address = url.strip_prefix("http://")?.trim_end_matches('/');
         (address.contains(':') && !address.contains('/'))
             .then(|| MetadataService { cloud, address: address.to_owned() })
@@ -49,7 +49,7 @@ impl MetadataService {
     /// That of the cloud which this machine is of, if it is of one.
     pub fn detect() -> Option<MetadataService> {
         let read = |name: &str| fs::read_to_string(format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
-        let cloud = Cloud::of(&read("sys_vendor"), &read("chassis_asset_tag"))?;
+        let cloud = MetadataKind::of(&read("sys_vendor"), &read("chassis_asset_tag"))?;
         Some(MetadataService { cloud, address: format!("{}:80", cloud.host()) })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The clouds whose machines say themselves that they are about to be taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cloud {
+pub enum MetadataKind {
     /// Amazon EC2, instance metadata version 2.
     Aws,
     /// Google Compute Engine.
@@ -32,30 +32,31 @@ const fn get(path: &'static str, header: Option<(&'static str, &'static str)>) -
     MetadataRequest { method: "GET", path, header }
 }
 
-impl Cloud {
+impl MetadataKind {
     /// Every cloud.
-    pub const ALL: [Cloud; 5] = [Cloud::Aws, Cloud::Gcp, Cloud::Azure, Cloud::Alibaba, Cloud::Tencent];
+    pub const ALL: [MetadataKind; 5] =
+        [MetadataKind::Aws, MetadataKind::Gcp, MetadataKind::Azure, MetadataKind::Alibaba, MetadataKind::Tencent];
 
     /// Its name in `GRADUS_METADATA`.
     pub fn name(self) -> &'static str {
         match self {
-            Cloud::Aws => "aws",
-            Cloud::Gcp => "gcp",
-            Cloud::Azure => "azure",
-            Cloud::Alibaba => "alibaba",
-            Cloud::Tencent => "tencent",
+            MetadataKind::Aws => "aws",
+            MetadataKind::Gcp => "gcp",
+            MetadataKind::Azure => "azure",
+            MetadataKind::Alibaba => "alibaba",
+            MetadataKind::Tencent => "tencent",
         }
     }
 
     /// The cloud of a machine, by what its firmware says: `sys_vendor` and `chassis_asset_tag` of
     /// `/sys/class/dmi/id`. Hyper-V outside of Azure has the same vendor, and another tag.
-    pub fn of(vendor: &str, asset_tag: &str) -> Option<Cloud> {
+    pub fn of(vendor: &str, asset_tag: &str) -> Option<MetadataKind> {
         match (vendor.trim(), asset_tag.trim()) {
-            ("Amazon EC2", _) => Some(Cloud::Aws),
-            ("Google", _) => Some(Cloud::Gcp),
-            ("Microsoft Corporation", "7783-7084-3265-9085-8269-3286-77") => Some(Cloud::Azure),
-            ("Alibaba Cloud", _) => Some(Cloud::Alibaba),
-            ("Tencent Cloud", _) => Some(Cloud::Tencent),
+            ("Amazon EC2", _) => Some(MetadataKind::Aws),
+            ("Google", _) => Some(MetadataKind::Gcp),
+            ("Microsoft Corporation", "7783-7084-3265-9085-8269-3286-77") => Some(MetadataKind::Azure),
+            ("Alibaba Cloud", _) => Some(MetadataKind::Alibaba),
+            ("Tencent Cloud", _) => Some(MetadataKind::Tencent),
             _ => None,
         }
     }
@@ -63,10 +64,10 @@ impl Cloud {
     /// Host of its metadata service, which only the machine itself reaches.
     pub fn host(self) -> &'static str {
         match self {
-            Cloud::Aws | Cloud::Azure => "169.254.169.254",
-            Cloud::Gcp => "metadata.google.internal",
-            Cloud::Alibaba => "100.100.100.200",
-            Cloud::Tencent => "metadata.tencentyun.com",
+            MetadataKind::Aws | MetadataKind::Azure => "169.254.169.254",
+            MetadataKind::Gcp => "metadata.google.internal",
+            MetadataKind::Alibaba => "100.100.100.200",
+            MetadataKind::Tencent => "metadata.tencentyun.com",
         }
     }
 
@@ -74,26 +75,26 @@ impl Cloud {
     pub fn token(self) -> Option<(MetadataRequest, &'static str)> {
         let lifetime = Some(("X-aws-ec2-metadata-token-ttl-seconds", "300"));
         let request = MetadataRequest { method: "PUT", path: "/latest/api/token", header: lifetime };
-        (self == Cloud::Aws).then_some((request, "X-aws-ec2-metadata-token"))
+        (self == MetadataKind::Aws).then_some((request, "X-aws-ec2-metadata-token"))
     }
 
     /// What is asked for a notice.
     pub fn question(self) -> MetadataRequest {
         match self {
-            Cloud::Aws => get("/latest/meta-data/spot/instance-action", None),
-            Cloud::Gcp => get("/computeMetadata/v1/instance/preempted", Some(("Metadata-Flavor", "Google"))),
-            Cloud::Azure => get("/metadata/scheduledevents?api-version=2020-07-01", Some(("Metadata", "true"))),
-            Cloud::Alibaba => get("/latest/meta-data/instance/spot/termination-time", None),
-            Cloud::Tencent => get("/latest/meta-data/spot/termination-time", None),
+            MetadataKind::Aws => get("/latest/meta-data/spot/instance-action", None),
+            MetadataKind::Gcp => get("/computeMetadata/v1/instance/preempted", Some(("Metadata-Flavor", "Google"))),
+            MetadataKind::Azure => get("/metadata/scheduledevents?api-version=2020-07-01", Some(("Metadata", "true"))),
+            MetadataKind::Alibaba => get("/latest/meta-data/instance/spot/termination-time", None),
+            MetadataKind::Tencent => get("/latest/meta-data/spot/termination-time", None),
         }
     }
 
     /// The time from notice to end that the cloud documents; a machine's clock may be wrong, so none is taken to be longer.
     pub fn documented(self) -> Duration {
         Duration::from_secs(match self {
-            Cloud::Aws | Cloud::Tencent => 120,
-            Cloud::Gcp | Cloud::Azure => 30,
-            Cloud::Alibaba => 300,
+            MetadataKind::Aws | MetadataKind::Tencent => 120,
+            MetadataKind::Gcp | MetadataKind::Azure => 30,
+            MetadataKind::Alibaba => 300,
         })
     }
 
@@ -103,13 +104,13 @@ impl Cloud {
             return None;
         }
         match self {
-            Cloud::Aws => {
+            MetadataKind::Aws => {
                 let answer: serde_json::Value = serde_json::from_str(body).ok()?;
                 matches!(answer["action"].as_str()?, "terminate" | "stop" | "hibernate").then_some(())?;
                 Some(self.until(answer["time"].as_str().and_then(|time| time.parse().ok()), now))
             }
-            Cloud::Gcp => (body.trim() == "TRUE").then(|| self.documented()),
-            Cloud::Azure => {
+            MetadataKind::Gcp => (body.trim() == "TRUE").then(|| self.documented()),
+            MetadataKind::Azure => {
                 let answer: serde_json::Value = serde_json::from_str(body).ok()?;
                 let events = answer["Events"].as_array()?;
                 let preempt = events.iter().find(|event| event["EventType"] == "Preempt")?;
@@ -117,12 +118,12 @@ impl Cloud {
                 Some(self.until(time.map(|time| time.timestamp()), now))
             }
             // Where there is no notice the path does not exist; some versions answer it empty.
-            Cloud::Alibaba => {
+            MetadataKind::Alibaba => {
                 let text = body.trim();
                 (!text.is_empty()).then(|| self.until(text.parse().ok(), now))
             }
             // Its time has no zone.
-            Cloud::Tencent => (!body.trim().is_empty()).then(|| self.documented()),
+            MetadataKind::Tencent => (!body.trim().is_empty()).then(|| self.documented()),
         }
     }
 
@@ -137,7 +138,7 @@ impl Cloud {
 mod tests {
     use super::*;
 
-    fn left(cloud: Cloud, status: u16, body: &str) -> Option<u64> {
+    fn left(cloud: MetadataKind, status: u16, body: &str) -> Option<u64> {
         let now = "2026-03-02T10:00:00Z".parse().unwrap();
         cloud.notice(status, body, now).map(|left| left.as_secs())
     }
@@ -146,45 +147,45 @@ mod tests {
     #[test]
     fn each_cloud_s_notice_is_read() {
         let aws = r#"{"action": "terminate", "time": "2026-03-02T10:01:50Z"}"#;
-        assert_eq!(left(Cloud::Aws, 200, aws), Some(110));
-        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"terminate","time":"soon"}"#), Some(120));
-        assert_eq!(left(Cloud::Gcp, 200, "TRUE\n"), Some(30));
+        assert_eq!(left(MetadataKind::Aws, 200, aws), Some(110));
+        assert_eq!(left(MetadataKind::Aws, 200, r#"{"action":"terminate","time":"soon"}"#), Some(120));
+        assert_eq!(left(MetadataKind::Gcp, 200, "TRUE\n"), Some(30));
         let azure = r#"{"DocumentIncarnation":2,"Events":[{"EventId":"x","EventType":"Freeze","NotBefore":""},
             {"EventId":"y","EventStatus":"Scheduled","EventType":"Preempt","ResourceType":"VirtualMachine",
              "Resources":["vm-1"],"NotBefore":"Mon, 02 Mar 2026 10:00:25 GMT","EventSource":"Platform"}]}"#;
-        assert_eq!(left(Cloud::Azure, 200, azure), Some(25));
-        assert_eq!(left(Cloud::Alibaba, 200, "2026-03-02T10:04:00Z"), Some(240));
-        assert_eq!(left(Cloud::Tencent, 200, "2026-03-02 18:02:00"), Some(120));
+        assert_eq!(left(MetadataKind::Azure, 200, azure), Some(25));
+        assert_eq!(left(MetadataKind::Alibaba, 200, "2026-03-02T10:04:00Z"), Some(240));
+        assert_eq!(left(MetadataKind::Tencent, 200, "2026-03-02 18:02:00"), Some(120));
     }
 
     #[test]
     fn what_is_no_notice_is_none() {
-        for cloud in Cloud::ALL {
+        for cloud in MetadataKind::ALL {
             for (status, body) in [(404, "<html>Not Found</html>"), (200, ""), (500, "TRUE"), (401, "")] {
                 assert_eq!(left(cloud, status, body), None, "{cloud:?} {status} {body}");
             }
         }
-        assert_eq!(left(Cloud::Gcp, 200, "FALSE"), None);
+        assert_eq!(left(MetadataKind::Gcp, 200, "FALSE"), None);
         let freeze = r#"{"Events":[{"EventType":"Freeze","NotBefore":"Mon, 02 Mar 2026 10:00:25 GMT"}]}"#;
-        assert_eq!(left(Cloud::Azure, 200, freeze), None);
-        assert_eq!(left(Cloud::Azure, 200, r#"{"DocumentIncarnation":1,"Events":[]}"#), None);
-        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"rebalance"}"#), None);
+        assert_eq!(left(MetadataKind::Azure, 200, freeze), None);
+        assert_eq!(left(MetadataKind::Azure, 200, r#"{"DocumentIncarnation":1,"Events":[]}"#), None);
+        assert_eq!(left(MetadataKind::Aws, 200, r#"{"action":"rebalance"}"#), None);
     }
 
     /// A clock that is ten minutes late or early neither lengthens the time nor makes it negative.
     #[test]
     fn a_wrong_clock_gives_no_longer_time() {
-        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"stop","time":"2026-03-02T10:12:00Z"}"#), Some(120));
-        assert_eq!(left(Cloud::Aws, 200, r#"{"action":"stop","time":"2026-03-02T09:52:00Z"}"#), Some(0));
+        assert_eq!(left(MetadataKind::Aws, 200, r#"{"action":"stop","time":"2026-03-02T10:12:00Z"}"#), Some(120));
+        assert_eq!(left(MetadataKind::Aws, 200, r#"{"action":"stop","time":"2026-03-02T09:52:00Z"}"#), Some(0));
     }
 
     #[test]
     fn a_machine_s_cloud_is_known_by_its_firmware() {
         let azure = "7783-7084-3265-9085-8269-3286-77\n";
-        assert_eq!(Cloud::of("Amazon EC2\n", ""), Some(Cloud::Aws));
-        assert_eq!(Cloud::of("Google\n", ""), Some(Cloud::Gcp));
-        assert_eq!(Cloud::of("Microsoft Corporation\n", azure), Some(Cloud::Azure));
-        assert_eq!(Cloud::of("Microsoft Corporation\n", "1234"), None);
-        assert_eq!(Cloud::of("Dell Inc.\n", "Google"), None);
+        assert_eq!(MetadataKind::of("Amazon EC2\n", ""), Some(MetadataKind::Aws));
+        assert_eq!(MetadataKind::of("Google\n", ""), Some(MetadataKind::Gcp));
+        assert_eq!(MetadataKind::of("Microsoft Corporation\n", azure), Some(MetadataKind::Azure));
+        assert_eq!(MetadataKind::of("Microsoft Corporation\n", "1234"), None);
+        assert_eq!(MetadataKind::of("Dell Inc.\n", "Google"), None);
     }
 }

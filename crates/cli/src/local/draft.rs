@@ -280,21 +280,9 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
         // Counted only where it matters: of many files it takes a while.
-        bytes: train.data.preload.map(|_| bytes_below(staged.path())),
+        bytes: train.data.preload.map(|_| machine::bytes_below(staged.path())),
         measured_step: measured(home, train)?,
     })
-}
-
-/// Bytes of a file, or of all files below a folder; what cannot be looked at counts nothing, and is told when it is read.
-fn bytes_below(path: &std::path::Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
-    let below = entries.flatten().map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
-        // A link is what it leads to; none to a folder is followed, for it may lead back.
-        Ok(_) => std::fs::metadata(entry.path()).map_or(0, |file| file.len()),
-        Err(_) => 0,
-    });
-    below.fold(0, u64::saturating_add)
 }
 
 /// Where the texts are and which task they are used for; none for images.

@@ -69,3 +69,15 @@ fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str)
 fn price_source(rate: Rate) -> &'static str {
     if rate == Rate::default() { "free unless `--price` says otherwise" } else { "--price" }
 }
+
+/// Bytes of a file, or of all files below a folder; what cannot be looked at counts nothing, and is told when it is read.
+pub fn bytes_below(path: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
+    let below = entries.flatten().map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
+        // A link is what it leads to; none to a folder is followed, for it may lead back.
+        Ok(_) => std::fs::metadata(entry.path()).map_or(0, |file| file.len()),
+        Err(_) => 0,
+    });
+    below.fold(0, u64::saturating_add)
+}

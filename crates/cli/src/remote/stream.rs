@@ -76,8 +76,7 @@ fn read(
     heard: &mut Instant,
     take: &mut dyn FnMut(StreamMessage) -> bool,
 ) -> Ended {
-    let mut messages = Messages::new(body);
-    while let Some(message) = messages.next() {
+    for message in Messages::new(body) {
         *heard = Instant::now();
         match message.kind.as_str() {
             "end" => return Ended::Whole,

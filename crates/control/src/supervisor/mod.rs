@@ -16,6 +16,7 @@ use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatRe
 use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 
 pub use queue::{EntryQueue, is_decision};
+use reason::Reclaim;
 pub use reason::{Departure, StopReason};
 
 /// Between the starts of two calls, unless an urgent event waits, in microseconds.
@@ -108,12 +109,6 @@ pub struct Supervisor {
     reclaim: Option<Reclaim>,
     has_left: bool,
     out: Vec<SupervisorOutput>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Reclaim {
-    at: Elapsed,
-    is_told: bool,
 }
 
 /// How long the agent may go on alone.

@@ -23,6 +23,15 @@ pub enum StopReason {
     Hang(Elapsed),
 }
 
+/// That the provider takes the machine back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reclaim {
+    /// When.
+    pub at: Elapsed,
+    /// Whether the loop was told.
+    pub is_told: bool,
+}
+
 /// Why an agent left; `exit_code` tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {

@@ -81,8 +81,7 @@ impl World {
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started } => self.agent_up(instance, *started),
             Event::ReclaimNoticed { instance, at } => {
-                self.instance_mut(instance)?.reclaim = Some(*at);
-                Ok(())
+                self.instance_mut(instance).map(|known| known.reclaim = Some(*at))
             }
             Event::AttemptIntended { run, attempt, fence, instance, others } => {
                 let new = RunAttempt::new(run, *fence, (instance, others), record.at);
