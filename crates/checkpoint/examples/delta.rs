@@ -1,6 +1,7 @@
-//! How small and how fast checkpoint differences are: `cargo run --release -p gradus-checkpoint --example delta [NUMBERS]`.
+//! Prints the size and speed of delta checkpoints: `cargo run --release -p gradus-checkpoint --example delta
+//! [NUMBERS]`.
 //!
-//! The weights are Gaussian, and a step changes each by a Gaussian share; real ones differ.
+//! The weights are Gaussian, and a step changes each by a Gaussian fraction; real ones differ.
 
 use std::time::Instant;
 

@@ -1,6 +1,7 @@
-//! Damages what a checkpoint is made of, and reads it: `cargo run --release -p gradus-checkpoint --example fuzz_checkpoint -- all 120`.
+//! Damages the files of a checkpoint, and reads them: `cargo run --release -p gradus-checkpoint --example
+//! fuzz_checkpoint -- all 120`.
 //!
-//! The forms are `full` and `delta` (links of a chain), `tensors` (a safetensors file) and `manifest`.
+//! The formats are `full` and `delta` (links of a chain), `tensors` (a safetensors file) and `manifest`.
 
 #[path = "../../data/src/tests/mutate.rs"]
 mod mutate;
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     state.iter_mut().step_by(7).for_each(|byte| *byte = byte.wrapping_add(3));
     let first = full(&before, Width::Two);
     for form in forms {
-        let asked = (form, seconds, seed);
+        let arguments = (form, seconds, seed);
         match form {
             "full" => {
                 let look = |bytes: &[u8]| {
@@ -45,17 +46,17 @@ fn main() -> Result<(), Box<dyn Error>> {
                     assert!(restored.as_ref().map_or(true, |found| *found == before));
                     Verdict::of(restored)
                 };
-                round(asked, &first, |_| {}, look)?;
+                round(arguments, &first, |_| {}, look)?;
             }
             "delta" => {
                 let link = difference(&first, &before, &state)?;
                 let look = |bytes: &[u8]| {
                     let restored = restore(bytes, Some(&before));
-                    // Whatever a link says, it gives what it names or nothing.
+                    // A link restores the state that it names, or nothing.
                     assert!(restored.as_ref().is_ok_and(|found| *found == state) || restored.is_err() || bytes[9] == 0);
                     Verdict::of(restored)
                 };
-                round(asked, &link, |_| {}, look)?;
+                round(arguments, &link, |_| {}, look)?;
             }
             "tensors" => {
                 let folder = tempfile::tempdir()?;
@@ -72,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     fs::write(&path, bytes).expect("a file can be written");
                     Verdict::of(read_tensors(&path))
                 };
-                round(asked, &sound, |_| {}, look)?;
+                round(arguments, &sound, |_| {}, look)?;
             }
             "manifest" => {
                 let folder = tempfile::tempdir()?;
@@ -86,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let is_read = passed_over.iter().any(|why| why.contains("safetensors"));
                     if is_read { Verdict::Whole } else { Verdict::Refused }
                 };
-                round(asked, MANIFEST.as_bytes(), sealed, look)?;
+                round(arguments, MANIFEST.as_bytes(), sealed, look)?;
             }
             _ => return Err(format!("give `all` or one of {}", FORMS.join(", ")).into()),
         }

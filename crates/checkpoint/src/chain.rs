@@ -40,16 +40,16 @@ impl Base {
     }
 }
 
-/// Tensors as links, on those of `base` where it is given; and the beginnings of the links.
+/// Packs tensors as links, based on those of `base` if given; also returns the heads of the links.
 pub(crate) fn pack(tensors: &[Tensor], base: Option<&Layer>) -> (Vec<Tensor>, Vec<Vec<u8>>) {
     let (mut packed, mut heads) = (Vec::with_capacity(tensors.len()), Vec::with_capacity(tensors.len()));
-    for (place, tensor) in tensors.iter().enumerate() {
+    for (index, tensor) in tensors.iter().enumerate() {
         let before = base.and_then(|base| {
             let is_same = |other: &Tensor| {
                 (&other.name, other.dtype, &other.shape) == (&tensor.name, tensor.dtype, &tensor.shape)
             };
             // A state has the same tensors in the same order, step by step.
-            let at = Some(place).filter(|at| base.tensors.get(*at).is_some_and(is_same));
+            let at = Some(index).filter(|at| base.tensors.get(*at).is_some_and(is_same));
             let at = at.or_else(|| base.tensors.iter().position(is_same))?;
             Some((base.heads.get(at)?, &base.tensors[at]))
         });
@@ -65,7 +65,7 @@ pub(crate) fn pack(tensors: &[Tensor], base: Option<&Layer>) -> (Vec<Tensor>, Ve
     (packed, heads)
 }
 
-/// The tensors that a file of links gives on top of those before it; or what is wrong, as half a sentence.
+/// Restores the tensors of a file of links on top of those before it. The error is part of a sentence.
 pub(crate) fn unpack(packed: Vec<Tensor>, before: &[Tensor]) -> Result<Vec<Tensor>, String> {
     packed.into_iter().map(|Tensor { name, bytes, .. }| one(name, &bytes, before)).collect()
 }

@@ -10,19 +10,19 @@ use domain::id::Fence;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disk, the quota or the allowed file size is used up.
-    #[error("no space is left to write `{}`", path.display())]
+    #[error("no space left to write `{}`", path.display())]
     DiskFull {
-        /// What was being written.
+        /// The file being written.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The folder cannot be written, or is no folder.
     #[error("`{}` cannot be written", path.display())]
     ReadOnly {
-        /// What was being written.
+        /// The file being written.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A later attempt has claimed the folder; nothing was published.
@@ -35,7 +35,7 @@ pub enum Error {
         /// The attempt that holds the folder.
         highest: Fence,
     },
-    /// Another process kept the folder's lock for too long.
+    /// Another process held the folder's lock for too long.
     #[error("`{}` is held by another process for more than {seconds} s", path.display())]
     Locked {
         /// The lock file.
@@ -50,31 +50,31 @@ pub enum Error {
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file or folder is there, and the system could not read it. That says nothing about what it holds.
+    /// A file or folder exists, but could not be read. Its contents may be intact.
     #[error("cannot read `{}`", path.display())]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file does not hold what its name says.
+    /// A file does not contain what its name implies.
     #[error("`{}` is damaged: {why}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
-    /// A tensor that was handed over contradicts itself, or its name was given twice.
+    /// A tensor to be saved is inconsistent, or its name is not unique.
     #[error("tensor `{name}` cannot be saved: {why}")]
     Tensor {
         /// The tensor's name.
         name: String,
-        /// What is wrong with it.
+        /// The inconsistency.
         why: String,
     },
     /// Another rank's part of a checkpoint was not written.
@@ -82,7 +82,7 @@ pub enum Error {
     Part {
         /// The rank.
         rank: u32,
-        /// What became of it.
+        /// Why it failed.
         why: String,
     },
     /// The thread that writes has ended by a panic.
@@ -93,7 +93,7 @@ pub enum Error {
 /// Why a file of a checkpoint was not read.
 #[derive(Debug)]
 pub(crate) enum Defect {
-    /// It is verifiably not what was written; half a sentence.
+    /// It is verifiably damaged; the text is part of a sentence.
     Damaged(String),
     /// The system could not read it now: an I/O error, missing permissions, a stale handle, too little memory.
     Unreadable(io::Error),
@@ -118,7 +118,7 @@ impl From<io::Error> for Defect {
 }
 
 impl Error {
-    /// Sorts trouble with writing `path` into what the user can do about it.
+    /// Classifies an I/O error while writing `path` by what the user can do about it.
     pub(crate) fn writing(doing: &'static str, path: &Path, source: io::Error) -> Error {
         use io::ErrorKind::*;
         let path = path.to_owned();
@@ -129,14 +129,14 @@ impl Error {
         }
     }
 
-    /// The same, as what ends an attempt: cause, sentence and the next thing to do.
+    /// Converts the error to the finding that ends an attempt: cause, message and hint.
     pub fn finding(&self) -> Finding {
         let (cause, hint) = match self {
             Error::DiskFull { .. } => {
                 (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run")
             }
             Error::ReadOnly { .. } => (Cause::ReadOnly, "make the folder writable, or choose another with `--home`"),
-            Error::Fenced { .. } => (Cause::Fenced, "nothing to do: the later attempt goes on"),
+            Error::Fenced { .. } => (Cause::Fenced, "nothing to do: the later attempt continues"),
             Error::Locked { .. } => {
                 (Cause::Internal, "look for a rank that hangs (`ps -ef | grep gradus-rank`) and end it")
             }

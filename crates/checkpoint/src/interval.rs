@@ -1,10 +1,10 @@
-//! How often the state is saved: the interval that loses least.
+//! The checkpoint interval that minimizes lost work.
 //!
-//! Saving costs a stall each time; not saving costs the work since the last time at each failure. With the stall δ and
-//! the mean time between failures M, Young finds the least loss at √(2δM) and Daly a better approximation of it.
-//! Saving in the background changes only δ, which then is what training loses, and not the time until the state is
-//! durable; that time L bounds the interval from below, since one save must end before the next begins: τ ≥ L + δ.
-//! The optimum is flat, so a measured δ and a guessed M are enough. Pure functions; times are passed in.
+//! Each save costs a stall; each failure costs the work since the last save. With the stall δ and the mean time between
+//! failures M, Young's optimum is √(2δM), and Daly gives a better approximation. Saving in the background reduces δ to
+//! the time that training stalls, and excludes the time until the state is durable; that time L bounds the interval
+//! from below, since one save must end before the next begins: τ ≥ L + δ. The optimum is flat, so a measured δ and an
+//! estimate of M suffice. Pure functions; times are passed in.
 
 use domain::train::Every;
 use domain::units::Duration;
@@ -20,10 +20,10 @@ pub struct CheckpointCosts {
     pub step: f64,
 }
 
-/// Longest interval that `auto` chooses, in seconds: people look for what they lose in hours, not in optima.
+/// Longest interval that `auto` chooses, in seconds: users expect to lose at most an hour.
 const LONGEST: f64 = 3600.0;
 
-/// `auto` first saves after so many steps, to measure what it costs …
+/// `auto` saves for the first time after this many steps, to measure the cost …
 const FIRST_STEPS: u64 = 10;
 /// … but not in the first second, which is warming up, …
 const FIRST_EARLIEST: f64 = 1.0;
@@ -55,17 +55,17 @@ pub fn seconds(costs: CheckpointCosts, mtbf: f64) -> f64 {
     daly(costs.stall, mtbf).min(LONGEST).max(costs.commit + costs.stall)
 }
 
-/// The same in steps, at least 1.
+/// The interval in steps, at least 1.
 pub fn steps(costs: CheckpointCosts, mtbf: f64) -> u64 {
-    whole(seconds(costs, mtbf) / costs.step)
+    rounded(seconds(costs, mtbf) / costs.step)
 }
 
-/// At least 1, also for what is no number.
-fn whole(steps: f64) -> u64 {
+/// Rounds to an integer of at least 1, also for NaN.
+fn rounded(steps: f64) -> u64 {
     (steps.round() as u64).max(1)
 }
 
-/// When the next checkpoint is due, by what the job asks for and what saving was measured to cost.
+/// Decides when the next checkpoint is due, from the job and the measured cost of saving.
 #[derive(Debug, Clone)]
 pub struct Pace {
     every: Every,
@@ -80,9 +80,9 @@ impl Pace {
         Pace { every, mtbf: mtbf.as_secs_f64().max(1.0), last: step, costs: None }
     }
 
-    /// Whether the state after `step` is to be saved; `since` is the time in seconds since the last one, or the start.
+    /// Whether to save the state after `step`; `since` is the time in seconds since the last save, or the start.
     ///
-    /// `500 steps` means every multiple of 500, wherever training was resumed.
+    /// `500 steps` means every multiple of 500, whatever step training resumed from.
     pub fn due(&self, step: u64, since: f64) -> bool {
         if step <= self.last {
             return false;
@@ -98,12 +98,12 @@ impl Pace {
         }
     }
 
-    /// Says that the state after `step` was saved, due or by order.
+    /// Records that the state after `step` was saved, as scheduled or on request.
     pub fn saved(&mut self, step: u64) {
         self.last = step;
     }
 
-    /// Says what a checkpoint cost, once it is durable.
+    /// Records the cost of a checkpoint once it is durable.
     pub fn measured(&mut self, newest: CheckpointCosts) {
         let blend = |before: f64, now: f64| before + NEWEST * (now - before);
         self.costs = Some(self.costs.map_or(newest, |before| CheckpointCosts {
@@ -117,14 +117,14 @@ impl Pace {
     pub fn interval(&self) -> Option<u64> {
         match (self.every, self.costs) {
             (Every::Steps(steps), _) => Some(steps.max(1)),
-            (Every::Time(time), Some(costs)) => Some(whole(time.as_secs_f64() / costs.step)),
+            (Every::Time(time), Some(costs)) => Some(rounded(time.as_secs_f64() / costs.step)),
             (Every::Auto, Some(costs)) => Some(steps(costs, self.mtbf)),
             (Every::Time(_) | Every::Auto, None) => None,
         }
     }
 
-    /// Steps that training may run ahead of a checkpoint that is not durable yet: a fiftieth of the interval, so that
-    /// what a kill costs is the interval and little more; at least 1.
+    /// Steps that training may run ahead of a checkpoint that is not durable yet: a fiftieth of the interval, so that a
+    /// kill costs little more than the interval; at least 1.
     pub fn lag(&self) -> u64 {
         (self.interval().unwrap_or(1) / 50).max(1)
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_intervals_are_those_of_the_formulas() {
         assert_eq!(young(2.0, 100.0), 20.0);
-        // √1,296,000 · [1 + ⅓√(30/43,200) + (30/43,200)/9] − 30, and so on, worked out by hand.
+        // √1,296,000 · [1 + ⅓√(30/43,200) + (30/43,200)/9] − 30, and so on, computed by hand.
         for (stall, mtbf, expected) in [(30.0, 6.0 * HOUR, 1118.5), (60.0, HOUR, 617.9), (1.0, 6.0 * HOUR, 207.2)] {
             assert!((daly(stall, mtbf) - expected).abs() < 0.1, "{}", daly(stall, mtbf));
         }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(steps(CheckpointCosts { step: f64::NAN, ..fast }, HOUR), 1);
     }
 
-    /// The steps after which the state is saved, when each takes `step` seconds and saving costs what is given.
+    /// The steps after which the state is saved, for steps of `step` seconds and the given cost of saving.
     fn saved(every: &str, start: u64, end: u64, step: f64, stall: f64) -> Vec<u64> {
         let mut pace = Pace::new(every.parse().unwrap(), Duration::from_secs(3600), start);
         let mut saved = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_state_is_saved_when_it_is_due() {
         assert_eq!(saved("20 steps", 0, 70, 0.1, 0.01), [20, 40, 60]);
-        // A resumed run saves after the same steps as one that was never disturbed.
+        // A resumed run saves after the same steps as an undisturbed one.
         assert_eq!(saved("20 steps", 35, 70, 0.1, 0.01), [40, 60]);
         assert_eq!(saved("3s", 0, 10, 1.0, 0.01), [3, 6, 9]);
         assert_eq!(saved("3s", 5, 12, 1.0, 0.01), [8, 11]);

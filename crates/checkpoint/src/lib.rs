@@ -1,9 +1,9 @@
-//! The state of a run on disk: written whole or not at all.
+//! The state of a run on disk, written atomically.
 //!
-//! A checkpoint is a few data files and one manifest that names them with their sizes and SHA-256. Data files are
-//! written under a temporary name, hashed, synced and renamed; only then is the manifest, by the same way. So a
-//! manifest that exists names data that exists, whatever instant the process is killed at, and [`newest_verified`]
-//! trusts none of it: it takes the newest manifest of which every byte checks.
+//! A checkpoint is a few data files and one manifest that lists them with their sizes and SHA-256. Data files are
+//! written under a temporary name, hashed, synced and renamed; only then is the manifest, in the same way. So an
+//! existing manifest refers to existing data, whenever the process is killed, and [`newest_verified`] returns the
+//! newest checkpoint of which every byte has been verified.
 //!
 //! ```text
 //! checkpoints/
@@ -15,16 +15,16 @@
 //!   best-00000100-a2.safetensors     best weights so far; written once, named by every later manifest
 //! ```
 //!
-//! With `codec: delta` the two files of a step are `model.delta` and `training.delta`, and the manifest also names those
-//! of the steps that they build on, back to a full one. They stay for as long as a manifest names them.
+//! With `codec: delta` the two files of a step are `model.delta` and `training.delta`, and the manifest also lists
+//! those of the steps that they build on, back to a full one. They are retained as long as a manifest refers to them.
 //!
-//! Where several ranks each have a part of every tensor, each writes it: `step-00000120-a3/model-00001-of-00004.safetensors`
-//! and the like, also for the best weights, in a folder then. The first rank's manifest names all of them, and any number of
-//! ranks reads them.
+//! If several ranks each hold a part of every tensor, each writes its part:
+//! `step-00000120-a3/model-00001-of-00004.safetensors` and so on, also for the best weights, which are a folder then.
+//! The first rank's manifest lists all of them, and any number of ranks can read them.
 //!
-//! Names of data carry the attempt's number (`a3`), so no attempt ever overwrites what a durable manifest names, not
-//! even one that was thought dead. Its manifest is refused: [`claim`] raises the fence before a new attempt's ranks
-//! start, and a commit checks it under the lock.
+//! Data file names contain the attempt's number (`a3`), so no attempt overwrites what a durable manifest lists, even if
+//! an attempt presumed dead is still running. The manifest of such an attempt is refused: [`claim`] raises the fence
+//! before a new attempt's ranks start, and a commit checks it under the lock.
 //!
 //! Each module uses only those to its left:
 //!
@@ -32,9 +32,9 @@
 //! files (disk → manifest → tensor, fence) → delta → chain → parts → save (snapshot → part → commit → writer), restore
 //! ```
 //!
-//! Read next: `save/commit.rs` (the order of a commit), `restore.rs` (what is trusted), `save/writer.rs` (the thread that
-//! commits while training goes on), `chain.rs` (differences), `interval.rs` (how often). This crate knows nothing of
-//! libtorch.
+//! Read next: `save/commit.rs` (the order of a commit), `restore.rs` (verification), `save/writer.rs` (the thread that
+//! commits in the background), `chain.rs` (deltas), `interval.rs` (the checkpoint interval). This crate does not depend
+//! on libtorch.
 
 mod chain;
 pub mod delta;

@@ -1,4 +1,4 @@
-//! Deliberate mistakes, one at a time, that the chaos test must notice. Built only with the feature `mutants`.
+//! Deliberate bugs, one at a time, that the chaos test must notice. Built only with the feature `mutants`.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ pub enum Mutant {
     NoOptimizer,
     /// The sample order starts at the beginning of the epoch.
     NoPosition,
-    /// The manifest is renamed into place before the data it names.
+    /// The manifest is renamed into place before its data.
     ManifestFirst,
 }
 

@@ -1,7 +1,7 @@
-//! The tensors of a state, wherever their values lie: in one file, or in the parts that several ranks have written.
+//! The tensors of a state, stored in one file or in parts that several ranks have written.
 //!
-//! Only what is asked for is read, so that no process has to hold more than its own part. How a rank's part lies in the
-//! whole is in the header of its file, under [`PIECES`]; a tensor that is not named there is whole.
+//! Only the requested values are read, so that no process has to hold more than its own part. The header of a part's
+//! file describes its placement in the full tensor, under [`PIECES`]; a tensor without an entry there is complete.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ pub struct TensorSource {
 #[derive(Debug)]
 struct Stored {
     dtype: Dtype,
-    /// The whole.
+    /// Shape and strides of the full tensor.
     place: Placement,
-    /// Number of the file, first value of the whole, and number of values; in order, without gaps.
+    /// Number of the file, first value in the full tensor, and number of values; in order, without gaps.
     stretches: Vec<(usize, u64, u64)>,
 }
 
@@ -74,7 +74,7 @@ impl TensorSource {
         let number = self.files.len();
         let pieces: BTreeMap<String, Placement> = match file.note(PIECES) {
             Some(text) => serde_json::from_str(text)
-                .map_err(|error| file.damaged(&format!("its pieces cannot be read: {error}")))?,
+                .map_err(|error| file.damaged(&format!("the placement of its parts cannot be read: {error}")))?,
             None => BTreeMap::new(),
         };
         for (name, dtype, shape) in file.tensors()? {
@@ -101,15 +101,15 @@ impl TensorSource {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// The shape of a tensor; none where there is none of this name.
+    /// The shape of a tensor; `None` if there is no tensor of this name.
     pub fn shape(&self, name: &str) -> Option<&[u64]> {
         self.tensors.get(name).map(|stored| stored.place.shape.as_slice())
     }
 
-    /// All of a tensor; none where there is none of this name.
+    /// Reads a complete tensor; `None` if there is no tensor of this name.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub fn whole(&self, name: &str) -> Result<Option<Tensor>, Error> {
         let Some(stored) = self.tensors.get(name) else { return Ok(None) };
         let Stored { dtype, place, .. } = stored;
@@ -117,11 +117,11 @@ impl TensorSource {
         Ok(Some(Tensor { name: name.to_owned(), dtype: *dtype, shape: place.shape.clone(), bytes }))
     }
 
-    /// The `length` values that begin at a place, as a tensor of one dimension; none where there is no tensor of this
-    /// name and shape.
+    /// Reads `length` values from the start of `place`, as a tensor of one dimension; `None` if there is no tensor of
+    /// this name and shape.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub fn stretch(&self, name: &str, place: &Placement, length: u64) -> Result<Option<Tensor>, Error> {
         let stored = self.tensors.get(name).filter(|stored| stored.place.shape == place.shape);
         let Some(stored) = stored.filter(|stored| {
@@ -144,8 +144,8 @@ impl TensorSource {
     fn all_in(&self, name: &str, stored: &Stored, strides: &[u64]) -> Result<Vec<u8>, Error> {
         let Stored { dtype, place, .. } = stored;
         let bytes = self.read(name, stored, 0, place.count().unwrap_or(0))?;
-        let wanted = Placement { strides: strides.to_vec(), ..place.clone() };
-        if place.is_ordered_as(&wanted) {
+        let expected = Placement { strides: strides.to_vec(), ..place.clone() };
+        if place.is_ordered_as(&expected) {
             return Ok(bytes);
         }
         Ok(reordered(&bytes, dtype.bytes() as usize, &place.shape, [&place.strides, strides]))

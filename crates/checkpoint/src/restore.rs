@@ -1,8 +1,9 @@
-//! What is resumed: the newest checkpoint of which every byte is as it was written.
+//! Finds the checkpoint to resume from: the newest one that verifies completely.
 //!
-//! Nothing found in the folder is trusted. A manifest must match its own checksum, be of this job and name only files
-//! of a checkpoint; each file must have the size and the SHA-256 that it names, also those of checkpoints that it builds
-//! on. Any flaw is said in a sentence, and the one before is tried. Unreadable is not damaged: see `verify.rs`.
+//! Files in the folder are untrusted. A manifest must match its own checksum, belong to this job and list only files of
+//! a checkpoint; each file must have the listed size and SHA-256, including those of checkpoints that it builds on. A
+//! flaw is reported in a sentence, and the previous checkpoint is tried. An unreadable file is not a damaged one: see
+//! `verify.rs`.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::{Error, chain, manifest};
 /// A verified checkpoint, in memory.
 #[derive(Debug, Clone)]
 pub struct LoadedCheckpoint {
-    /// What was promised: step, state, who wrote it.
+    /// The manifest: step, state, and who wrote it.
     pub manifest: CheckpointManifest,
     /// The tensors of the model, sorted by name.
     pub model: Vec<Tensor>,
@@ -42,8 +43,8 @@ pub fn newest_verified(folder: &Path, job_hash: &str) -> Result<(Option<LoadedCh
     newest_usable(folder, job_hash, &|_| Ok(()))
 }
 
-/// The same of those that are of use: a checkpoint for which `usable` has half a sentence against it is passed over as
-/// one that does not verify.
+/// Like [`newest_verified`], also skipping checkpoints for which `usable` returns an objection, phrased as part of a
+/// sentence.
 ///
 /// # Errors
 /// As [`newest_verified`].
@@ -92,7 +93,7 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, Re
     Ok(LoadedCheckpoint { manifest, model, training, best, lost_best })
 }
 
-/// What is said of best weights that are not what was written.
+/// The warning about best weights that do not verify.
 pub fn lost_best(step: u64, flaw: &str) -> String {
     format!("the best weights, of step {step}, are lost: {flaw}")
 }
@@ -118,7 +119,7 @@ fn best_weights(folder: &Path, manifest: &CheckpointManifest) -> Result<Vec<Tens
     }
 }
 
-/// The tensors of several parts that are exactly what the manifest says, put together and sorted by name.
+/// The tensors of several verified parts, combined and sorted by name.
 fn joined(folder: &Path, parts: &[&FileEntry]) -> Result<Vec<Tensor>, Rejected> {
     parts.iter().try_for_each(|entry| check_file(folder, entry, false))?;
     let source = TensorSource::open(folder, parts)?;
@@ -134,7 +135,7 @@ fn layer(folder: &Path, entry: &FileEntry, before: &[Tensor]) -> Result<Vec<Tens
     chain::unpack(tensors, before).map_err(|flaw| Rejected::Damaged(format!("`{}`: {flaw}", entry.name)))
 }
 
-/// The tensors of a file that is exactly what the manifest says.
+/// The tensors of a file, after verification against the manifest.
 fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, Rejected> {
     let failed = |defect: Defect| rejected(folder, &entry.name, defect);
     let (tensors, sha256) = read_from(opened(folder, entry)?).map_err(failed)?;

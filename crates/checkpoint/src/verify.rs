@@ -1,9 +1,8 @@
-//! Whether a checkpoint is what was written: its manifest, and each file by itself, so that several processes can share
-//! the work.
+//! Verifies a checkpoint: its manifest, and each file separately, so that several processes can share the work.
 //!
-//! Unreadable is not damaged: an I/O error, a missing permission or a stale mount says nothing about the checkpoint, so
-//! it ends the attempt, and the next one tries again. Otherwise work would be done again from an older state, or from
-//! the beginning.
+//! An unreadable file is not a damaged one: an I/O error, a missing permission or a stale mount does not show that the
+//! checkpoint is bad, so it ends the attempt, and the next one tries again. Otherwise work would be repeated from an
+//! older state, or from the start.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -20,7 +19,7 @@ const LARGEST_MANIFEST: u64 = 64 << 20;
 /// Why a checkpoint is not used.
 #[derive(Debug)]
 pub enum Rejected {
-    /// It verifiably is not what was written; half a sentence that names the file.
+    /// It is verifiably damaged; the text is part of a sentence that names the file.
     Damaged(String),
     /// It cannot be read now.
     Unreadable(Error),
@@ -67,11 +66,11 @@ pub fn read_manifest(folder: &Path, step: u64, job_hash: &str) -> Result<Checkpo
     Ok(manifest)
 }
 
-/// Reads a file of tensors and keeps nothing of it: it has to be exactly what the manifest says, and with `finite` no
-/// value of it may be infinite or NaN.
+/// Verifies a file of tensors against the manifest without holding it in memory; with `finite`, no value may be
+/// infinite or NaN.
 ///
 /// # Errors
-/// Why it is not used.
+/// Why it is rejected.
 pub fn check_file(folder: &Path, entry: &FileEntry, finite: bool) -> Result<(), Rejected> {
     let damaged = |flaw: String| Rejected::Damaged(format!("`{}`: {flaw}", entry.name));
     let failed = |defect: Defect| rejected(folder, &entry.name, defect);
@@ -85,7 +84,7 @@ pub fn check_file(folder: &Path, entry: &FileEntry, finite: bool) -> Result<(), 
     }
 }
 
-/// A file of the length that the manifest says.
+/// Opens a file, checking its length against the manifest.
 pub(crate) fn opened(folder: &Path, entry: &FileEntry) -> Result<File, Rejected> {
     let failed = |defect: Defect| rejected(folder, &entry.name, defect);
     let file = open_regular(&folder.join(&entry.name)).map_err(failed)?;

@@ -1,5 +1,5 @@
-//! Disks that are really full, read-only or not readable: a limit on file sizes, which any user may set, and small file systems in
-//! a mount namespace of their own, where the machine allows that.
+//! Disks that are really full, read-only or unreadable: a file size limit, which any user may set, and small file
+//! systems in a separate mount namespace, if the machine allows that.
 
 use std::fs;
 use std::path::Path;
@@ -38,18 +38,18 @@ fn save(writer: &mut CheckpointWriter, step: u64, bytes: usize) -> Result<(), Er
     writer.save(snapshot(step, bytes)).and_then(|_| writer.wait()).map(drop)
 }
 
-/// The checkpoint of `step` is used, nothing was passed over, and nothing half lies about.
+/// Checks that the checkpoint of `step` is used, none was skipped, and no partial files remain.
 fn check(folder: &Path, step: u64) {
     let (loaded, passed_over) = newest_verified(folder, JOB).unwrap();
     assert_eq!(loaded.map(|loaded| (loaded.manifest.step, loaded.model[0].bytes[0])), Some((step, step as u8)));
     assert_eq!(passed_over, [""; 0]);
     for entry in fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(!name.ends_with(".tmp"), "`{name}` is left");
+        assert!(!name.ends_with(".tmp"), "`{name}` remains");
     }
 }
 
-/// Run by the others, in a process whose disk is limited; says on stdout how far it came.
+/// Run by the other tests in a process with a limited disk; prints its progress on stdout.
 #[test]
 #[ignore = "is run by other tests"]
 #[expect(clippy::disallowed_methods, reason = "the test harness takes no arguments of ours")]
@@ -62,10 +62,10 @@ fn rank() {
             save(&mut writer, 10, 10_000).unwrap();
             let refused = save(&mut writer, 20, 3_000_000).unwrap_err().finding();
             assert_eq!(refused.cause, Cause::DiskFull, "{}", refused.message);
-            assert!(refused.message.starts_with("no space is left to write `"), "{}", refused.message);
+            assert!(refused.message.starts_with("no space left to write `"), "{}", refused.message);
             println!("message: {}; hint: {}", refused.message, refused.hint.unwrap());
             check(folder, 10);
-            // What the failed one had written is gone, so there is room for a small one.
+            // The failed save has removed its files, so there is space for a small one.
             save(&mut writer, 30, 20_000).unwrap();
             check(folder, 30);
         }
@@ -86,54 +86,54 @@ fn rank() {
     println!("phase done");
 }
 
-/// Runs a shell script in which `rank PHASE` runs the test above; returns what it said.
+/// Runs a shell script in which `rank PHASE` runs the test above; returns its messages.
 fn shell(program: &[&str], script: &str, folder: &Path) -> String {
     let me = std::env::current_exe().unwrap();
     let rank = r#"rank() { PHASE="$1" "$RANK" --exact rank --ignored --nocapture; }"#;
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["-c", &format!("set -e\n{rank}\n{script}")]);
     let output = command.env("RANK", me).env("FOLDER", folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("phase done"), "{said}");
-    said.lines().filter(|line| line.starts_with("message: ")).collect()
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("phase done"), "{stdout}");
+    stdout.lines().filter(|line| line.starts_with("message: ")).collect()
 }
 
 #[test]
 fn a_file_larger_than_allowed_is_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
-    // `ulimit -f` counts blocks of 512 bytes or of 1 KiB, by the shell. The signal that goes with it is not wanted.
+    // `ulimit -f` counts blocks of 512 bytes or of 1 KiB, depending on the shell. Its signal is ignored.
     println!("{}", shell(&["sh"], "trap '' XFSZ; ulimit -f 1000; rank full", &folder.path().join("checkpoints")));
     check(&folder.path().join("checkpoints"), 30);
 }
 
 const NAMESPACE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--mount", "sh"];
 
-/// Whether this machine lets an ordinary user mount a file system that only the user sees.
+/// Whether this machine lets an ordinary user mount a private file system.
 fn can_mount(folder: &Path) -> bool {
     let script = r#"mount -t tmpfs tmpfs "$0""#;
     let tried = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).args(["-c", script]).arg(folder).output();
     let can = tried.is_ok_and(|tried| tried.status.success());
     if !can {
-        println!("left out: this machine lets nobody mount a file system of their own");
+        println!("skipped: this machine does not let users mount private file systems");
     }
     can
 }
 
-/// What a process without the rights of root is told when it may not read `name`.
+/// The error in a process without root's privileges that may not read `name`.
 fn unreadable(folder: &Path, name: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join("checkpoints").join(name);
     let before = fs::metadata(&path).unwrap().permissions();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read everything, so a copy of this program runs as somebody else; the id of `nobody`.
+    // Root may read everything, so a copy of this program runs as another user; the id of `nobody`.
     let script = r#"cp "$RANK" "$FOLDER/../me"; chmod 755 "$FOLDER/../me"; RANK="$FOLDER/../me"
         rank() { PHASE="$1" setpriv --reuid=65534 --clear-groups "$RANK" --exact rank --ignored --nocapture; }
         rank unreadable"#;
     let script = if rustix::process::geteuid().is_root() { script } else { "rank unreadable" };
-    let said = shell(&["sh"], script, &folder.join("checkpoints"));
+    let messages = shell(&["sh"], script, &folder.join("checkpoints"));
     fs::set_permissions(&path, before).unwrap();
-    said
+    messages
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_full_file_system_keeps_what_was_durable() {
 }
 
 #[test]
-fn a_read_only_file_system_is_said_before_training() {
+fn a_read_only_file_system_is_reported_before_training() {
     let folder = tempfile::tempdir().unwrap();
     if can_mount(folder.path()) {
         let script = r#"mount -t tmpfs tmpfs "$FOLDER"; rank write; mount -o remount,ro "$FOLDER"; rank read-only"#;

@@ -1,9 +1,10 @@
-//! Prints what the checksum of each sample costs a training epoch of packed images, as a share of all that the loader does.
+//! Prints the cost of the checksum of each sample in a training epoch of packed images, as a share of the loader's
+//! work.
 //!
 //! `cargo run --release -p gradus-data --example checksum_cost -- SHARDS [SIZE]`
 //!
-//! Rounds alternate: one reads, verifies, decodes and augments images on one thread; the other hashes as many pieces of
-//! the shards, each as long as a sample is on average, with the function that verifies samples (BLAKE3).
+//! Rounds alternate: one reads, verifies, decodes and augments images on one thread; the other hashes as many chunks of
+//! the shards, each as long as the average sample, with the function that verifies samples (BLAKE3).
 
 use std::error::Error;
 use std::path::Path;
@@ -54,15 +55,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         while images < IMAGES {
             images += loader.next().ok_or("the epochs ended")??.len() as u64;
         }
-        let whole = began.elapsed().as_secs_f64() / images as f64;
+        let total = began.elapsed().as_secs_f64() / images as f64;
         let began = Instant::now();
         let mut differ = 0;
-        for piece in bytes.chunks(sample).cycle().take(images as usize) {
-            differ ^= ContentHash::of(piece).0[0];
+        for chunk in bytes.chunks(sample).cycle().take(images as usize) {
+            differ ^= ContentHash::of(chunk).0[0];
         }
         let hash = began.elapsed().as_secs_f64() / images as f64;
-        shares.push(100.0 * hash / whole);
-        println!("round {round}: {:.1} µs of {:.1} µs per image ({differ})", hash * 1e6, whole * 1e6);
+        shares.push(100.0 * hash / total);
+        println!("round {round}: {:.1} µs of {:.1} µs per image ({differ})", hash * 1e6, total * 1e6);
     }
     shares.sort_by(f64::total_cmp);
     println!(

@@ -1,11 +1,11 @@
-//! Prints how fast images in memory become batches, beside plain copies of as many bytes, all on one thread.
+//! Compares how fast images in memory become batches with plain copies of as many bytes, all on one thread.
 //!
-//! `cargo run --release -p gradus-data --example from_ram [IMAGES]`: images of noise, 1,000 unless a number is given,
-//! which is more than caches hold, in two forms:
-//! 256×256 pixels, packed as they are and loaded into memory, of which a random part of 224×224 is shown; and 224×224,
-//! which the data set decodes once and keeps channel by channel, shifted by up to 16 pixels. Half are mirrored. Beside
-//! them stand copies of as many bytes of each image in the same order, into memory as large as the loader's batch:
-//! of one stretch, and of the rows of such a part of 224×224 pixels. Bytes read and written count.
+//! `cargo run --release -p gradus-data --example from_ram [IMAGES]`: images of noise, 1,000 by default, which is more
+//! than caches hold, in two forms: 256×256 pixels, packed unchanged and loaded into memory, with a random crop of
+//! 224×224; and 224×224, which the data set decodes once and stores channel by channel, shifted by up to 16 pixels.
+//! Half are mirrored. They are compared with copies of as many bytes of each image in the same order, into memory as
+//! large as the loader's batch: contiguous, and of the rows of such a crop of 224×224 pixels. Bytes read and written
+//! count.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     measure("a kept image, shifted", &kept, vec![Augment::PadCrop(16), Augment::Flip], &memory)
 }
 
-/// Prints a line for each kind of numbers and layout.
+/// Prints a line for each data type and memory format.
 fn measure(what: &str, path: &Path, augment: Vec<Augment>, memory: &[u8]) -> Result<(), Box<dyn Error>> {
     let spec = Data {
         path: String::new(),

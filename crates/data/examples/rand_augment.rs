@@ -1,7 +1,7 @@
 //! Applies every operation of RandAugment to one image: `rand_augment HEIGHT WIDTH MAGNITUDE < planes > all`.
 //!
-//! In come the bytes of red, green and blue; out go those of all fourteen operations, each turned to either side.
-//! `benches/peers/rand_augment.py` holds them against torchvision's.
+//! Standard input has the bytes of red, green and blue; standard output gets those of all fourteen operations, each in
+//! both directions. `benches/peers/rand_augment.py` compares them with torchvision's.
 
 use std::io::{Read, Write};
 

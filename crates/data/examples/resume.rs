@@ -1,4 +1,4 @@
-//! Prints what it costs to find the next batch of a very large data set, anywhere in it.
+//! Prints the cost of finding the next batch anywhere in a very large data set.
 //!
 //! `cargo run --release -p gradus-data --example resume -- [SAMPLES] [BATCH]`
 
@@ -10,7 +10,7 @@ use data::{Cursor, SampleOrder};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |place: usize, default: u64| arguments.get(place).map_or(Ok(default), |text| text.parse());
+    let number = |index: usize, default: u64| arguments.get(index).map_or(Ok(default), |text| text.parse());
     let (samples, batch) = (number(0, 100_000_000)?, number(1, 1024)?);
     let (mut longest, mut sum, times) = (Duration::ZERO, Duration::ZERO, 1000);
     for time in 0..times {

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [path, rest @ ..] = arguments.as_slice() else {
         return Err("usage: throughput PATH [BATCH] [WORKERS]".into());
     };
-    let number = |place: usize, default: usize| rest.get(place).map_or(Ok(default), |text| text.parse());
+    let number = |index: usize, default: usize| rest.get(index).map_or(Ok(default), |text| text.parse());
     let (batch, workers) = (number(0, 32)?, number(1, 1)?);
     let augment = vec![Augment::PadCrop(4), Augment::Flip];
     let spec = Data {
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Goes through the batches for at most five seconds.
+/// Iterates over the batches for at most five seconds.
 fn report(what: &str, mut loader: Loader) -> Result<(), data::Error> {
     let began = Instant::now();
     let (mut images, mut batches, mut longest, mut sum) = (0, 0, Duration::ZERO, 0.0);

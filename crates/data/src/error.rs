@@ -1,4 +1,4 @@
-//! What can be wrong with a data set, said so that it can be put right.
+//! Errors of a data set, with hints that say how to fix them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::identity::DataChange;
 /// Why a data set cannot be opened, or an image of it cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is at the path.
+    /// There is no file or folder at the path.
     #[error("there is no data at `{path}`")]
     Missing {
         /// The path that was given.
@@ -21,7 +21,7 @@ pub enum Error {
     Read {
         /// The file or folder.
         name: String,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The system refused to write a file or folder.
@@ -29,10 +29,10 @@ pub enum Error {
     Write {
         /// The file or folder.
         name: String,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The files are not laid out in a form that is known.
+    /// The layout of the files is not supported.
     #[error("the data at `{path}` cannot be used: {why}")]
     Layout {
         /// The path that was given.
@@ -42,8 +42,8 @@ pub enum Error {
         /// What to change.
         hint: String,
     },
-    /// The data has another number of classes than the job says.
-    #[error("the data has {found} classes, the job says {wanted}: {}", shorten(names))]
+    /// The data has another number of classes than the job specifies.
+    #[error("the data has {found} classes, the job specifies {wanted}: {}", shorten(names))]
     Classes {
         /// Classes in the data.
         found: usize,
@@ -57,13 +57,13 @@ pub enum Error {
     UnknownClasses {
         /// Their names.
         names: Vec<String>,
-        /// Names of the classes that the model knows.
+        /// Names of the classes of the model.
         known: Vec<String>,
     },
     /// An image is damaged, or of a kind that is not read.
     #[error("the image `{name}` cannot be read: {why}")]
     Image {
-        /// File, or place inside a file.
+        /// File, or path inside an archive.
         name: String,
         /// What is wrong with it.
         why: String,
@@ -71,14 +71,14 @@ pub enum Error {
     /// An image is of another size than the first one, and no size was given.
     #[error("the image `{name}` is {}×{} pixels, the first one is {}×{}", found.1, found.0, wanted.1, wanted.0)]
     Size {
-        /// File, or place inside a file.
+        /// File, or path inside an archive.
         name: String,
         /// Its height and width.
         found: (u32, u32),
         /// Height and width of the first image.
         wanted: (u32, u32),
     },
-    /// The samples cannot be divided as asked.
+    /// The samples cannot be split as requested.
     #[error("the data cannot be split: {why}")]
     Split {
         /// What is wrong.
@@ -102,7 +102,7 @@ pub enum Error {
         /// Samples of the training split.
         samples: u64,
     },
-    /// The data is not what the run was trained on so far.
+    /// The data differs from what the run was trained on.
     #[error("the data has changed since the run was trained on it: {0}")]
     Changed(Box<DataChange>),
     /// Changes that only images with colours can have.
@@ -111,10 +111,10 @@ pub enum Error {
         /// Values of a pixel.
         channels: usize,
     },
-    /// The executable was built without what it takes.
+    /// The executable was built without a feature that the data needs.
     #[error("this executable was built without {what}")]
     LeftOut {
-        /// What it lacks.
+        /// The missing feature.
         what: &'static str,
     },
     /// A fault of this program.
@@ -123,14 +123,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// The next thing to type or change, where there is one.
+    /// The next thing to type or change, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Missing { .. } => {
                 Some("check the path: `train.data.path` is relative to the job file, an argument to this folder".into())
             }
             Error::Read { .. } => Some("check that the file is there and that you may read it".into()),
-            Error::Write { .. } => Some("check that you may write there and that the disk has room".into()),
+            Error::Write { .. } => Some("check write permissions and free disk space".into()),
             Error::Layout { hint, .. } | Error::Split { hint, .. } => Some(hint.clone()),
             Error::Classes { found, .. } => {
                 Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
@@ -183,7 +183,7 @@ pub(crate) fn shorten(names: &[String]) -> String {
     }
 }
 
-/// The error of data that is not laid out as its format asks.
+/// The error of data whose layout does not match its format.
 pub(crate) fn layout(path: &Path, why: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Layout { path: path.to_owned(), why: why.into(), hint: hint.into() }
 }

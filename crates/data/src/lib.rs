@@ -1,9 +1,9 @@
-//! `data`: images, from files on this machine to the batches of a training step.
+//! `data`: images and text, from local files to the batches of a training step.
 //!
-//! The one idea: a batch is a function of (data set, seed, epoch, position) and of nothing else. The order is a
-//! permutation that is computed, not stored ([`order`]), an image's augmentation is drawn from a generator keyed by
-//! (seed, epoch, sample), so the whole state of the loader is a [`Cursor`] of two numbers, and neither the number of
-//! threads nor an interruption can be seen in the batches.
+//! The one idea: a batch is a pure function of (data set, seed, epoch, position). The order is a permutation that is
+//! computed, not stored ([`order`]), and an image's augmentation is drawn from a generator keyed by (seed, epoch,
+//! sample), so the complete state of the loader is a [`Cursor`] of two numbers, and the batches depend neither on the
+//! number of threads nor on interruptions.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), data::Error> {
@@ -27,11 +27,11 @@
 //! files → shard → formats ───┴→ loader, detection, texts → pack → inspect
 //! ```
 //!
-//! `files` reads bytes that are here or remote; `decode` turns one image file into pixels and `transform` those into
-//! the values of a batch; `shard` is our own container and `formats` everybody's, each read into one index; `sampling`
-//! says which sample is next. On these stand the three loaders, of labelled images (`loader`), of images with boxes
-//! (`detection`) and of text (`texts`). `pack` writes shards, `inspect` reports on data of any format, and `chunk`, which
-//! needs none of them, cuts files for transfers.
+//! `files` reads local and remote bytes; `decode` turns one image file into pixels and `transform` those into the
+//! values of a batch; `shard` is our own container and `formats` reads common ones, each into one index; `sampling`
+//! chooses the next sample. On these build the three loaders, of labelled images (`loader`), of images with boxes
+//! (`detection`) and of text (`texts`). `pack` writes shards, `inspect` reports on data of any format, and `chunk`,
+//! which is independent of them, divides files for transfers.
 
 pub mod chunk;
 mod decode;

@@ -1,4 +1,4 @@
-//! An executable without the libraries for Parquet, Arrow and tokenizers says what it lacks, and what to do.
+//! An executable built without Parquet, Arrow and tokenizers reports which library it lacks, and what to do.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use domain::train::{Data, Text};
 
 #[track_caller]
 fn check<T>(found: Result<T, Error>, lacks: &str) {
-    let Err(error @ Error::LeftOut { what }) = found else { panic!("it is refused for what was left out") };
+    let Err(error @ Error::LeftOut { what }) = found else { panic!("it must fail with `LeftOut`") };
     assert_eq!(what, lacks);
     assert_eq!(error.to_string(), format!("this executable was built without {lacks}"));
     assert_eq!(error.hint().as_deref(), Some("build all of gradus with `cargo xtask install`"));
 }
 
 #[test]
-fn what_was_left_out_is_named_before_anything_is_read() {
+fn a_missing_library_is_named_before_anything_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| {
         let path = folder.path().join(name);

@@ -114,7 +114,7 @@ fn unfit(field: &Field) -> String {
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => "lists".to_owned(),
         other => format!("values of type {other}"),
     };
-    format!("its column `{name}` holds {holds}, and a class is a whole number or a word")
+    format!("its column `{name}` holds {holds}, but a class is an integer or a string")
 }
 
 /// What HuggingFace notes about the columns.

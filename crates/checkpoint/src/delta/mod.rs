@@ -1,10 +1,10 @@
-//! Checkpoints as differences: small, because a step changes little of a weight.
+//! Delta checkpoints: small, because a step changes little of a weight.
 //!
-//! The bits of each number are taken as an integer; what is stored is the difference to the same number of the
-//! checkpoint before, its sign folded into the lowest bit, byte planes apart, compressed with zstd level 1: most high
-//! planes are zeros then. A [`DeltaHeader`] is a full state or a difference, names the state that it builds on and the state
-//! that it gives by BLAKE3, and is trusted in neither. At most [`LONGEST_CHAIN`] links build on each other, so that a
-//! restore stays short and a damaged link costs little. Read on in `planes`, and in `chain.rs`, which makes files of links.
+//! The bits of each number are read as an integer; what is stored is the difference from the same number of the
+//! previous checkpoint, with its sign folded into the lowest bit, split into byte planes and compressed with zstd level
+//! 1: most high planes are zeros then. A [`DeltaHeader`] describes a full state or a delta; it names its base and its
+//! result by BLAKE3, and both are verified. At most [`LONGEST_CHAIN`] links build on each other, so that a restore is
+//! fast and a damaged link costs little. Read on in `planes`, and in `chain.rs`, which makes files of links.
 
 mod planes;
 #[cfg(test)]
@@ -45,14 +45,14 @@ pub enum DeltaError {
 
 const MAGIC: &[u8; 7] = b"GRADUSD";
 const SCHEMA: u8 = 1;
-/// Magic, schema, width, place in the chain, length, base and result.
+/// Magic, schema, width, position in the chain, length, base and result.
 pub(crate) const HEADER: usize = 7 + 3 + 8 + 32 + 32;
 
-/// What a link says of itself.
+/// The header of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeltaHeader {
     width: Width,
-    /// Its place in the chain: 0 for a full state.
+    /// Its position in the chain: 0 for a full state.
     pub place: u8,
     /// Bytes of the state that it gives.
     pub length: u64,
@@ -119,7 +119,7 @@ fn write(link: DeltaHeader, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a link says of itself, and its body.
+/// Parses a link into its header and its body.
 ///
 /// # Errors
 /// [`DeltaError::Damaged`].

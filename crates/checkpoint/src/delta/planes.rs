@@ -1,6 +1,7 @@
-//! Numbers to compressed byte planes and back, a megabyte at a time.
+//! Converts numbers to compressed byte planes and back, a megabyte at a time.
 //!
-//! Each block is its stored length (u32), then zstd level 1 of the first byte of every number, then the second, and so
+//! Each block is its stored length (u32), then zstd level 1 of the first byte of every number, then of the second, and
+//! so on. Level 3 is larger on such planes, and slower. Trailing bytes that do not fill a number are stored unchanged.
 //! on. Level 3 is larger on such planes, and slower. What does not fill a number at the end is stored as it is.
 
 use super::{DeltaError, Width};
@@ -22,7 +23,7 @@ pub(super) fn pack(before: Option<&[u8]>, state: &[u8], width: Width, out: &mut 
             Width::Four => spread::<4>(base, block, planes),
             Width::Eight => spread::<8>(base, block, planes),
         }
-        // A block that does not compress is stored as it is, and told by its length.
+        // A block that does not compress is stored raw, which its length shows.
         let stored = zstd::bulk::compress(planes, LEVEL).ok().filter(|stored| stored.len() < planes.len());
         let stored = stored.as_deref().unwrap_or(planes);
         out.extend((stored.len() as u32).to_le_bytes());
@@ -38,7 +39,7 @@ pub(super) fn unpack(
     width: Width,
 ) -> Result<Vec<u8>, DeltaError> {
     let cut = || DeltaError::Damaged("it is cut short");
-    // Nothing is taken for a length that the bytes cannot stand for: a block of zeros takes 20 bytes.
+    // Nothing is allocated for a length that the bytes cannot expand to: a block of zeros takes 20 bytes.
     if length > packed.len().saturating_mul(BLOCK / 8) {
         return Err(DeltaError::Damaged("it states a length that it does not have"));
     }
@@ -69,7 +70,7 @@ pub(super) fn unpack(
     }
     match packed.is_empty() {
         true => Ok(state),
-        false => Err(DeltaError::Damaged("it is longer than it says")),
+        false => Err(DeltaError::Damaged("it is longer than its header says")),
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The newest state that a chain gives, and how many of its links hold; none when not even the full one does.
+/// The newest state that a chain restores, and how many of its links are valid; `None` if not even the full one is.
 fn newest(chain: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     let mut newest: Option<(Vec<u8>, usize)> = None;
     for link in chain.iter().take(usize::from(LONGEST_CHAIN)) {
@@ -75,7 +75,7 @@ proptest! {
         let link = full(&state, Width::Four);
         let mut flipped = link.clone();
         flipped[at.index(link.len())] ^= 1 << bit;
-        // Some bits mean nothing, such as the base of a full link and what zstd leaves unused.
+        // Some bits are unused, such as the base of a full link and some of zstd's.
         prop_assert!(restore(&flipped, None).is_ok_and(|given| given == state) || restore(&flipped, None).is_err());
         prop_assert!(restore(&link[..length.index(link.len())], None).is_err());
     }
@@ -103,13 +103,13 @@ fn chains_end_and_fall_back() {
     assert_eq!(next, Err(DeltaError::Long), "a ninth link");
     let other = difference(&links[3], &fp32(&states[5]), &fp32(&states[6]));
     assert_eq!(other, Err(DeltaError::OtherBase));
-    let whole: Vec<&[u8]> = links.iter().map(Vec::as_slice).collect();
-    assert_eq!(newest(&whole), Some((fp32(&states[7]), 8)));
+    let complete: Vec<&[u8]> = links.iter().map(Vec::as_slice).collect();
+    assert_eq!(newest(&complete), Some((fp32(&states[7]), 8)));
     let mut damaged = links.clone();
     damaged[4][200] ^= 1;
     let damaged: Vec<&[u8]> = damaged.iter().map(Vec::as_slice).collect();
     assert_eq!(newest(&damaged), Some((fp32(&states[3]), 4)), "the links before the damaged one hold");
-    assert_eq!(newest(&whole[1..]), None, "a chain without its full state");
+    assert_eq!(newest(&complete[1..]), None, "a chain without its full state");
     assert_eq!(restore(&links[2], Some(&fp32(&states[0]))), Err(DeltaError::OtherBase));
 }
 

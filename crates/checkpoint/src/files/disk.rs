@@ -1,8 +1,8 @@
-//! Every operation that changes a folder, so that a file appears whole or not at all.
+//! Every operation that changes a folder, so that a file appears complete or not at all.
 //!
-//! A file is [staged](Disk::stage) — written under a temporary name, hashed on the way and synced — and then
-//! [published](Disk::publish) by a rename, which is durable once its folder is [synced](Disk::sync_folder). Tests cut
-//! the sequence between any two operations and look at what is left.
+//! A file is [staged](Disk::stage) — written under a temporary name, hashed meanwhile and synced — and then
+//! [published](Disk::publish) by a rename, which is durable once its folder is [synced](Disk::sync_folder). Tests
+//! interrupt the sequence between any two operations and check the result.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ pub(crate) struct Staged {
     pub(crate) entry: FileEntry,
 }
 
-/// Takes the bytes of one file, hashing them on the way.
+/// A writer for the bytes of one file, which hashes them.
 pub(crate) struct Sink<'a> {
     disk: &'a Disk,
     path: &'a Path,
@@ -62,7 +62,7 @@ pub(crate) fn file_name(path: &Path) -> String {
 }
 
 impl Disk {
-    /// Writes what `fill` gives under a temporary name beside `target`, hashed and synced. `mark` is part of that
+    /// Writes the output of `fill` under a temporary name next to `target`, hashed and synced. `mark` is part of that
     /// name, so that two attempts never share one.
     pub(crate) fn stage(
         &self,
@@ -76,7 +76,7 @@ impl Disk {
         let temporary = PathBuf::from(temporary);
         let written = self.write_synced(&temporary, fill);
         if written.is_err() {
-            // Leaves a full disk as it was found; whatever cannot be removed is swept by a later attempt.
+            // Frees the space again on a full disk; a file that cannot be removed is swept by a later attempt.
             let _ = self.remove_file(&temporary);
         }
         let (bytes, sha256) = written?;
@@ -108,7 +108,7 @@ impl Disk {
         Ok(entry)
     }
 
-    /// Gives a staged file its name and syncs the folder it lies in.
+    /// Renames a staged file to its final name and syncs its folder.
     pub(crate) fn publish_synced(&self, staged: Staged) -> Result<FileEntry, Error> {
         let folder = staged.target.parent().unwrap_or(Path::new(".")).to_owned();
         let entry = self.publish(staged)?;
@@ -176,8 +176,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A disk that stops working after some operations, or lets others act between two of them, and remembers what was
-/// asked of it.
+/// A disk that fails after a number of operations, or runs a hook between two of them, and records its operations.
 #[cfg(test)]
 pub(crate) mod rehearsal {
     use std::fmt;
@@ -231,7 +230,7 @@ pub(crate) mod rehearsal {
     }
 
     impl Disk {
-        /// What was done so far, as `rename model.safetensors`.
+        /// The operations performed, such as `rename model.safetensors`.
         pub(crate) fn seen(&self) -> Vec<String> {
             self.rehearsal.as_ref().map_or(Vec::new(), |rehearsal| rehearsal.seen.lock().unwrap().clone())
         }

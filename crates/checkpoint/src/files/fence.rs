@@ -1,8 +1,8 @@
-//! The fence: which attempt a folder belongs to.
+//! The fence: the attempt that owns a folder.
 //!
 //! An agent claims the folder with its attempt's number before it starts a rank; from then on no lower number can
-//! publish a manifest there, however late its process wakes up. Claims and manifests take turns under one file lock,
-//! so a manifest is either durable before the claim, and then seen by it, or refused.
+//! publish a manifest there, however long its process was suspended. Claims and manifests are serialized by one file
+//! lock, so a manifest is either durable before the claim, and visible to it, or refused.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -16,21 +16,22 @@ use rustix::fs::{FlockOperation, flock};
 use crate::Error;
 use crate::disk::Disk;
 
-/// The lock is held for a rename and a few syncs. Whoever holds it this long hangs, and waiting longer would hang too.
+/// The lock is held for a rename and a few syncs. A process that holds it this long hangs, and waiting longer would not
+/// help.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Shown by the process that has it; gone with the process, however it ends.
+/// A file lock, released when the process ends for any reason.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// Makes `folder` belong to the attempt with this number, and creates it when it is missing.
+/// Claims `folder` for the attempt with this number, and creates it if it is missing.
 ///
-/// Returns once that is durable. Claiming again with the same number changes nothing.
+/// Returns once the claim is durable. Claiming again with the same number has no effect.
 ///
 /// # Errors
-/// [`Error::Fenced`] when a higher number has claimed it; otherwise when the folder cannot be written.
+/// [`Error::Fenced`] if a higher number has claimed it; otherwise if the folder cannot be written.
 pub fn claim(folder: &Path, fence: Fence) -> Result<(), Error> {
     let disk = Disk::default();
     create(&disk, folder)?;
@@ -39,7 +40,7 @@ pub fn claim(folder: &Path, fence: Fence) -> Result<(), Error> {
         Ok(Some(highest)) if highest == fence => return Ok(()),
         Ok(Some(highest)) if highest > fence => return Err(fenced(folder, fence, highest)),
         Ok(Some(_) | None) => {}
-        // Attempts are numbered by the run's event log, so the newest claim may replace a number nobody can read.
+        // Attempts are numbered by the run's event log, so the newest claim may replace an unreadable number.
         Err(Error::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -51,7 +52,7 @@ pub fn claim(folder: &Path, fence: Fence) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses when a higher number has claimed the folder. True for good only while the lock is held.
+/// Fails if a higher number has claimed the folder. The answer stays valid only while the lock is held.
 pub(crate) fn check(folder: &Path, mine: Fence) -> Result<(), Error> {
     match highest(folder)? {
         Some(highest) if highest > mine => Err(fenced(folder, mine, highest)),
@@ -78,7 +79,7 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock, Error> {
     }
 }
 
-/// The highest number that has claimed the folder; `None` when nobody has.
+/// The highest number that has claimed the folder; `None` if it is unclaimed.
 fn highest(folder: &Path) -> Result<Option<Fence>, Error> {
     let path = folder.join("fence");
     let bytes = match fs::read(&path) {

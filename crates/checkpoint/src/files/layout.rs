@@ -1,19 +1,19 @@
-//! Where the values of a tensor lie: which stretch of it a file holds, in which order. Pure arithmetic.
+//! The placement of a tensor's values: which range of it a file holds, in which order. Pure arithmetic.
 //!
-//! A rank keeps a stretch of a tensor in the order of its memory, which is not always that of its indices: channels may
-//! lie innermost. So a stretch names the strides it was cut by, and whoever wants another order puts the whole together
-//! first.
+//! A rank stores a range of a tensor in its memory order, which is not always that of its indices: with channels-last,
+//! channels are innermost. So a range records the strides that it was cut with, and a reader that needs another order
+//! assembles the full tensor first.
 
 use serde::{Deserialize, Serialize};
 
 /// A stretch of the values of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The length of each dimension of the whole tensor.
+    /// The shape of the full tensor.
     pub shape: Vec<u64>,
     /// Values between neighbours along each dimension, in the memory that the stretch was cut from.
     pub strides: Vec<u64>,
-    /// Values of the whole, in the order of that memory, before the first of these.
+    /// Index of the first value, in the order of that memory.
     pub from: u64,
 }
 
@@ -23,7 +23,7 @@ impl Placement {
         Placement { shape: shape.to_vec(), strides: c_strides(shape), from: 0 }
     }
 
-    /// Number of values of the whole; none where no memory could hold them.
+    /// Number of values of the full tensor; `None` on overflow.
     pub fn count(&self) -> Option<u64> {
         self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
     }
@@ -38,7 +38,7 @@ impl Placement {
         relevant(self) == relevant(other)
     }
 
-    /// Whether every value has one place in memory without gaps.
+    /// Whether the values are contiguous in memory, without gaps or overlap.
     pub fn is_dense(&self) -> bool {
         let mut dimensions: Vec<(u64, u64)> =
             self.strides.iter().copied().zip(self.shape.iter().copied()).filter(|(_, length)| *length > 1).collect();
@@ -56,8 +56,8 @@ impl Placement {
 /// The strides of memory in which the last index changes fastest.
 pub(crate) fn c_strides(shape: &[u64]) -> Vec<u64> {
     let mut strides = vec![1; shape.len()];
-    for place in (1..shape.len()).rev() {
-        strides[place - 1] = strides[place] * shape[place].max(1);
+    for dimension in (1..shape.len()).rev() {
+        strides[dimension - 1] = strides[dimension] * shape[dimension].max(1);
     }
     strides
 }
@@ -67,18 +67,18 @@ pub(crate) fn reordered(bytes: &[u8], size: usize, shape: &[u64], [from, to]: [&
     let mut out = vec![0; bytes.len()];
     let mut index = vec![0; shape.len()];
     let at = |strides: &[u64], index: &[u64]| -> usize {
-        let places = strides.iter().zip(index).map(|(stride, index)| stride * index);
-        places.sum::<u64>() as usize * size
+        let offsets = strides.iter().zip(index).map(|(stride, index)| stride * index);
+        offsets.sum::<u64>() as usize * size
     };
     for _ in 0..bytes.len() / size.max(1) {
         let (source, target) = (at(from, &index), at(to, &index));
         out[target..target + size].copy_from_slice(&bytes[source..source + size]);
-        for (place, length) in index.iter_mut().zip(shape).rev() {
-            *place += 1;
-            if *place < *length {
+        for (digit, length) in index.iter_mut().zip(shape).rev() {
+            *digit += 1;
+            if *digit < *length {
                 break;
             }
-            *place = 0;
+            *digit = 0;
         }
     }
     out
@@ -96,7 +96,7 @@ mod tests {
     fn an_order_is_that_of_its_strides() {
         assert_eq!(c_strides(&[2, 3, 4]), [12, 4, 1]);
         assert!(c_strides(&[]).is_empty());
-        // A kernel of 1 × 1 lies the same way whatever comes innermost.
+        // A kernel of 1 × 1 has the same order in both memory formats.
         assert!(place(&[8, 4, 1, 1], &[4, 1, 1, 1]).is_ordered_as(&place(&[8, 4, 1, 1], &[4, 1, 4, 4])));
         assert!(!place(&[8, 4, 3, 3], &[36, 9, 3, 1]).is_ordered_as(&place(&[8, 4, 3, 3], &[36, 1, 12, 4])));
     }

@@ -1,8 +1,7 @@
-//! The manifest: a promise on disk, of schema [`SCHEMA`].
+//! The manifest, a stable on-disk format of schema [`SCHEMA`].
 //!
-//! Pretty JSON whose last member, `sha256`, is the hash of all bytes before its line, so that no byte of the file can
-//! change unnoticed. Readers pass over members they do not know; a change that old readers must not pass over raises
-//! the schema.
+//! Pretty-printed JSON whose last member, `sha256`, is the hash of all bytes before its line, so that any change of the
+//! file is noticed. Readers ignore unknown members; a change that old readers must not ignore raises the schema.
 
 use domain::id::{AttemptId, Fence, RunId};
 use serde::{Deserialize, Serialize};
@@ -11,16 +10,17 @@ use sha2::{Digest, Sha256};
 
 use crate::disk::hexadecimal;
 
-/// The version that this program writes where every file stands for itself.
+/// The version written if no file builds on another.
 pub const SCHEMA: u32 = 1;
 
-/// The version where files build on others. A program that knows the first one only leaves such a checkpoint alone.
+/// The version if files build on others. A program that supports only the first version leaves such a checkpoint
+/// unchanged.
 pub const CHAIN_SCHEMA: u32 = 2;
 
 /// The version where each of several ranks has written its part of every tensor. Earlier programs leave it alone.
 pub const PARTS_SCHEMA: u32 = 3;
 
-/// What is durable after one step.
+/// The state that is durable after one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointManifest {
     /// Version of this file.
@@ -33,16 +33,16 @@ pub struct CheckpointManifest {
     pub fence: Fence,
     /// SHA-256 of what defines the result.
     pub job_hash: String,
-    /// The step whose state this is.
+    /// The step of the state.
     pub step: u64,
-    /// What the trainer gave besides tensors.
+    /// State of the trainer that is not tensors.
     pub state: Value,
-    /// The best weights so far, one of `files`.
+    /// The best weights, one of `files`.
     pub best: Option<BestEntry>,
     /// Every file that belongs to this state: model, training, and best if there is one; of each its parts, where ranks
     /// have written them.
     pub files: Vec<FileEntry>,
-    /// The checkpoints that this one builds on, the full one first; none where it stands for itself.
+    /// The checkpoints that this one builds on, the full one first; empty for a full checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<ChainEntry>,
 }
@@ -76,13 +76,13 @@ pub struct FileEntry {
     pub sha256: String,
 }
 
-/// Why a manifest cannot be used, as half a sentence.
+/// Why a manifest cannot be used, as part of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
-    /// It is not what was written.
+    /// It is damaged.
     #[error("{0}")]
     Damaged(String),
-    /// A later version of this program wrote it. Every later version seals its manifests in the same way.
+    /// It was written by a later version of this program. All versions seal their manifests in the same way.
     #[error("it is of schema {0}, and this program reads up to {PARTS_SCHEMA}")]
     Later(u64),
 }
@@ -132,8 +132,8 @@ impl CheckpointManifest {
         &self.files[start..]
     }
 
-    /// The files of one kind of the state, in the order of the ranks that have written them; one where the state is
-    /// whole. Not of a state that is differences.
+    /// The files of one kind of state, in the order of the ranks that wrote them; a single one for an undivided state.
+    /// Empty for a delta.
     pub fn files_of(&self, kind: StateKind) -> Vec<&FileEntry> {
         let whole = [MODEL, TRAINING][kind as usize];
         let is_it = |file: &&FileEntry| {
@@ -162,7 +162,7 @@ impl CheckpointManifest {
         self.best = None;
     }
 
-    /// Nothing outside the folder, and nothing twice or missing.
+    /// Checks that no file is outside the folder, listed twice or missing.
     fn check_names(&self) -> Result<(), String> {
         let has_parts = self.schema == PARTS_SCHEMA;
         let mut names: Vec<&str> = self.layers().flatten().map(|file| file.name.as_str()).collect();
@@ -229,7 +229,7 @@ fn are_all<'a>(files: impl Iterator<Item = &'a FileEntry>, kind: StateKind) -> b
     of > 0 && (0..of).zip(&parts).all(|(rank, part)| *part == (parts[0].0, PartName { kind, rank, of }))
 }
 
-/// What a file holds of a state.
+/// The kinds of state that files hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKind {
     /// Weights and buffers.
@@ -347,6 +347,6 @@ impl Data {
     /// The names of the files in the folder of a step.
     pub(crate) const FILES: [&str; 2] = [MODEL, TRAINING];
 
-    /// The same where they hold links.
+    /// Their names if they hold links.
     pub(crate) const LINKS: [&str; 2] = [MODEL_LINKS, TRAINING_LINKS];
 }

@@ -1,4 +1,4 @@
-//! The files of a checkpoint folder: how they are written, what they are called, what is in them and who may write.
+//! The files of a checkpoint folder: writing them, their names and formats, and the fence.
 
 pub mod disk;
 pub mod fence;

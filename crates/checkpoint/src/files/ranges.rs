@@ -1,4 +1,4 @@
-//! A tensor file of which only ranges are read, and a reader of all of it that keeps nothing.
+//! Reads ranges of a tensor file, or scans all of it in constant memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::disk::hexadecimal;
 use crate::error::Defect;
 use crate::tensor::{Dtype, read_metadata};
 
-/// Bytes that are read at a time where nothing is kept; a multiple of every element's size.
+/// Bytes read at a time by a scan; a multiple of every element's size.
 const CHUNK: u64 = 1 << 20;
 
 /// An open tensor file.
@@ -70,7 +70,7 @@ impl TensorFile {
             offset.checked_add(bytes.len() as u64).is_some_and(|last| last <= (end - start) as u64)
         };
         let info = self.metadata.info(name).filter(fits);
-        let start = info.ok_or_else(|| self.damaged(&format!("it does not hold `{name}` as it says")))?.data_offsets.0;
+        let start = info.ok_or_else(|| self.damaged(&format!("`{name}` does not match its header")))?.data_offsets.0;
         self.file
             .read_exact_at(bytes, self.begin + start as u64 + offset)
             .map_err(|source| Error::Unreadable { path: self.path.clone(), source })
@@ -97,7 +97,7 @@ fn known(name: &str, dtype: safetensors::Dtype) -> Result<Dtype, Defect> {
 pub(crate) fn take(mut file: &File, bytes: u64) -> Result<Vec<u8>, Defect> {
     let mut buffer = Vec::new();
     let size = usize::try_from(bytes).map_err(|_| "it is larger than memory")?;
-    // No more than the file is long, so what is short is memory.
+    // The size is at most that of the file, so a failure means that memory is short.
     buffer.try_reserve_exact(size).map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
     (&mut file).take(bytes).read_to_end(&mut buffer)?;
     if buffer.len() != size {
@@ -106,8 +106,7 @@ pub(crate) fn take(mut file: &File, bytes: u64) -> Result<Vec<u8>, Defect> {
     Ok(buffer)
 }
 
-/// Reads all of an open tensor file and keeps nothing of it. Returns its SHA-256, and the first tensor with a value that
-/// is not finite.
+/// Scans all of an open tensor file. Returns its SHA-256, and the first tensor with a value that is not finite.
 pub(crate) fn scan(file: &File) -> Result<(String, Option<String>), Defect> {
     let mut hash = Sha256::new();
     let mut next = |bytes: u64| -> Result<Vec<u8>, Defect> {

@@ -1,5 +1,5 @@
-//! A tensor file that is written one tensor after another, in whatever order they come, so that they need not be in
-//! memory together. It has the bytes that [`crate::write_tensors`] writes of the same tensors.
+//! Writes a tensor file one tensor at a time, in any order, so that they need not be in memory together. The result is
+//! identical to that of [`crate::write_tensors`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::disk::{Disk, TEMPORARY, file_name, hexadecimal};
 use crate::manifest::FileEntry;
 use crate::tensor::{Dtype, Tensor, header, order};
 
-/// A tensor file that is being written. Dropped before its end, it leaves nothing.
+/// A tensor file that is being written. If dropped before it is finished, it leaves no file.
 #[derive(Debug)]
 pub struct TensorFileWriter {
     file: File,

@@ -1,8 +1,8 @@
-//! Tensors as plain values, and the safetensors format they are kept in.
+//! Tensors as plain values, and their file format, safetensors.
 //!
-//! Writing is our own, since the bytes of a file must depend on nothing but its tensors (the model's SHA-256 is
-//! compared between runs) and no second copy may be made; it follows <https://github.com/huggingface/safetensors>.
-//! Reading checks every bound before it is used, by that project's own crate.
+//! Writing has its own implementation, because the bytes of a file must depend on nothing but its tensors (the model's
+//! SHA-256 is compared between runs) and no second copy may be made; it follows
+//! <https://github.com/huggingface/safetensors>. Reading uses that project's crate, which checks every bound.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -74,7 +74,7 @@ impl Dtype {
 
     /// Whether no element among these is infinite or NaN; of integers always.
     pub(crate) fn is_finite(self, bytes: &[u8]) -> bool {
-        // All bits of the exponent are set in infinities and NaN, and in nothing else.
+        // Infinities and NaN, and only these, have all exponent bits set.
         let all_below = |size: usize, exponent: u64| {
             bytes.chunks_exact(size).all(|element| {
                 let bits = element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
@@ -121,19 +121,19 @@ impl Dtype {
 }
 
 impl Tensor {
-    /// Bytes that its shape and type ask for; `None` when no memory could hold them.
+    /// Bytes required by its shape and type; `None` on overflow.
     pub(crate) fn expected_bytes(&self) -> Option<u64> {
         self.shape.iter().try_fold(self.dtype.bytes(), |product, length| product.checked_mul(*length))
     }
 }
 
-/// Writes a safetensors file that appears under `path` complete and durable, or not at all.
+/// Writes a safetensors file at `path`, atomically and synced.
 ///
-/// `metadata` becomes the header's `__metadata__`, in this order; PyTorch's tools like to find `("format", "pt")`.
-/// The same tensors, in whatever order, and the same metadata give the same bytes.
+/// `metadata` becomes the header's `__metadata__`, in this order; PyTorch's tools expect `("format", "pt")`. The same
+/// tensors, in any order, and the same metadata give the same bytes.
 ///
 /// # Errors
-/// When the folder is missing, full or read-only, a name is given twice, or a tensor's bytes do not fit its shape.
+/// If the folder is missing, full or read-only, a name is not unique, or a tensor's bytes do not match its shape.
 pub fn write_tensors(path: &Path, tensors: &[Tensor], metadata: &[(&str, &str)]) -> Result<FileEntry, Error> {
     let disk = Disk::default();
     let staged = disk.stage(path, file_name(path), "", |sink| write_to(sink, tensors, metadata))?;
@@ -148,7 +148,7 @@ pub(crate) fn write_to(sink: &mut Sink, tensors: &[Tensor], metadata: &[(&str, &
         let bytes = tensor.bytes.len() as u64;
         if tensor.expected_bytes() != Some(bytes) {
             let Tensor { name, dtype, shape, .. } = tensor;
-            let why = format!("{bytes} bytes are not what the shape {shape:?} of {dtype:?} takes");
+            let why = format!("{bytes} bytes do not match the shape {shape:?} of {dtype:?}");
             return Err(Error::Tensor { name: name.clone(), why });
         }
     }
@@ -182,7 +182,7 @@ pub(crate) fn header<'a>(
         let end = bytes.and_then(|bytes| offset.checked_add(bytes)).ok_or_else(|| wrong("no memory could hold it"))?;
         let entry = json!({ "dtype": dtype.name(), "shape": shape, "data_offsets": [offset, end] });
         if entries.insert(name.to_owned(), entry).is_some() {
-            return Err(wrong("its name is taken"));
+            return Err(wrong("its name is not unique"));
         }
         offset = end;
     }
@@ -193,10 +193,10 @@ pub(crate) fn header<'a>(
     Ok(header)
 }
 
-/// Reads every tensor of a safetensors file, sorted by name. Any bytes may be in it: it is checked, not trusted.
+/// Reads every tensor of a safetensors file, sorted by name. The file may be untrusted.
 ///
 /// # Errors
-/// When the file cannot be read or is no safetensors file.
+/// If the file cannot be read or is not a safetensors file.
 pub fn read_tensors(path: &Path) -> Result<Vec<Tensor>, Error> {
     let failed = |defect| match defect {
         Defect::Damaged(why) => Error::Damaged { path: path.to_owned(), why },
@@ -213,7 +213,7 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect>
     let mut take = |bytes: u64| -> Result<Vec<u8>, Defect> {
         let mut buffer = Vec::new();
         let size = usize::try_from(bytes).map_err(|_| "it is larger than memory")?;
-        // No more than the file is long, so what is short is memory.
+        // The size is at most that of the file, so a failure means that memory is short.
         buffer.try_reserve_exact(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         (&mut file).take(bytes).read_to_end(&mut buffer)?;
         if buffer.len() != size {
@@ -230,7 +230,7 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect>
         let info = metadata.info(&name).ok_or("its header is not valid")?;
         let dtype =
             Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
-        // The header was checked: ranges follow each other without gaps and are as long as shape and type ask for.
+        // The header was checked: ranges are contiguous and match shape and type.
         let bytes = take((info.data_offsets.1 - info.data_offsets.0) as u64)?;
         let shape = info.shape.iter().map(|length| *length as u64).collect();
         tensors.push(Tensor { name, dtype, shape, bytes });
@@ -239,7 +239,7 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect>
     Ok((tensors, hexadecimal(&hash.finalize())))
 }
 
-/// The header of a file of `length` bytes, whose next bytes `take` gives, and where the values begin.
+/// Parses the header of a file of `length` bytes, read through `take`; also returns where the values begin.
 pub(crate) fn read_metadata(
     length: u64,
     take: &mut dyn FnMut(u64) -> Result<Vec<u8>, Defect>,
@@ -256,7 +256,7 @@ pub(crate) fn read_metadata(
     let metadata: Metadata =
         serde_json::from_slice(&header).map_err(|error| format!("its header is not valid: {error}"))?;
     if metadata.data_len() as u64 != length - 8 - header_length {
-        return Err("its header speaks of more or fewer bytes than there are".into());
+        return Err("its header does not match its length".into());
     }
     Ok((metadata, 8 + header_length))
 }

@@ -1,8 +1,8 @@
-//! One commit: data, then the manifest that names it, then the removal of what is no longer needed.
+//! One commit: data, then the manifest that lists it, then the removal of what is no longer needed.
 //!
 //! Each file is staged (temporary name, hash, sync), then renamed. The folders are synced before the manifest is
-//! staged, so nothing it names can be missing after a loss of power. The manifest is renamed under the folder's lock,
-//! after a look at the fence. See the crate's page for the names.
+//! staged, so nothing it lists can be missing after a power failure. The manifest is renamed under the folder's lock,
+//! after the fence is checked. See the crate documentation for the names.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::{Error, fence, part, sweep};
 /// The beginnings of links, of the model's tensors and of the training state's.
 type Heads = [Vec<Vec<u8>>; 2];
 
-/// What it takes to commit snapshots into one folder.
+/// Commits snapshots into one folder.
 #[derive(Debug)]
 pub(crate) struct Committer {
     pub(crate) disk: Disk,
@@ -34,13 +34,13 @@ pub(crate) struct Committer {
     pub(crate) keep: usize,
     /// The best weights that the newest manifest names.
     pub(crate) best: Option<(BestEntry, Vec<FileEntry>)>,
-    /// Set when nobody waits any more for the parts of other ranks.
+    /// Set to stop waiting for the parts of other ranks.
     pub(crate) ending: Arc<AtomicBool>,
     /// In which form tensors are written.
     pub(crate) codec: Codec,
-    /// What the next checkpoint may build on.
+    /// The base of the next checkpoint.
     pub(crate) base: Option<Base>,
-    /// What the one after may build on, once its tensors are kept.
+    /// The base of the one after, once its tensors are retained.
     next: Option<(Vec<ChainEntry>, Heads)>,
     #[cfg(feature = "mutants")]
     pub(crate) mutant: Option<crate::Mutant>,
@@ -74,8 +74,8 @@ impl Committer {
         Committer { codec, ..self }
     }
 
-    /// Keeps the tensors of the snapshot that was committed last, where the next one may build on them; in their place
-    /// the snapshot gets those that were kept before, whose memory may be used again.
+    /// Retains the tensors of the last committed snapshot if the next one may build on them; the snapshot gets the
+    /// previously retained ones in exchange, whose memory can be reused.
     pub(crate) fn retain(&mut self, snapshot: &mut Snapshot) {
         let Some((chain, [model, training])) = self.next.take() else { return };
         let base = self.base.get_or_insert_default();
@@ -84,9 +84,9 @@ impl Committer {
         std::mem::swap(&mut base.training.tensors, &mut snapshot.training);
     }
 
-    /// Makes `snapshot` durable and returns the size of all its files. When it fails, what was durable before still is.
+    /// Commits `snapshot` and returns the size of all its files. On failure, earlier checkpoints remain durable.
     pub(crate) fn commit(&mut self, snapshot: &Snapshot) -> Result<u64, Error> {
-        // Said again under the lock; here it only saves the work.
+        // Checked again under the lock; here it only avoids useless work.
         fence::check(&self.folder, self.identity.fence)?;
         let written = match &snapshot.part {
             Some(part) => self.write_part(snapshot, part),
@@ -96,16 +96,16 @@ impl Committer {
             return written;
         }
         if written.is_err() {
-            // A later attempt sweeps what an earlier one is still writing; then that is the reason, not a lost file.
+            // A later attempt may sweep the files of an earlier one; then that is the error to report, not a lost file.
             self.tidy()?;
         }
         written
     }
 
-    /// Removes what no manifest names: the remains of dead attempts, and of a commit that failed.
+    /// Removes what no manifest lists: leftovers of dead attempts, and of a failed commit.
     ///
     /// # Errors
-    /// Only [`Error::Fenced`]. What cannot be removed now will be after a later commit.
+    /// Only [`Error::Fenced`]. Files that cannot be removed now are removed after a later commit.
     pub(crate) fn tidy(&self) -> Result<(), Error> {
         let tidied = fence::lock(&self.folder).and_then(|_lock| {
             fence::check(&self.folder, self.fence())?;
@@ -166,8 +166,8 @@ impl Committer {
     fn write_part(&mut self, snapshot: &Snapshot, part: &SnapshotPart) -> Result<u64, Error> {
         let written = part::write(&self.disk, &self.folder, &self.mark(), snapshot, part);
         if part.rank > 0 {
-            let told = part::tell(&self.disk, &self.folder, part, &written);
-            return written.and_then(|files| told.map(|()| files.iter().map(|file| file.bytes).sum()));
+            let report = part::tell(&self.disk, &self.folder, part, &written);
+            return written.and_then(|files| report.map(|()| files.iter().map(|file| file.bytes).sum()));
         }
         let mut files = part::gather(&self.folder, part, self.fence(), written?, &self.ending)?;
         let best = match (&part.best_folder, &snapshot.best) {
@@ -191,7 +191,7 @@ impl Committer {
         Ok(bytes)
     }
 
-    /// Stages the two files of a step, whole or as differences to the checkpoint before; with the beginnings of the
+    /// Stages the two files of a step, complete or as deltas to the previous checkpoint; also returns the heads of the
     /// links, and the chain that they build on.
     fn stage_step(
         &self,
@@ -219,7 +219,7 @@ impl Committer {
         Ok((staged, heads, base.map(|base| base.chain.clone()).unwrap_or_default()))
     }
 
-    /// Renames the manifest into place under the folder's lock, after a look at the fence; the lock is still held.
+    /// Renames the manifest into place under the folder's lock, after the fence is checked; returns the lock.
     fn publish_manifest(&self, manifest: &CheckpointManifest) -> Result<fence::Lock, Error> {
         let path = self.folder.join(manifest_name(manifest.step));
         let text = manifest.to_text();
@@ -232,7 +232,7 @@ impl Committer {
         Ok(lock)
     }
 
-    /// Renames data into place and makes that durable.
+    /// Renames data into place and syncs it.
     fn publish_data(&self, staged: Vec<Staged>, step_folder: &Path) -> Result<(), Error> {
         for staged in staged {
             chaos::point("rename.before");
@@ -296,7 +296,7 @@ impl Committer {
         self.identity.fence
     }
 
-    /// What tells this attempt's temporary files from another's.
+    /// The mark of this attempt's temporary files.
     fn mark(&self) -> String {
         format!(".a{}", self.fence().0)
     }

@@ -1,5 +1,5 @@
-//! Saving: a snapshot of the state in memory, the commit that makes it durable, the removal of what it replaces, and the
-//! thread that commits while training goes on.
+//! Saving: a snapshot of the state in memory, the commit that makes it durable, the removal of what it replaces, and
+//! the thread that commits in the background.
 
 pub mod commit;
 pub mod part;

@@ -1,8 +1,9 @@
-//! A commit of several ranks: each writes its part of every tensor, and the first one the manifest that names all parts.
+//! A commit by several ranks: each writes its part of every tensor, and the first one the manifest that lists all
+//! parts.
 //!
-//! All ranks write into one folder of the step. Each says there, in a small file of its own, which files it has made
-//! durable; the first rank waits for these, so nothing that the manifest names can be missing. A rank that fails says
-//! that instead; one that dies gives up the lock that it has held since its start.
+//! All ranks write into one folder of the step. Each reports there, in a small file of its own, which files it has made
+//! durable; the first rank waits for these reports, so nothing that the manifest lists can be missing. A rank that
+//! fails reports the error; one that dies releases the lock that it has held since its start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,13 +28,13 @@ use crate::tensor::{Tensor, write_to};
 /// How long the parts of other ranks may stand still.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long nothing has to be heard of another rank before its lock is looked at.
+/// How long another rank may be silent before its lock is checked.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Between two looks for them.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a rank says of its part.
+/// A rank's report about its part.
 #[derive(Debug, Serialize, Deserialize)]
 enum PartReport {
     /// These files are durable.
@@ -85,7 +86,7 @@ fn pieces(part: &SnapshotPart, tensors: &[Tensor]) -> Result<String, Error> {
     serde_json::to_string(&places).map_err(|error| Error::Tensor { name: PIECES.into(), why: error.to_string() })
 }
 
-/// Says to the first rank what became of this one's part.
+/// Reports the outcome of this rank's part to the first rank.
 pub(crate) fn tell(
     disk: &Disk,
     folder: &Path,
@@ -103,7 +104,7 @@ pub(crate) fn tell(
     disk.publish_synced(staged).map(drop)
 }
 
-/// A lock that a rank other than the first holds for as long as it may write parts; none where the file system has no
+/// Takes the lock that a rank other than the first holds while it may write parts; `None` if the file system has no
 /// locks.
 pub(crate) fn hold(folder: &Path, rank: u32, fence: Fence) -> Option<File> {
     let mut file = File::create(lock_path(folder, rank)).ok()?;

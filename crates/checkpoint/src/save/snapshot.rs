@@ -1,4 +1,4 @@
-//! What a trainer hands over to be saved, and who is saving.
+//! The snapshot that a trainer passes on to be saved, and the identity of the writer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::Tensor;
 use crate::layout::Placement;
 
-/// Who writes: what every manifest carries.
+/// Identity of the writer, stored in every manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterIdentity {
     /// The run.
@@ -36,23 +36,23 @@ impl WriterIdentity {
     }
 }
 
-/// The whole state after one step, already copied, so that training may go on.
+/// The complete state after one step, copied, so that training can continue.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The step whose state this is.
+    /// The step of the state.
     pub step: u64,
     /// When copying it began; stall and commit time are counted from here.
     pub began: Instant,
     /// Weights and buffers, by their exported names.
     pub model: Vec<Tensor>,
-    /// Optimiser state, random number generators and whatever else has the form of a tensor.
+    /// Optimizer state, random number generators and other tensors.
     pub training: Vec<Tensor>,
-    /// Whatever else it takes to go on: epoch, position, best metric, threads. Floats come back bit for bit, except
-    /// infinities and NaN, which JSON does not have.
+    /// The remaining state needed to resume: epoch, position, best metric, threads. Floats round-trip exactly, except
+    /// infinities and NaN, which JSON does not support.
     pub state: Value,
-    /// The best weights so far, if there are any. Give the same one every time; it is written when its step is new.
+    /// The best weights, if there are any. Pass the same value every time; it is written when its step is new.
     pub best: Option<Arc<BestWeights>>,
-    /// Where this is one rank's part of the state: which one. Of what is not divided, only the first rank has it.
+    /// If this is one rank's part of the state, which part. Undivided state is saved by the first rank only.
     pub part: Option<SnapshotPart>,
 }
 
@@ -65,13 +65,13 @@ pub struct SnapshotPart {
     pub of: u32,
     /// The folder of the step, below that of all checkpoints.
     pub folder: String,
-    /// The folder for the best weights, where they are new.
+    /// The folder for the best weights, if they are new.
     pub best_folder: Option<String>,
-    /// How each tensor that is a stretch of another lies in it, by its name; it has one dimension.
+    /// The placement of each flattened range in its tensor, by name.
     pub places: Arc<BTreeMap<String, Placement>>,
 }
 
-/// The best weights so far, or one rank's part of them.
+/// The best weights, or one rank's part of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BestWeights {
     /// The step after which they were measured.

@@ -1,11 +1,13 @@
-//! What may go: old checkpoints, data that no manifest names, temporary files of dead attempts.
+//! Removes old checkpoints, data that no manifest lists, and temporary files of dead attempts.
 //!
-//! A checkpoint that did not verify is never removed by the attempt that found it out: its manifest is set aside into
-//! `aside-aN`, where `N` is that attempt, and its data stays for as long. The first commit of a later attempt removes both.
+//! A checkpoint that did not verify is never removed by the attempt that found it: its manifest is moved into
+//! `aside-aN`, where `N` is that attempt, and its data is retained as long. The first commit of a later attempt removes
+//! both.
 //!
-//! Runs under the folder's lock, after a look at the fence, so whatever is unfinished here belongs to nobody. Manifests
-//! go before their data, durably, so that no moment shows a manifest without it. What cannot be read for a reason that
-//! may pass, or was written by a later version of this program, is left alone with everything else.
+//! Runs under the folder's lock, after the fence is checked, so no unfinished file here has a live writer. Manifests
+//! are removed durably before their data, so that no manifest ever lists missing data. Files that cannot be read for a
+//! possibly transient reason, or were written by a later version of this program, are left unchanged, together with
+//! everything else.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,12 +20,12 @@ use crate::Error;
 use crate::disk::{Disk, TEMPORARY, file_name};
 use crate::manifest::{CheckpointManifest, Data, Flaw, manifest_step};
 
-/// What the folders of manifests that were set aside are called, before the number of the attempt.
+/// Prefix of folders of rejected manifests, before the number of the attempt.
 const ASIDE: &str = "aside-a";
 
-/// Keeps the newest `keep` checkpoints of this job up to and with `newest`, and what is not ours; removes the rest.
+/// Retains the newest `keep` checkpoints of this job up to and including `newest`, and foreign files; removes the rest.
 ///
-/// Manifests of later steps, which did not verify or whose run was resumed from before them, are set aside.
+/// Manifests of later steps, which did not verify or whose run resumed from an earlier step, are moved aside.
 pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep: usize) -> Result<(), Error> {
     let mut manifests = manifests(folder)?;
     manifests.sort_unstable_by_key(|found| std::cmp::Reverse(found.step));
@@ -55,7 +57,7 @@ pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep:
     unnamed(disk, folder)
 }
 
-/// Moves a manifest to where no attempt resumes from it.
+/// Moves a manifest aside, so that no attempt resumes from it.
 fn set_aside(disk: &Disk, folder: &Path, manifest: &Path, fence: Fence) -> Result<(), Error> {
     let aside = folder.join(format!("{ASIDE}{}", fence.0));
     match disk.create_folder(&aside) {
@@ -68,7 +70,7 @@ fn set_aside(disk: &Disk, folder: &Path, manifest: &Path, fence: Fence) -> Resul
     disk.sync_folder(&aside)
 }
 
-/// The folders of manifests that were set aside, each with the attempt that did.
+/// The folders of manifests moved aside, each with the attempt that did it.
 fn asides(folder: &Path) -> Result<Vec<(PathBuf, Fence)>, Error> {
     let fence = |name: &str| name.strip_prefix(ASIDE)?.parse().ok().map(Fence);
     let found = names(folder)?.into_iter().filter_map(|name| Some((folder.join(&name), fence(&name)?)));
@@ -89,7 +91,7 @@ pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
                 let entries = manifest.layers().flatten().filter_map(|file| file.name.split('/').next());
                 named.extend(entries.map(str::to_owned));
             }
-            // What it named is not known; the data of its step stays with it.
+            // The files it listed are unknown; the data of its step is retained with it.
             None => {
                 damaged.insert(step);
             }

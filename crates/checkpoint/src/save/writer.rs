@@ -1,8 +1,9 @@
-//! The thread that commits while training goes on.
+//! The thread that commits in the background.
 //!
-//! The training thread copies its state into a [`Snapshot`], hands it over with [`CheckpointWriter::save`] and takes the next
-//! step; the thread here hashes, writes and syncs. One snapshot is under way at a time. [`CheckpointWriter::keep_up`] bounds how
-//! far training may run ahead of it, and with that the work a kill can cost.
+//! The training thread copies its state into a [`Snapshot`], passes it on with [`CheckpointWriter::save`] and takes the
+//! next step; the thread here hashes, writes and syncs. One snapshot is in flight at a time.
+//! [`CheckpointWriter::keep_up`] bounds how far training may run ahead of it, and with that the work that a kill can
+//! cost.
 //!
 //! ```text
 //! loop {
@@ -45,11 +46,11 @@ pub struct CheckpointWriter {
     spare: Option<Snapshot>,
     folder: PathBuf,
     fence: Fence,
-    /// The step of the best weights that were handed over last.
+    /// The step of the best weights that were passed last.
     best: Option<u64>,
-    /// Tells the thread that nobody waits any more for the parts of other ranks.
+    /// Tells the thread to stop waiting for the parts of other ranks.
     ending: Arc<AtomicBool>,
-    /// Held for as long as this may write parts of checkpoints.
+    /// Lock held while this process may write parts of checkpoints.
     alive: Option<File>,
 }
 
@@ -58,7 +59,7 @@ pub struct CheckpointWriter {
 pub struct PartFolders {
     /// The folder of the step, below that of all checkpoints.
     pub step: String,
-    /// The folder for the best weights, where they are new.
+    /// The folder for the best weights, if they are new.
     pub best: Option<String>,
 }
 
@@ -79,11 +80,12 @@ struct UnderWay {
 impl CheckpointWriter {
     /// Claims the folder for this identity, and starts the thread.
     ///
-    /// `keep` is how many of the newest checkpoints stay; `resumed` is the manifest that training goes on from, so that
-    /// its best weights need not be written again. `codec` is the form; differences take the memory of one more state.
+    /// `keep` is the number of newest checkpoints to retain; `resumed` is the manifest that training resumes from, so
+    /// that its best weights need not be written again. `codec` is the format; deltas need the memory of one more
+    /// state.
     ///
     /// # Errors
-    /// When a later attempt has claimed the folder, or it cannot be written.
+    /// If a later attempt has claimed the folder, or it cannot be written.
     pub fn open(
         folder: &Path,
         identity: WriterIdentity,
@@ -111,12 +113,12 @@ impl CheckpointWriter {
         writer
     }
 
-    /// On the first rank: waits for the checkpoint under way, and then makes the folders for the parts of the one after
-    /// `step`, with best weights of the step `best`. No rank may write to them before this has returned: what no manifest
-    /// names is removed with each commit.
+    /// On the first rank: waits for the checkpoint in flight, and then creates the folders for the parts of the one
+    /// after `step`, with best weights of the step `best`. No rank may write to them before this returns, because each
+    /// commit removes files that no manifest lists.
     ///
     /// # Errors
-    /// What became of the earlier one, or why a folder cannot be made.
+    /// The error of the earlier checkpoint, or why a folder cannot be created.
     pub fn begin_parts(&mut self, step: u64, best: Option<u64>) -> Result<(PartFolders, Option<Checkpointed>), Error> {
         let earlier = self.wait()?;
         let (disk, fence) = (Disk::default(), self.fence);
@@ -127,7 +129,7 @@ impl CheckpointWriter {
         Ok((PartFolders { step: new(&|again| Data::Step { step, fence, again })?, best }, earlier))
     }
 
-    /// The same as [`CheckpointWriter::open`], with a deliberate mistake.
+    /// Like [`CheckpointWriter::open`], with a deliberate bug.
     #[cfg(feature = "mutants")]
     pub fn open_mutant(
         folder: &Path,
@@ -174,10 +176,11 @@ impl CheckpointWriter {
         }
     }
 
-    /// Hands a snapshot over and returns. Waits first when an earlier one is still under way, and returns its result.
+    /// Starts to save a snapshot in the background. Waits first if an earlier one is still in flight, and returns its
+    /// result.
     ///
     /// # Errors
-    /// What became of the earlier one; this one is then not saved.
+    /// The error of the earlier one; this one is then not saved.
     pub fn save(&mut self, snapshot: Snapshot) -> Result<Option<Checkpointed>, Error> {
         chaos::point("snapshot");
         let earlier = self.wait()?;
@@ -189,26 +192,26 @@ impl CheckpointWriter {
         Ok(earlier)
     }
 
-    /// The result of the snapshot under way if it is finished, without waiting.
+    /// The result of the snapshot in flight if it is finished, without waiting.
     ///
     /// # Errors
-    /// Why it is not durable; what was durable before still is.
+    /// Why it is not durable; earlier checkpoints remain durable.
     pub fn poll(&mut self) -> Result<Option<Checkpointed>, Error> {
         self.receive(Duration::ZERO)
     }
 
-    /// Waits for the snapshot under way and returns its result; `None` when there is none.
+    /// Waits for the snapshot in flight and returns its result; `None` if there is none.
     ///
     /// # Errors
-    /// Why it is not durable; what was durable before still is.
+    /// Why it is not durable; earlier checkpoints remain durable.
     pub fn wait(&mut self) -> Result<Option<Checkpointed>, Error> {
         self.receive(Duration::MAX)
     }
 
-    /// To be called before step `next`: waits while the snapshot under way is more than `lag` steps behind it.
+    /// To be called before step `next`: waits while the snapshot in flight is more than `lag` steps behind it.
     ///
     /// # Errors
-    /// Why a snapshot is not durable; what was durable before still is.
+    /// Why a snapshot is not durable; earlier checkpoints remain durable.
     pub fn keep_up(&mut self, next: u64, lag: u64) -> Result<Option<Checkpointed>, Error> {
         let behind = self.under_way.as_ref().is_some_and(|under_way| next > under_way.step.saturating_add(lag));
         if !behind {
@@ -224,8 +227,8 @@ impl CheckpointWriter {
         self.under_way.as_ref().map(|under_way| under_way.step)
     }
 
-    /// The last snapshot that was finished with, whose memory may be copied into again: fresh memory costs about as
-    /// much as the copy itself. `None` when there is none; its contents mean nothing.
+    /// The last finished snapshot, whose memory can be reused: allocating takes about as long as the copy itself.
+    /// `None` if there is none; its contents are unspecified.
     pub fn spare(&mut self) -> Option<Snapshot> {
         self.spare.take()
     }
@@ -254,10 +257,10 @@ impl Drop for CheckpointWriter {
         self.snapshots = None;
         self.ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic there was already told by its own message.
+            // A panic there has printed its own message.
             let _ = thread.join();
         }
-        // What was to be written is, or never will be.
+        // All writes are finished or abandoned.
         self.alive = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Checkpoints as differences: what comes back, what stays, and what a broken link costs.
+//! Delta checkpoints: restoring, retention, and the effect of a damaged link.
 
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn steps_with_data(folder: &Path) -> Vec<u64> {
 }
 
 #[test]
-fn states_come_back_and_every_eighth_is_whole() {
+fn states_are_restored_and_every_eighth_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut committer = attempt(folder, 1, 2);
@@ -65,14 +65,14 @@ fn states_come_back_and_every_eighth_is_whole() {
         assert_eq!(passed_over, [""; 0]);
         let chain = manifest(folder, step).chain;
         assert_eq!(chain.len() as u64, (step - 1) % 8, "step {step}");
-        // The two newest stay, and what they build on.
+        // The two newest are retained, and those that they build on.
         let first = step.saturating_sub(1).max(1);
         let needed = (first - 1) / 8 * 8 + 1;
         assert_eq!(steps_with_data(folder), (needed..=step).collect::<Vec<_>>(), "step {step}");
     }
-    for (place, size) in sizes.iter().enumerate() {
+    for (index, size) in sizes.iter().enumerate() {
         let is_small = *size < sizes[0] / 3;
-        assert_eq!(is_small, place % 8 != 0, "checkpoint {place} takes {size} of {} bytes", sizes[0]);
+        assert_eq!(is_small, index % 8 != 0, "checkpoint {index} takes {size} of {} bytes", sizes[0]);
     }
 }
 
@@ -90,7 +90,7 @@ fn any_state_comes_back_even_of_other_tensors() {
         commit(&mut committer, state.clone()).unwrap();
         assert_is(&newest_verified(folder, JOB).0.unwrap(), &state);
     }
-    // The next attempt begins with a whole one, and may be of the other form.
+    // The next attempt begins with a full one, and may use the other format.
     commit(&mut attempt(folder, 2, 3), snapshot(50)).unwrap();
     assert_eq!((manifest(folder, 50).chain.len(), manifest(folder, 50).schema), (0, CHAIN_SCHEMA));
     super::commit(folder, 3, 3, &[60]).unwrap();
@@ -107,12 +107,12 @@ fn a_broken_link_falls_back_to_the_newest_that_holds() {
     }
     for (broken, newest) in [(12, 11), (10, 9), (9, 8), (5, 4)] {
         let file = folder.join(format!("step-{broken:08}-a1/training.delta"));
-        let whole = fs::read(&file).unwrap();
+        let intact = fs::read(&file).unwrap();
         for damage in ["flip", "cut", "missing"] {
-            let mut bytes = whole.clone();
+            let mut bytes = intact.clone();
             match damage {
-                "flip" => bytes[whole.len() / 2] ^= 1,
-                _ => bytes.truncate(whole.len() - 1),
+                "flip" => bytes[intact.len() / 2] ^= 1,
+                _ => bytes.truncate(intact.len() - 1),
             }
             match damage {
                 "missing" => fs::remove_file(&file).unwrap(),
@@ -123,7 +123,7 @@ fn a_broken_link_falls_back_to_the_newest_that_holds() {
             assert_eq!(passed_over.len() as u64, expected, "{passed_over:?}");
             assert!(passed_over.iter().all(|why| why.contains(&format!("step-{broken:08}-a1/training.delta"))));
         }
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     }
     assert_eq!(check(folder, Some(12)), [""; 0]);
 }
@@ -143,7 +143,7 @@ fn a_kill_between_any_two_operations_loses_nothing_durable() {
         let found = found.unwrap();
         assert!(found.manifest.step == 10 || !committed && found.manifest.step == 9, "{passed_over:?}");
         assert_is(&found, &snapshot(found.manifest.step));
-        // What survived is enough to go on from, twice.
+        // What survived is enough to resume from, twice.
         let mut next = attempt(folder, 2, 2);
         for step in 11..=13 {
             commit(&mut next, snapshot(step)).unwrap();
@@ -156,7 +156,7 @@ fn a_kill_between_any_two_operations_loses_nothing_durable() {
     }
 }
 
-/// A commit that failed is no base: the next one builds on what is durable.
+/// A failed commit is not a base: the next one builds on what is durable.
 #[test]
 fn what_failed_is_not_built_on() {
     let folder = tempfile::tempdir().unwrap();

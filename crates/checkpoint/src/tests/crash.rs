@@ -7,7 +7,7 @@ use crate::commit::Committer;
 use crate::disk::rehearsal::Rehearsal;
 use crate::tests::JOB;
 
-/// Kills the commit of step 40 (with a new best) after every number of operations, and says what was found wrong.
+/// Kills the commit of step 40 (with a new best) after every number of operations, and returns the flaws found.
 fn kill_everywhere(change: impl Fn(&mut Committer)) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut was_durable = false;
@@ -30,7 +30,7 @@ fn kill_everywhere(change: impl Fn(&mut Committer)) -> Vec<String> {
         }
         was_durable = durable;
 
-        // The next attempt goes on, and leaves nothing of the dead one.
+        // The next attempt resumes, and removes all leftovers of the dead one.
         commit(folder, 2, 2, &[if durable { 50 } else { 40 }]).unwrap();
         check(folder, Some(if durable { 50 } else { 40 }));
         let stray = listing(folder).into_iter().find(|name| name.ends_with(".tmp"));
@@ -42,7 +42,7 @@ fn kill_everywhere(change: impl Fn(&mut Committer)) -> Vec<String> {
             "killed after {operations} operations: {:?}",
             listing(folder)
         );
-        // Sweeping swallows its own end, so the last operations are those that a whole commit asks for.
+        // A sweep ignores its own interruption, so the last operations are those of a complete commit.
         if committed && killed.disk.seen().len() < operations {
             assert!(operations > 30, "a commit takes only {operations} operations?");
             return wrong;
@@ -98,18 +98,18 @@ fn nothing_gets_its_name_before_its_bytes_are_synced() {
     committer.commit(&snapshot(20)).unwrap();
 
     let seen = committer.disk.seen();
-    let place = |operation: &str| {
+    let position = |operation: &str| {
         seen.iter().position(|seen| seen == operation).unwrap_or_else(|| panic!("no `{operation}` in {seen:#?}"))
     };
-    let manifest = place("rename manifest-00000020.json");
+    let manifest = position("rename manifest-00000020.json");
     for name in ["model.safetensors", "training.safetensors", "best-00000020-a1.safetensors", "manifest-00000020.json"]
     {
-        let renamed = place(&format!("rename {name}"));
-        assert!(place(&format!("sync {name}.a1.tmp")) < renamed, "{seen:#?}");
+        let renamed = position(&format!("rename {name}"));
+        assert!(position(&format!("sync {name}.a1.tmp")) < renamed, "{seen:#?}");
         assert!(renamed <= manifest, "{seen:#?}");
     }
     let top = format!("sync {}", crate::disk::file_name(folder));
-    let last_data = place("rename best-00000020-a1.safetensors");
-    assert!((last_data..manifest).contains(&place("sync step-00000020-a1")), "{seen:#?}");
+    let last_data = position("rename best-00000020-a1.safetensors");
+    assert!((last_data..manifest).contains(&position("sync step-00000020-a1")), "{seen:#?}");
     assert!(seen[last_data..manifest].contains(&top) && seen[manifest..].contains(&top), "{seen:#?}");
 }

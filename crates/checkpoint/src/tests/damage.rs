@@ -1,4 +1,5 @@
-//! Any byte of a checkpoint changed, cut off, added or missing: the one before is used, and the reason is said.
+//! Any byte of a checkpoint changed, truncated, added or missing: the previous checkpoint is used, and the reason is
+//! reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{JOB, Random, check, commit, listing, newest_verified};
 use crate::manifest::CheckpointManifest;
 
-/// Two checkpoints that share nothing, and the files that the state of the newer one is in.
+/// Two checkpoints without shared files, and the files of the newer one's state.
 fn two_checkpoints(folder: &Path) -> Vec<PathBuf> {
     commit(folder, 1, 3, &[20, 40]).unwrap();
     let files: Vec<PathBuf> =
@@ -32,18 +33,18 @@ fn a_flip_of_any_byte_is_noticed() {
     let mut random = Random(40);
     let mut flips = 0;
     for file in two_checkpoints(folder) {
-        let whole = fs::read(&file).unwrap();
-        for place in 0..whole.len() {
-            let mut damaged = whole.clone();
+        let intact = fs::read(&file).unwrap();
+        for index in 0..intact.len() {
+            let mut damaged = intact.clone();
             // One bit, and then any other value: a letter of JSON that becomes another, a space that becomes a line.
             for change in [1 << random.below(8), 1 + random.below(255) as u8] {
-                damaged[place] = whole[place] ^ change;
+                damaged[index] = intact[index] ^ change;
                 fs::write(&file, &damaged).unwrap();
                 check_older(folder, &file);
                 flips += 1;
             }
         }
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     }
     assert_eq!(check(folder, Some(40)), [""; 0]);
     assert!(flips > 3000, "only {flips} flips");
@@ -56,7 +57,7 @@ fn damaged_best_weights_cost_themselves_alone() {
     let folder = folder.path();
     two_checkpoints(folder);
     let file = folder.join("best-00000040-a1.safetensors");
-    let whole = fs::read(&file).unwrap();
+    let intact = fs::read(&file).unwrap();
     let check = |damaged: Option<&[u8]>, why: &str| {
         fs::remove_file(&file).unwrap();
         if let Some(bytes) = damaged {
@@ -68,19 +69,19 @@ fn damaged_best_weights_cost_themselves_alone() {
         let lost = loaded.lost_best.unwrap();
         assert!(lost.starts_with("the best weights, of step 40, are lost: `best-00000040-a1.safetensors`: "), "{lost}");
         assert!(lost.ends_with(why), "{lost}");
-        // What is committed next does not name them.
+        // The next manifest does not list them.
         assert!(loaded.manifest.best.is_none() && loaded.manifest.files.len() == 2);
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     };
-    let mut flipped = whole.clone();
-    for place in 0..whole.len() {
-        flipped[place] ^= 1 << (place % 8);
+    let mut flipped = intact.clone();
+    for index in 0..intact.len() {
+        flipped[index] ^= 1 << (index % 8);
         check(Some(&flipped), "");
-        flipped[place] = whole[place];
+        flipped[index] = intact[index];
     }
-    flipped[whole.len() - 1] ^= 1;
+    flipped[intact.len() - 1] ^= 1;
     check(Some(&flipped), "it does not match its checksum");
-    check(Some(&whole[..9]), &format!("it has 9 bytes instead of {}", whole.len()));
+    check(Some(&intact[..9]), &format!("it has 9 bytes instead of {}", intact.len()));
     check(None, "it is missing");
 }
 
@@ -89,16 +90,16 @@ fn a_file_cut_short_or_lengthened_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for file in two_checkpoints(folder) {
-        let whole = fs::read(&file).unwrap();
-        for length in 0..whole.len() {
-            fs::write(&file, &whole[..length]).unwrap();
+        let intact = fs::read(&file).unwrap();
+        for length in 0..intact.len() {
+            fs::write(&file, &intact[..length]).unwrap();
             check_older(folder, &file);
         }
         for more in [&b" "[..], b"\n", b"\0", b"{}"] {
-            fs::write(&file, [&whole, more].concat()).unwrap();
+            fs::write(&file, [&intact, more].concat()).unwrap();
             check_older(folder, &file);
         }
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     }
 }
 
@@ -115,12 +116,12 @@ fn a_file_that_is_missing_or_no_file_is_noticed() {
                 "missing" => {}
                 "folder" => fs::create_dir(file).unwrap(),
                 "link" => std::os::unix::fs::symlink(&aside, file).unwrap(),
-                // Whoever opens a pipe in the usual way waits for a writer.
+                // Opening a pipe in the usual way would block until it has a writer.
                 "pipe" => assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success()),
                 _ => drop(fs::copy(folder.join("best-00000020-a1.safetensors"), file).unwrap()),
             }
             match (kind, number) {
-                // Without its manifest a checkpoint was never made.
+                // A checkpoint without manifest does not exist.
                 ("missing", 0) => assert_eq!(check(folder, Some(20)), [""; 0]),
                 _ => check_older(folder, file),
             }
@@ -148,7 +149,7 @@ fn other_files_in_the_folder_are_none_of_our_business() {
     }
 }
 
-/// Changes the newer manifest, seals it anew, and expects the older one to be used, for this reason.
+/// Changes the newer manifest, seals it again, and expects the older one to be used, for this reason.
 fn check_forged(forge: impl FnOnce(&mut CheckpointManifest), reason: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -187,17 +188,17 @@ fn arbitrary_bytes_are_refused_and_harm_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     crate::write_tensors(&path, &super::tensors(1), &[("format", "pt")]).unwrap();
-    let whole = fs::read(&path).unwrap();
+    let intact = fs::read(&path).unwrap();
     let manifest = folder.path().join("manifest-00000009.json");
     for _ in 0..4000 {
-        let mut bytes = whole.clone();
+        let mut bytes = intact.clone();
         for _ in 0..=random.below(4) {
-            let place = random.below(bytes.len());
+            let index = random.below(bytes.len());
             match random.below(4) {
-                0 => bytes[place] = random.next() as u8,
-                1 => bytes.truncate(place + 1),
-                2 => bytes.insert(place, b'0' + random.below(10) as u8),
-                _ => bytes[random.below(8).min(place)] = random.next() as u8,
+                0 => bytes[index] = random.next() as u8,
+                1 => bytes.truncate(index + 1),
+                2 => bytes.insert(index, b'0' + random.below(10) as u8),
+                _ => bytes[random.below(8).min(index)] = random.next() as u8,
             }
         }
         fs::write(&path, &bytes).unwrap();
@@ -238,7 +239,7 @@ fn a_state_that_cannot_be_used_is_set_aside_until_a_later_attempt_has_saved() {
     let files = two_checkpoints(folder);
     fs::write(&files[1], "damaged").unwrap();
     check_older(folder, &files[1]);
-    // Resumed from step 20, the damaged step 40 does not count as one to keep, nor as newer than what comes now.
+    // After resuming from step 20, the damaged step 40 counts neither as one to retain, nor as newer than the next one.
     commit(folder, 2, 1, &[30, 50]).unwrap();
     assert_eq!(check(folder, Some(50)), [""; 0]);
     let aside = folder.join("aside-a2/manifest-00000040.json");

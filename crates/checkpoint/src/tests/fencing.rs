@@ -1,4 +1,4 @@
-//! Two attempts in one folder: the later one is never disturbed by the earlier.
+//! Two attempts in one folder: the earlier one never disturbs the later.
 
 use std::fs;
 use std::path::Path;

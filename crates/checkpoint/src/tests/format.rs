@@ -31,7 +31,7 @@ fn tensors_are_read_by_their_own_crate_and_by_ours() {
         assert_eq!((8 + header + start) as u64 % tensor.dtype.bytes(), 0, "`{}` is not aligned", tensor.name);
     }
 
-    // Whatever order they come in, the file is the same: its SHA-256 stands for the model.
+    // The file is the same for any order: its SHA-256 identifies the model.
     let mut reversed = tensors;
     reversed.reverse();
     let again = write_tensors(&path, &reversed, &[("format", "pt"), ("made by", "a \"test\"")]).unwrap();
@@ -59,7 +59,7 @@ fn tensors_that_contradict_themselves_are_not_written() {
     for (wrong, reason) in [
         (vec![tensor("a", &[2], 7)], "`a` cannot be saved: 7 bytes"),
         (vec![tensor("b", &[u64::MAX, 2], 0)], "`b` cannot be saved: 0 bytes"),
-        (vec![tensor("c", &[1], 4), tensor("c", &[2], 8)], "`c` cannot be saved: its name is taken"),
+        (vec![tensor("c", &[1], 4), tensor("c", &[2], 8)], "`c` cannot be saved: its name is not unique"),
     ] {
         let error = write_tensors(&path, &wrong, &[]).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
@@ -83,7 +83,7 @@ fn every_float_of_the_state_comes_back_bit_for_bit() {
     }
 }
 
-/// A manifest as the first version wrote it. This text is never changed: it is what lies on disks.
+/// A manifest as the first version wrote it. This text must never change: such files exist.
 const SCHEMA_1: &str = include_str!("manifest-schema-1.json");
 
 #[test]

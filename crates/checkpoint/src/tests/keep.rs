@@ -16,7 +16,7 @@ fn the_newest_stay_and_the_best_they_name() {
         (9, &[1, 2, 3], &[1, 2, 3], &[]),
     ];
     for (keep, saved, steps, best) in cases {
-        // As one attempt, and each step as an attempt of its own.
+        // As one attempt, and with a new attempt for each step.
         for attempts in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let folder = folder.path();

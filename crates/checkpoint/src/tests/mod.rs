@@ -1,4 +1,4 @@
-//! A small state whose every value follows from its step, and one `check` for what a folder gives back.
+//! A small state whose values are functions of its step, and one `check` of what a folder restores.
 
 mod chains;
 mod crash;
@@ -94,7 +94,7 @@ fn commit(folder: &Path, fence: u64, keep: u32, steps: &[u64]) -> Result<(), Err
     steps.iter().try_for_each(|step| committer.commit(&snapshot(*step)).map(drop))
 }
 
-/// What is resumed is the state of `step`, bit for bit; returns what was passed over for it.
+/// Checks that the state of `step` is restored bit for bit; returns the reasons of skipped checkpoints.
 fn check(folder: &Path, step: Option<u64>) -> Vec<String> {
     let (loaded, passed_over) = newest_verified(folder, JOB);
     let found = loaded.as_ref().map(|loaded| loaded.manifest.step);

@@ -1,4 +1,4 @@
-//! Checkpoints that several ranks write together: all of the state or none of it, whatever instant one of them ends at.
+//! Checkpoints that several ranks write together are atomic, whenever one of them ends.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +18,8 @@ use crate::{BestWeights, Error, Placement, Snapshot, SnapshotPart, Tensor, Tenso
 fn stretch(tensor: &Tensor, rank: u32, of: u32) -> (Tensor, Placement) {
     let size = tensor.dtype.bytes() as usize;
     let mut strides = vec![1; tensor.shape.len()];
-    for place in 1..strides.len() {
-        strides[place] = strides[place - 1] * tensor.shape[place - 1].max(1);
+    for dimension in 1..strides.len() {
+        strides[dimension] = strides[dimension - 1] * tensor.shape[dimension - 1].max(1);
     }
     let bytes = reordered(&tensor.bytes, size, &tensor.shape, [&c_strides(&tensor.shape), &strides]);
     let count = tensor.bytes.len() / size;
@@ -29,7 +29,7 @@ fn stretch(tensor: &Tensor, rank: u32, of: u32) -> (Tensor, Placement) {
     (part, Placement { shape: tensor.shape.clone(), strides, from: from as u64 })
 }
 
-/// One rank's part of the state after `step`; what has no dimensions only the first rank has.
+/// One rank's part of the state after `step`; only the first rank has scalars.
 fn part(whole: &Snapshot, rank: u32, of: u32, folder: &str, best_folder: Option<&str>) -> Snapshot {
     let mut places = BTreeMap::new();
     let mut cut = |tensors: &[Tensor]| -> Vec<Tensor> {
@@ -87,7 +87,7 @@ fn manifest(folder: &Path, step: u64) -> CheckpointManifest {
 }
 
 #[test]
-fn parts_of_any_number_of_ranks_are_the_whole_state() {
+fn parts_of_any_number_of_ranks_are_the_complete_state() {
     for of in [2, 3, 4, 7] {
         let folder = tempfile::tempdir().unwrap();
         commit_parts(folder.path(), 1, 3, 40, of).unwrap();
@@ -117,10 +117,10 @@ fn parts_of_any_number_of_ranks_are_the_whole_state() {
 }
 
 #[test]
-fn whole_and_divided_checkpoints_follow_each_other() {
+fn undivided_and_divided_checkpoints_can_alternate() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // The best weights of step 20 are one file, then those of step 40 are parts, whoever saves after that.
+    // The best weights of step 20 are one file, then those of step 40 are parts, independent of later writers.
     commit(folder, 1, 3, &[20]).unwrap();
     commit_parts(folder, 2, 3, 30, 2).unwrap();
     commit_parts(folder, 2, 3, 45, 3).unwrap();
@@ -130,7 +130,7 @@ fn whole_and_divided_checkpoints_follow_each_other() {
     assert_eq!((manifest(folder, 50).schema, manifest(folder, 50).files.len()), (PARTS_SCHEMA, 2 + 3));
     commit_parts(folder, 4, 3, 55, 4).unwrap();
     assert_eq!(check(folder, Some(55)), [""; 0]);
-    // What no manifest names goes, whole folders of parts too.
+    // Unlisted data is removed, including folders of parts.
     commit(folder, 5, 1, &[60]).unwrap();
     let left = listing(folder);
     let data: Vec<&String> =
@@ -148,17 +148,17 @@ fn a_part_that_is_damaged_or_missing_is_passed_over() {
     for kind in [StateKind::Model, StateKind::Training] {
         for entry in manifest.files_of(kind) {
             let path = folder.join(&entry.name);
-            let whole = fs::read(&path).unwrap();
-            for place in 0..whole.len() {
-                let mut damaged = whole.clone();
-                damaged[place] ^= 1 << (place % 8);
+            let intact = fs::read(&path).unwrap();
+            for index in 0..intact.len() {
+                let mut damaged = intact.clone();
+                damaged[index] ^= 1 << (index % 8);
                 fs::write(&path, damaged).unwrap();
                 let passed_over = check(folder, Some(20));
                 assert!(passed_over[0].contains(&entry.name), "{passed_over:?}");
             }
             fs::remove_file(&path).unwrap();
             assert!(check(folder, Some(20))[0].contains("it is missing"));
-            fs::write(&path, whole).unwrap();
+            fs::write(&path, intact).unwrap();
         }
     }
     assert_eq!(check(folder, Some(40)), [""; 0]);
@@ -170,9 +170,9 @@ fn a_part_that_is_damaged_or_missing_is_passed_over() {
     assert_eq!(loaded.manifest.files.len(), 6);
 }
 
-/// Each rank in turn is killed after each of its operations: the state before or the state after is there.
+/// Each rank in turn is killed after each of its operations: the previous state or the new one is restored.
 #[test]
-fn whichever_rank_is_killed_a_whole_state_stays() {
+fn a_complete_state_remains_whichever_rank_is_killed() {
     let of = 3;
     let mut kills = 0;
     for killed in 0..of {
@@ -189,7 +189,7 @@ fn whichever_rank_is_killed_a_whole_state_stays() {
                 if rank == killed {
                     committer.disk = Rehearsal::killed_after(operations);
                 }
-                // Nobody waits for a rank that is dead.
+                // No rank waits for a dead one.
                 committer.ending.store(true, Ordering::Release);
                 is_done &= committer.commit(&part(&whole, rank, of, &at, best.as_deref())).is_ok();
             }
@@ -199,7 +199,7 @@ fn whichever_rank_is_killed_a_whole_state_stays() {
             assert_is(&loaded, &snapshot(loaded.manifest.step));
             assert!([30, 40].contains(&loaded.manifest.step));
             assert!(loaded.manifest.step == 40 || !is_done, "rank {killed} after {operations}");
-            // Whatever is left, the next attempt goes on.
+            // The next attempt resumes, whatever is there.
             commit_parts(folder, 3, 3, 50, 2).unwrap();
             assert_eq!(check(folder, Some(50)), [""; 0]);
             kills += 1;
@@ -246,7 +246,7 @@ fn a_rank_that_cannot_write_is_named() {
     drop(crate::part::hold(folder, 1, domain::id::Fence(1)).unwrap());
     let error = committer(folder, 1, 3).commit(&part(&snapshot(30), 0, 2, &at, None)).unwrap_err();
     assert!(matches!(&error, Error::Part { rank: 1, why } if why == "its process has ended"), "{error}");
-    // One that never says anything is not waited for once this rank ends.
+    // A rank that never reports is not waited for once this rank ends.
     let (at, _) = folders(folder, 1, 30, false);
     let mut first = committer(folder, 1, 3);
     first.ending.store(true, Ordering::Release);
@@ -286,7 +286,7 @@ fn a_manifest_names_every_part_once() {
     });
 }
 
-/// A file that is written tensor by tensor is the one that is written at once.
+/// A file written tensor by tensor equals one written at once.
 #[test]
 fn a_streamed_file_has_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
@@ -302,7 +302,7 @@ fn a_streamed_file_has_the_same_bytes() {
     let found = writer.finish().unwrap();
     assert_eq!((found.sha256, found.bytes), (entry.sha256, entry.bytes));
     assert_eq!(fs::read(&whole).unwrap(), fs::read(&streamed).unwrap());
-    // What is not finished leaves what was there.
+    // An unfinished file leaves the old one in place.
     let writer = crate::TensorFileWriter::create(&streamed, heads(), &[]).unwrap();
     assert!(writer.finish().unwrap_err().to_string().contains("missing"));
     assert_eq!(fs::read(&whole).unwrap(), fs::read(&streamed).unwrap());

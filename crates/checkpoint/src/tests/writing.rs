@@ -52,10 +52,10 @@ fn memory_of_a_finished_snapshot_is_given_back() {
     let mut writer = CheckpointWriter::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
     assert!(writer.spare().is_none());
     let first = snapshot(10);
-    let place = first.model[0].bytes.as_ptr();
+    let address = first.model[0].bytes.as_ptr();
     writer.save(first).unwrap();
     writer.wait().unwrap();
-    assert_eq!(writer.spare().unwrap().model[0].bytes.as_ptr(), place);
+    assert_eq!(writer.spare().unwrap().model[0].bytes.as_ptr(), address);
     assert!(writer.spare().is_none());
 }
 
@@ -74,7 +74,7 @@ fn a_resumed_run_does_not_write_its_best_again() {
 }
 
 #[test]
-fn a_failed_save_is_told_once_and_the_next_one_works() {
+fn a_failed_save_is_reported_once_and_the_next_one_works() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut writer = CheckpointWriter::open(folder, identity(1), 3, Codec::Full, None).unwrap();
@@ -86,14 +86,14 @@ fn a_failed_save_is_told_once_and_the_next_one_works() {
     assert!(matches!(writer.wait(), Err(Error::Tensor { .. })));
     assert_eq!(writer.wait().unwrap(), None);
     check(folder, Some(10));
-    assert!(super::listing(folder).iter().all(|name| !name.contains("00000020")), "a failed save leaves nothing");
+    assert!(super::listing(folder).iter().all(|name| !name.contains("00000020")), "a failed save leaves no files");
     writer.save(snapshot(20)).unwrap();
     writer.wait().unwrap();
     check(folder, Some(20));
 }
 
 #[test]
-fn an_overtaken_attempt_is_told_so() {
+fn a_superseded_attempt_gets_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut writer = CheckpointWriter::open(folder, identity(1), 3, Codec::Full, None).unwrap();
@@ -116,7 +116,7 @@ fn dropping_waits_for_the_snapshot_under_way() {
 }
 
 #[test]
-fn a_folder_that_is_no_folder_is_said_before_training() {
+fn a_file_in_place_of_the_folder_is_reported_before_training() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoints");
     fs::write(&file, "").unwrap();

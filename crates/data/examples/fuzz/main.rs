@@ -1,9 +1,9 @@
-//! Damages files of one form for some seconds, and opens them: `cargo run --release -p gradus-data --example fuzz -- tar 120`.
-//! `all` takes the forms one after another.
+//! Damages files of one format for some seconds, and opens them: `cargo run --release -p gradus-data --example fuzz --
+//! tar 120`. `all` runs the formats one after another.
 //!
-//! Damage is drawn from a seed (the third argument), so a failure is repeated by its number. Checksums that would hide a
-//! parser are made again after the damage. It tells how many files were opened or refused, and the slowest of them; a
-//! panic ends it with the file kept.
+//! Damage is drawn from a seed (the third argument), so a failure can be reproduced by its number. Checksums that would
+//! hide a parser are recomputed after the damage. It prints how many files were opened or refused, and the slowest of
+//! them; a panic stops it and saves the file.
 
 #[path = "../../src/tests/mutate.rs"]
 mod mutate;
@@ -65,13 +65,13 @@ fn images(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> {
     Ok(Files(files))
 }
 
-/// Reads what is opened.
+/// Reads a damaged file.
 type Look = Box<dyn Fn(&Path) -> Verdict>;
 
 /// Makes the checksums of a damaged file again.
 type Seal = Box<dyn Fn(&mut Vec<u8>)>;
 
-/// What is opened, what is damaged, how its checksums are made again, and who reads it.
+/// The path to open, the file to damage, how to recompute its checksums, and the reader.
 struct Target {
     opened: PathBuf,
     damaged: PathBuf,
@@ -125,7 +125,7 @@ const FORMS: [&str; 18] = [
     "manifest",
 ];
 
-/// What is opened, what is damaged, and how its checksums are made again.
+/// The path to open, the file to damage, and how to recompute its checksums.
 type Parts = (PathBuf, PathBuf, fn(&mut [u8]));
 
 fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
@@ -198,7 +198,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
     let unknown = || format!("give `all` or one of {}, {}", FORMS.join(", "), texts::FORMS.join(", "));
     let (opened, damaged, seal) = found.ok_or_else(unknown)?;
     let seal = if form == "tfrecord" { seal_records } else { seal };
-    // A shard is compared with the length in its manifest first; this one's is kept, to come further.
+    // A shard is compared with the length in its manifest first; its length is preserved, to reach later checks.
     let length = matches!(form, "shard" | "tokens").then(|| fs::read(&damaged).map(|bytes| bytes.len())).transpose()?;
     let seal = move |bytes: &mut Vec<u8>| {
         if let Some(length) = length {
@@ -210,7 +210,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
     Ok(Target { seal: Box::new(seal), ..Target::of(opened, damaged, look) })
 }
 
-/// A Parquet file whose images are written as differences.
+/// A Parquet file whose images are delta-encoded.
 fn delta(path: &Path, files: &Files) -> Result<(), Box<dyn Error>> {
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)

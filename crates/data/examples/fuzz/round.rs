@@ -8,10 +8,10 @@ use domain::random::Draws;
 
 use super::mutate::mutate;
 
-/// What a reader made of damaged bytes.
+/// The outcome of reading damaged bytes.
 pub enum Verdict {
     Whole,
-    /// Read, with damage told.
+    /// Read, with the damage reported.
     Partly,
     Refused,
 }
@@ -23,7 +23,7 @@ impl Verdict {
     }
 }
 
-/// What the command line asks for: the form, for how many seconds, and from which seed.
+/// Arguments of the command line: the format, the duration in seconds, and the first seed.
 pub fn asked() -> Result<(String, f64, u64), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let form = arguments.get(1).cloned().unwrap_or_default();
@@ -32,15 +32,15 @@ pub fn asked() -> Result<(String, f64, u64), Box<dyn Error>> {
     Ok((form, seconds, seed))
 }
 
-/// Damages `sound` and shows it to `look` until the time is over, then tells how many were read and the slowest. `seal`
-/// makes the checksums of three in four right again.
+/// Damages `sound` and reads it with `look` until the time is over, then prints how many were read and the slowest.
+/// `seal` recomputes the checksums of three in four.
 pub fn round(
     (form, seconds, seed): (&str, f64, u64),
     sound: &[u8],
     seal: impl Fn(&mut Vec<u8>),
     mut look: impl FnMut(&[u8]) -> Verdict,
 ) -> Result<(), Box<dyn Error>> {
-    std::panic::set_hook(Box::new(|_| {})); // Panics of other libraries are caught and told as errors.
+    std::panic::set_hook(Box::new(|_| {})); // Panics of other libraries are caught and reported as errors.
     let (began, mut slowest, mut next) = (Instant::now(), (Duration::ZERO, 0), seed);
     let (mut whole, mut partly, mut refused) = (0_u64, 0_u64, 0_u64);
     while began.elapsed().as_secs_f64() < seconds {

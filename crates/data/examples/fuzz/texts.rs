@@ -1,4 +1,4 @@
-//! Forms of text, of labels, and of what is said between processes: what is opened, what is damaged, and who reads it.
+//! Targets for text, labels and messages between processes: the file to open, the file to damage, and the reader.
 
 use std::error::Error;
 use std::fs;
@@ -24,7 +24,7 @@ fn text(keys: &str) -> Text {
     serde_json::from_str(keys).expect("the keys of text")
 }
 
-/// The target of a form of this file; none when it is not known here.
+/// The target of a format in this file; `None` for other formats.
 pub fn target(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, Box<dyn Error>> {
     let words = |number: usize| format!("some words, \"{number}\" of a line");
     let rows = |row: &dyn Fn(usize) -> String| (0..60).map(row).collect::<String>();
@@ -134,7 +134,7 @@ fn yolo(form: &str, files: &Files, root: &Path) -> Result<Target, Box<dyn Error>
     Ok(Target::of(folder, damaged, scenes))
 }
 
-/// A list of files and pieces, which comes from wherever data was pushed to.
+/// A chunk manifest, which comes from remote storage.
 fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
     let piece = |number: u64| ChunkRef {
         id: ContentHash::of(&number.to_le_bytes()),
@@ -153,7 +153,7 @@ fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
     fs::write(&file, chunk::encode(&manifest))?;
     let look = |opened: &Path| {
         let bytes = fs::read(opened).unwrap_or_default();
-        // The same bytes as a compressed frame, and as what makes one manifest from another.
+        // The same bytes as a compressed frame, and as a manifest patch.
         let _ = (chunk::frame::decompress(&bytes, 4000), chunk::unpatch(b"before", &bytes, 4000));
         Verdict::of(chunk::decode(&bytes))
     };
@@ -166,7 +166,7 @@ fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
     Ok(Target { seal: Box::new(seal), ..Target::of(file.clone(), file, look) })
 }
 
-/// Requests and answers between a rank and whoever serves it.
+/// Requests and answers between a rank and its server.
 fn wire(root: &Path) -> Result<Target, Box<dyn Error>> {
     let (file, mut sound) = (root.join("wire"), Vec::new());
     let span = ByteRange { file: 3, offset: 1 << 20, bytes: 64 };
@@ -195,7 +195,7 @@ fn wire(root: &Path) -> Result<Target, Box<dyn Error>> {
     Ok(Target::of(file.clone(), file, look))
 }
 
-/// A tar that lies remote and is served at a socket; the listing of what lies there is damaged.
+/// A remote tar served at a socket, with a damaged listing.
 fn served(files: &Files, root: &Path) -> Result<Target, Box<dyn Error>> {
     let bytes = fs::read(files.tar(root))?;
     let (folder, socket) = (root.join("served"), root.join("socket"));

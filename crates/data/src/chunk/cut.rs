@@ -1,10 +1,10 @@
-//! Where a file is cut into chunks.
+//! Divides a file into chunks.
 //!
-//! A sample that moved is found again only if the cuts move with it. In a tar the headers of each member are a chunk and
-//! its bytes and padding are another, so that a tar that is written again with other times is sent as its headers; in a
-//! TFRecord file each record is a chunk; samples above 1 MiB and files of unknown form are cut where
-//! their content says so (FastCDC, Xia et al. 2016 and 2020). What is no sample in between is one piece more, or cut by
-//! content if it is long, so no file is refused; `samples` finds where samples end.
+//! A sample that moved is found again only if the boundaries move with it. In a tar the headers of each member are a
+//! chunk and its bytes and padding are another, so that a tar that is rewritten with other times is sent as its headers
+//! only; in a TFRecord file each record is a chunk; samples above 1 MiB and files of unknown formats have
+//! content-defined boundaries (FastCDC, Xia et al. 2016 and 2020). Bytes between samples are a chunk, or several if
+//! they are long, so no file is refused; `samples` finds where samples end.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ use fastcdc::v2020::StreamCDC;
 use super::ContentHash;
 use super::samples::{self, End};
 
-/// A piece of a file.
+/// A chunk of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// Its name.
@@ -33,7 +33,7 @@ pub struct Chunk {
 /// Samples up to this length are one chunk, or headers and content.
 const WHOLE: u64 = 1 << 20;
 
-/// A content that is shorter is not worth a chunk of its own.
+/// Shorter contents are not a chunk of their own.
 const CONTENT: u64 = 2 << 10;
 
 /// Files above this are cut four times more coarsely, so that their manifests stay small: 48 bytes a chunk.
@@ -46,13 +46,13 @@ const MEAN: (usize, usize) = (16 << 10, 64 << 10);
 /// Spans that a thread takes at a time are about this long.
 const TAKEN: u64 = 8 << 20;
 
-/// Cuts a file with up to `threads` threads and names every chunk. The chunks cover the file in order.
+/// Divides a file into chunks on up to `threads` threads, and hashes each. The chunks cover the file in order.
 ///
-/// Earlier versions kept headers and contents of a tar together; where `is_known` holds for such a chunk, so that it need
-/// not be sent, it stays whole.
+/// Earlier versions put headers and contents of a tar into one chunk; such a chunk is preserved if `is_known` holds for
+/// it, so that it need not be sent.
 ///
 /// # Errors
-/// What reading it gives; [`io::ErrorKind::UnexpectedEof`] when it became shorter meanwhile.
+/// I/O errors; [`io::ErrorKind::UnexpectedEof`] if the file was truncated meanwhile.
 pub fn scan(
     file: &File,
     threads: NonZero<usize>,
@@ -90,10 +90,10 @@ pub fn scan(
     Ok(chunks)
 }
 
-/// What lies between two ends: where it begins, where its content does, and where it ends.
+/// The range between two ends: its start, the start of its content, and its end.
 type Span = (u64, u64, u64);
 
-/// The spans between the ends, and what is left after the last.
+/// The spans between the ends, and the remainder after the last.
 fn spans(ends: &[End], length: u64) -> Vec<Span> {
     let mut spans = Vec::with_capacity(ends.len() + 1);
     let mut begin = 0;
@@ -107,7 +107,7 @@ fn spans(ends: &[End], length: u64) -> Vec<Span> {
     spans
 }
 
-/// Neighbouring spans of about [`TAKEN`] bytes together.
+/// Groups neighbouring spans to about [`TAKEN`] bytes.
 fn groups(spans: &[Span]) -> Vec<&[Span]> {
     let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
     for (index, (begin, _, end)) in spans.iter().enumerate() {
@@ -145,10 +145,10 @@ fn cut(
         return Ok(());
     }
     let mut offset = begin;
-    for piece in StreamCDC::new(At { file, offset: begin, end }, mean / 4, mean, mean * 4) {
-        let piece = piece.map_err(io::Error::from)?;
-        chunks.push(Chunk { id: ContentHash::of(&piece.data), offset, bytes: piece.data.len() as u32 });
-        offset += piece.data.len() as u64;
+    for chunk in StreamCDC::new(At { file, offset: begin, end }, mean / 4, mean, mean * 4) {
+        let chunk = chunk.map_err(io::Error::from)?;
+        chunks.push(Chunk { id: ContentHash::of(&chunk.data), offset, bytes: chunk.data.len() as u32 });
+        offset += chunk.data.len() as u64;
     }
     if offset != end {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read"));

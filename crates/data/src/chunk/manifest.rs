@@ -1,10 +1,10 @@
-//! What a data set in chunks is made of, and what a manifest must hold before anything of it is used.
+//! The manifest of a data set in chunks, and its validation.
 
 use std::collections::HashSet;
 
 use super::ContentHash;
 
-/// A data set: its files, and where their pieces lie.
+/// A data set: its files, and the positions of their chunks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChunkManifest {
     /// The stored objects.
@@ -24,16 +24,16 @@ pub struct Bundle {
     pub bytes: u64,
 }
 
-/// Pieces in a row in a bundle.
+/// Consecutive chunks in a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressedFrame {
-    /// Place of its bundle in [`ChunkManifest::bundles`].
+    /// Index of its bundle in [`ChunkManifest::bundles`].
     pub bundle: u32,
     /// Where it begins in the bundle.
     pub offset: u32,
-    /// Its length there. Shorter than `raw` when it is compressed.
+    /// Its length there; less than `raw` if it is compressed.
     pub stored: u32,
-    /// The length of its pieces together.
+    /// Total length of its chunks.
     pub raw: u32,
 }
 
@@ -44,18 +44,18 @@ pub struct ChunkedFile {
     pub name: String,
     /// Its length.
     pub bytes: u64,
-    /// Its pieces, in order.
+    /// Its chunks, in order.
     pub pieces: Vec<ChunkRef>,
 }
 
-/// A piece of a file, and where it lies.
+/// A chunk of a file, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRef {
     /// Its name.
     pub id: ContentHash,
     /// Its length.
     pub bytes: u32,
-    /// Place of its frame in [`ChunkManifest::frames`].
+    /// Index of its frame in [`ChunkManifest::frames`].
     pub frame: u32,
     /// Where it begins in the frame.
     pub at: u32,
@@ -66,14 +66,14 @@ pub struct ChunkRef {
 #[error("{0}")]
 pub struct InvalidManifest(pub String);
 
-/// The longest compressed frame, unpacked: what a hostile manifest can make us hold in memory, for each stream.
+/// The longest decompressed frame, which bounds the memory that a hostile manifest can claim per stream.
 pub const LARGEST_FRAME: u32 = 8 << 20;
 
 /// The longest bundle.
 const LARGEST_BUNDLE: u64 = 1 << 30;
 
 impl CompressedFrame {
-    /// Whether its bytes have to be unpacked.
+    /// Whether its bytes are compressed.
     pub fn is_compressed(&self) -> bool {
         self.stored != self.raw
     }
@@ -85,7 +85,7 @@ impl ChunkManifest {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Holds every number and name against the others; afterwards all places exist and all names are safe.
+    /// Validates every number and name; afterwards all indices are in range and all names are safe.
     ///
     /// # Errors
     /// The first [`InvalidManifest`].
@@ -98,7 +98,7 @@ impl ChunkManifest {
         }
         for (number, frame) in self.frames.iter().enumerate() {
             let Some(bundle) = self.bundles.get(frame.bundle as usize) else {
-                return defect(format!("frame {number} lies in bundle {}, which there is not", frame.bundle));
+                return defect(format!("frame {number} is in bundle {}, which does not exist", frame.bundle));
             };
             let is_inside = u64::from(frame.offset) + u64::from(frame.stored) <= bundle.bytes;
             let is_small = !frame.is_compressed() || (frame.stored < frame.raw && frame.raw <= LARGEST_FRAME);
@@ -135,28 +135,29 @@ impl ChunkManifest {
             let frame = self.frames.get(piece.frame as usize);
             let end = u64::from(piece.at) + u64::from(piece.bytes);
             if frame.is_none_or(|frame| end > u64::from(frame.raw)) || piece.bytes > LARGEST_FRAME {
-                return Err(InvalidManifest(format!("a piece of `{}` is not within its frame", file.name)));
+                return Err(InvalidManifest(format!("a chunk of `{}` is not within its frame", file.name)));
             }
             bytes += u64::from(piece.bytes);
         }
         match bytes == file.bytes {
             true => Ok(()),
-            false => {
-                Err(InvalidManifest(format!("the pieces of `{}` are {bytes} bytes, it is {}", file.name, file.bytes)))
-            }
+            false => Err(InvalidManifest(format!(
+                "the chunks of `{}` have {bytes} bytes, but the file has {}",
+                file.name, file.bytes
+            ))),
         }
     }
 }
 
-/// The folders that a name lies in, the innermost first.
+/// The parent folders of a name, innermost first.
 fn parents(name: &str) -> impl Iterator<Item = &str> {
     name.rmatch_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// Says whether a name from a remote place may become a file below a folder of ours.
+/// Checks whether a remote name may become a file below a local folder.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason why it may not.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > 4096 {
         return Err("it is empty or longer than 4096 bytes");
@@ -169,7 +170,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
             "" => return Err("it begins or ends with `/`, or has two in a row"),
             "." | ".." => return Err("it holds `.` or `..`"),
             _ if part.len() > 255 => return Err("a part of it is longer than 255 bytes"),
-            _ if part == super::manifest::OWN => return Err("`.gradus` is kept for gradus"),
+            _ if part == super::manifest::OWN => return Err("`.gradus` is reserved for gradus"),
             _ => {}
         }
     }

@@ -1,10 +1,10 @@
-//! Data sets as chunks that are named by their content, so that what was sent once is never sent again.
+//! Content-addressed chunks of data sets, so that no content is sent twice.
 //!
-//! A file is cut where its samples end if its form is known, and where its content says so if not ([`scan`]). Each
-//! piece is named by its BLAKE3 hash. Pieces are packed into frames, which are compressed where a probe says that it
-//! pays ([`frame`]), and frames into bundles of about 64 MiB, which are the objects that are stored. A [`ChunkManifest`]
-//! lists the files, their pieces and where each lies; it is versioned, and nothing in it is trusted. Nothing here
-//! knows of networks: `store` moves the bundles. Read on in `cut`, `frame`, `manifest`, `wire`.
+//! A file is divided where its samples end if its format is known, and by content if not ([`scan`]). Each chunk is
+//! named by its BLAKE3 hash. Chunks are packed into frames, which are compressed if a probe says that it pays
+//! ([`frame`]), and frames into bundles of about 64 MiB, which are the stored objects. A [`ChunkManifest`] lists the
+//! files, their chunks and the position of each; it is versioned and untrusted. This module does no networking: `store`
+//! transfers the bundles. Read on in `cut`, `frame`, `manifest`, `wire`.
 
 mod cut;
 pub mod frame;

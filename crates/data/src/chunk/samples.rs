@@ -1,15 +1,15 @@
 //! Where the samples of a file end: members of a tar, records of a TFRecord file.
 //!
-//! A header that was damaged or overwritten hides one sample, not those behind it: what follows is searched for the next
-//! sound header, so that the cuts there are where they were before. Sums decide what a header is: 17 bits or more in a
-//! tar, and 32 in a record, whose length must also fit the file.
+//! A damaged or overwritten header hides one sample, not those after it: the following bytes are searched for the next
+//! valid header, so that later boundaries are the same as before. A header is recognized by its checksum: 17 bits or
+//! more in a tar, and 32 in a record, whose length must also fit the file.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A file in which no header was found within its first bytes, so many, holds no samples that we know. A file of at most
-/// the first number is one piece if it does not begin with a header.
+/// A file without a header in its first bytes (the second number) has no known samples. A file of at most the first
+/// number is one chunk if it does not begin with a header.
 const SEARCHED: (u64, u64) = (1 << 20, 4 << 20);
 
 /// Bytes that are read at a time while a header is searched.
@@ -22,11 +22,11 @@ pub(super) struct End {
     pub end: u64,
 }
 
-/// The ends of the samples of a file of `length` bytes, in order, and where what is no sample ends before one; empty
-/// when its form is not known. Headers are told from contents in a tar only.
+/// The ends of the samples of a file of `length` bytes, in order, and where bytes between samples end; empty if the
+/// format is unknown. Headers are separated from contents in a tar only.
 ///
 /// # Errors
-/// What reading gives.
+/// I/O errors.
 pub(super) fn ends(file: &File, length: u64) -> io::Result<Vec<End>> {
     let members = walk::<Tar>(file, length)?;
     if !members.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn ends(file: &File, length: u64) -> io::Result<Vec<End>> {
     Ok(if is_worth_it { records } else { Vec::new() })
 }
 
-/// A form of files in which each sample stands behind a header that says its length.
+/// A file format in which each sample follows a header with its length.
 trait Form {
     /// Bytes of a header.
     const HEADER: usize;
@@ -48,11 +48,11 @@ trait Form {
     /// Whether a header holds a time, so that it changes when the same content is written again.
     const HAS_TIMES: bool;
 
-    /// What a header says, if its sum is right; `header` has [`Self::HEADER`] bytes.
+    /// Parses a header, if its checksum is right; `header` has [`Self::HEADER`] bytes.
     fn read(header: &[u8]) -> Option<Head>;
 }
 
-/// What a header says.
+/// The contents of a header.
 struct Head {
     /// From the header's first byte to the next header.
     bytes: u64,
@@ -60,7 +60,7 @@ struct Head {
     is_end: bool,
 }
 
-/// Goes from header to header, and from a place where there is none to the next one.
+/// Walks from header to header, searching for the next one after damage.
 fn walk<F: Form>(file: &File, length: u64) -> io::Result<Vec<End>> {
     let mut header = vec![0; F::HEADER];
     let (mut at, mut ends, mut is_known) = (0, Vec::new(), false);
@@ -86,7 +86,7 @@ fn walk<F: Form>(file: &File, length: u64) -> io::Result<Vec<End>> {
     Ok(if is_known { ends } else { Vec::new() })
 }
 
-/// Where the sample of a sound header ends, if it lies within the file.
+/// The end of the sample of a valid header, if it is within the file.
 fn fitting<F: Form>(header: &[u8], at: u64, length: u64) -> Option<(u64, bool)> {
     let head = F::read(header)?;
     let end = at.checked_add(head.bytes)?;
@@ -101,12 +101,12 @@ fn search<F: Form>(file: &File, from: u64, until: u64, length: u64) -> io::Resul
         let window = &mut window[..many];
         file.read_exact_at(window, at)?;
         for start in (0..=many - F::HEADER).step_by(F::STEP) {
-            let place = at + start as u64;
-            if place >= until {
+            let position = at + start as u64;
+            if position >= until {
                 return Ok(None);
             }
-            if fitting::<F>(&window[start..start + F::HEADER], place, length).is_some() {
-                return Ok(Some(place));
+            if fitting::<F>(&window[start..start + F::HEADER], position, length).is_some() {
+                return Ok(Some(position));
             }
         }
         at += ((many - F::HEADER) / F::STEP * F::STEP + F::STEP) as u64;
@@ -126,7 +126,7 @@ impl Form for Tar {
 
     fn read(header: &[u8]) -> Option<Head> {
         let stated = octal(&header[148..156])?;
-        // The sum's own place counts as spaces.
+        // The checksum's own field counts as spaces.
         let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
         if sum(&header[..148]) + 8 * 32 + sum(&header[156..]) != stated {
             return None;
@@ -140,8 +140,8 @@ impl Form for Tar {
         // An old sparse member (`S`) may have more header blocks than one.
         let kind = Some(header[156]).filter(|kind| *kind != b'S')?;
         let bytes = bytes.checked_add(BLOCK as u64)?.checked_next_multiple_of(BLOCK as u64)?;
-        // Long names and attributes (`L`, `K`, `x`) stand before the member that they belong to; a folder has no bytes
-        // and is not worth a chunk.
+        // Long names and attributes (`L`, `K`, `x`) precede their member; a folder has no bytes and is not worth a
+        // chunk.
         Some(Head { bytes, is_end: !matches!(kind, b'L' | b'K' | b'x' | b'5') })
     }
 }
@@ -162,7 +162,7 @@ impl Form for Records {
     fn read(header: &[u8]) -> Option<Head> {
         let (size, sum) = header.split_at(8);
         let bytes = u64::from_le_bytes(size.try_into().ok()?);
-        // No record is that long; this leaves out most places of a search before their sum is taken.
+        // No record is that long; this skips most positions of a search before their checksum is computed.
         if bytes >> 48 != 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A manifest as bytes: a promise to later versions.
+//! The binary format of a manifest, stable across versions.
 //!
 //! ```text
 //! "GRADUSDM"  schema u32  bundles u32  frames u32  files u32
@@ -9,8 +9,8 @@
 //! BLAKE3 of all before, 32 bytes
 //! ```
 //!
-//! Numbers are little-endian. Old entries keep their numbers when a data set grows, so a new manifest is nearly its
-//! predecessor, and is sent as what zstd needs to make it from that one ([`patch`]).
+//! Numbers are little-endian. Existing entries keep their indices when a data set grows, so a new manifest is similar
+//! to its predecessor and is sent as a zstd patch of it ([`patch`]).
 
 use super::{Bundle, ChunkManifest, ChunkRef, ChunkedFile, CompressedFrame, ContentHash, InvalidManifest};
 
@@ -56,7 +56,7 @@ pub fn encode(manifest: &ChunkManifest) -> Vec<u8> {
 /// Reads and validates a manifest.
 ///
 /// # Errors
-/// [`InvalidManifest`]. In a manifest that is returned every place exists and every name is safe.
+/// [`InvalidManifest`]. In a returned manifest every index is in range and every name is safe.
 pub fn decode(bytes: &[u8]) -> Result<ChunkManifest, InvalidManifest> {
     let damaged = || InvalidManifest("it is cut short or damaged".to_owned());
     let (body, sum) = bytes.split_last_chunk::<32>().ok_or_else(damaged)?;
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         self.take(32)?.try_into().ok().map(ContentHash)
     }
 
-    /// `count` entries, for which no more memory is taken than the bytes that are there can fill.
+    /// Reads `count` entries, allocating no more memory than the remaining bytes can fill.
     fn list<T>(&mut self, count: u32, least: usize, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut list = Vec::with_capacity((count as usize).min(self.0.len() / least));
         for _ in 0..count {
@@ -130,10 +130,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What makes `new` from `old`, which may be empty.
+/// The zstd patch from `old`, which may be empty, to `new`.
 ///
 /// # Errors
-/// What zstd says.
+/// Errors of zstd.
 pub fn patch(old: &[u8], new: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = zstd::stream::write::Encoder::with_ref_prefix(Vec::new(), LEVEL, old)?;
     encoder.set_pledged_src_size(Some(new.len() as u64))?;

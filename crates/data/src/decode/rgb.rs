@@ -1,8 +1,9 @@
-//! One image file, decoded: JPEG, PNG, WebP, BMP, GIF or TIFF.
+//! Decodes one image file: JPEG, PNG, WebP, BMP, GIF or TIFF.
 //!
-//! The content decides which of them it is, not the name. JPEG is our own ([`crate::decode::jpeg`]); the others are the
-//! `image` crate's. Every image becomes 8-bit RGB: grey values are repeated, an alpha channel is dropped, an animation
-//! shows its first frame, and EXIF's orientation is not applied, all as torchvision's `ImageFolder` does. What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
+//! The content decides the format, not the name. JPEG has its own decoder ([`crate::decode::jpeg`]); the others use the
+//! `image` crate. Every image becomes 8-bit RGB: grayscale values are repeated, an alpha channel is dropped, an
+//! animation yields its first frame, and EXIF orientation is not applied, all as in torchvision's `ImageFolder`. Sizes
+//! are checked before memory is allocated, and a panic of a decoder is an ordinary error.
 
 use std::io::Cursor;
 
@@ -39,12 +40,12 @@ impl Rgb {
 const MOST_PIXELS: u64 = jpeg::MOST_PIXELS as u64;
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// Decodes a file, or says in a few words why not.
+/// Decodes a file. The error is a short reason.
 pub(crate) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
     guarded(|| decode_any(bytes, decoder))
 }
 
-/// The same for one file alone, whose decoder is not used again.
+/// Decodes a single file with a temporary decoder.
 pub(crate) fn decode_once(bytes: &[u8]) -> Result<Rgb, String> {
     decode(bytes, &mut Decoder::default())
 }
@@ -62,17 +63,17 @@ fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
     Ok(Rgb { height, width, pixels })
 }
 
-/// The kinds of files that are read, as messages name them.
+/// The supported formats, as named in messages.
 const KINDS: &str = "JPEG, PNG, WebP, BMP, GIF and TIFF";
 
-/// What a decoder may take of memory.
+/// Memory limits of a decoder.
 fn limits() -> Limits {
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MOST_MEMORY);
     limits
 }
 
-/// Decodes what is no JPEG.
+/// Decodes any format but JPEG.
 pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
     if let Some(image) = Pixels::plain(bytes) {
         return image.map(|Pixels { height, width, pixels }| Rgb { height, width, pixels: pixels.to_vec() });
@@ -96,7 +97,7 @@ pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
 const PLAIN: &[u8] = b"gradusP1";
 
 impl Pixels<'_> {
-    /// The image in a file of plain pixels; nothing where the file is of another kind.
+    /// The image in a file of raw pixels; `None` for other files.
     pub fn plain(bytes: &[u8]) -> Option<Result<Pixels<'_>, String>> {
         let rest = bytes.strip_prefix(PLAIN)?;
         let Some((&[h0, h1, h2, h3, w0, w1, w2, w3], pixels)) = rest.split_first_chunk::<8>() else {
@@ -199,21 +200,21 @@ mod tests {
             ImageFormat::Gif,
             ImageFormat::Tiff,
         ] {
-            let whole = encoded(noise(24, 24), format);
-            for length in 0..whole.len() - 20 {
-                assert!(read(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
+            let complete = encoded(noise(24, 24), format);
+            for length in 0..complete.len() - 20 {
+                assert!(read(&complete[..length]).is_err(), "{format:?} of {length} of {} bytes", complete.len());
             }
-            let mut padded = whole.clone();
+            let mut padded = complete.clone();
             padded.extend([0; 100]);
-            assert_eq!(read(&padded).unwrap().pixels, read(&whole).unwrap().pixels, "{format:?}");
+            assert_eq!(read(&padded).unwrap().pixels, read(&complete).unwrap().pixels, "{format:?}");
         }
     }
 
     #[test]
     fn claims_are_checked_before_memory_is_taken() {
-        let check = |bytes: &[u8], wanted: &str| {
+        let check = |bytes: &[u8], message: &str| {
             let why = read(bytes).unwrap_err();
-            assert!(why.contains(wanted), "{why}");
+            assert!(why.contains(message), "{why}");
         };
         let mut png = encoded(noise(2, 2), ImageFormat::Png);
         png[16..20].copy_from_slice(&50_000_u32.to_be_bytes());

@@ -1,7 +1,7 @@
 //! Batches of images with boxes: a function of (data set, seed, epoch, position), as for images.
 //!
-//! One thread makes batches ahead of the training step and hands them over through a channel that holds two. With more
-//! workers each makes some frames of every batch; which one makes a frame changes nothing in it.
+//! One thread prepares batches ahead of the training step and sends them through a channel of capacity two. With more
+//! workers, each prepares some frames of every batch; the frames are the same for any number.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,20 +27,21 @@ pub struct DetectionLoader {
     refused: Option<Error>,
 }
 
-/// Frames of one size with what is to be seen in them.
+/// Frames of one size with their objects.
 #[derive(Debug)]
 pub struct DetectionBatch {
     /// Normalised values, `count × 3 × size × size`.
     pub images: Vec<f32>,
     /// The objects of each frame.
     pub objects: Vec<Vec<GroundTruthBox>>,
-    /// The image that each frame shows; none where that is not one image as it is.
+    /// The image that each frame shows; `None` unless it shows one unmodified image.
     pub originals: Vec<Option<Arc<OriginalImage>>>,
     /// Where the first frame is in the order of its epoch.
     pub first: u64,
     /// Height and width.
     pub size: usize,
-    /// How many of the frames count: all, or none where the only one is another rank's.
+    /// Frames that count in metrics: all, or 0 if this rank has no frame of its share and runs another rank's for shape
+    /// only.
     pub counted: usize,
     /// Frames of the batch over all ranks.
     pub whole: usize,
@@ -55,7 +56,7 @@ pub struct DetectionBatch {
 /// The objects of a frame, and the image that it shows.
 type Shown = (Vec<GroundTruthBox>, Option<Arc<OriginalImage>>);
 
-/// What a thread needs to make batches.
+/// Scratch buffers with which a thread prepares batches.
 struct Maker {
     dataset: Arc<DetectionDataset>,
     part: Part,
@@ -64,7 +65,7 @@ struct Maker {
     flip: bool,
     mosaic: bool,
     share: RankShare,
-    /// The order of the training samples; evaluation goes as they come.
+    /// The order of the training samples; `None` for evaluation, in the order of the data.
     order: Option<SampleOrder>,
 }
 
@@ -100,7 +101,7 @@ impl DetectionLoader {
     }
 
     /// The next batch; `None` after the last one, and after an error.
-    #[allow(clippy::should_implement_trait)] // As the loader of images, which this stands beside.
+    #[allow(clippy::should_implement_trait)] // Named as in the loader of images.
     pub fn next(&mut self) -> Option<Result<DetectionBatch, Error>> {
         if let Some(error) = self.refused.take() {
             return Some(Err(error));
@@ -116,7 +117,7 @@ impl DetectionLoader {
 
 impl Drop for DetectionLoader {
     fn drop(&mut self) {
-        // The thread ends when nobody receives any more.
+        // The thread ends when the receiver is dropped.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -155,18 +156,19 @@ impl Maker {
         let size = self.dataset.size;
         let ours = self.share.of(rows);
         let counted = (ours.end - ours.start) as usize;
-        // A rank that there is no frame left for still has something to work at, which does not count.
+        // A rank without a frame still needs an input for its collective calls; its frame does not count.
         let ours = if ours.is_empty() { 0..1 } else { ours };
-        let places: Vec<u64> = ours.map(|place| pos + place).collect();
+        let positions: Vec<u64> = ours.map(|index| pos + index).collect();
         let values = 3 * size * size;
-        let mut images = vec![0.0; places.len() * values];
-        let share = places.len().div_ceil(self.dataset.workers);
-        let shares = places.chunks(share).zip(images.chunks_mut(share * values));
+        let mut images = vec![0.0; positions.len() * values];
+        let share = positions.len().div_ceil(self.dataset.workers);
+        let shares = positions.chunks(share).zip(images.chunks_mut(share * values));
         let objects = if self.dataset.workers == 1 {
-            shares.map(|(places, images)| self.frames(epoch, places, images)).collect::<Result<Vec<_>, _>>()?
+            shares.map(|(positions, images)| self.frames(epoch, positions, images)).collect::<Result<Vec<_>, _>>()?
         } else {
             std::thread::scope(|scope| {
-                let begun = shares.map(|(places, images)| scope.spawn(move || self.frames(epoch, places, images)));
+                let begun =
+                    shares.map(|(positions, images)| scope.spawn(move || self.frames(epoch, positions, images)));
                 // All of them, before the first is waited for.
                 let workers: Vec<_> = begun.collect();
                 let made = workers.into_iter().map(|worker| {
@@ -176,19 +178,19 @@ impl Maker {
             })?
         };
         let (objects, originals) = objects.concat().into_iter().unzip();
-        let (whole, wait, first) = (rows as usize, Duration::ZERO, places[0]);
+        let (whole, wait, first) = (rows as usize, Duration::ZERO, positions[0]);
         Ok(DetectionBatch { images, objects, originals, first, size, counted, whole, cursor_after, epoch, wait })
     }
 
-    /// Writes the frames at some places of an epoch one after another, and returns what each shows.
-    fn frames(&self, epoch: u64, places: &[u64], images: &mut [f32]) -> Result<Vec<Shown>, Error> {
+    /// Writes the frames at some positions of an epoch one after another, and returns their objects.
+    fn frames(&self, epoch: u64, positions: &[u64], images: &mut [f32]) -> Result<Vec<Shown>, Error> {
         let DetectionDataset { size, mean, std, .. } = &*self.dataset;
         let pixels = size * size;
         let scaling = mean.iter().zip(std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std));
         let scaling: Vec<(f32, f32)> = scaling.collect();
-        let mut objects = Vec::with_capacity(places.len());
-        for (place, image) in places.iter().zip(images.chunks_exact_mut(3 * pixels)) {
-            let frame = self.shown(epoch, *place)?;
+        let mut objects = Vec::with_capacity(positions.len());
+        for (position, image) in positions.iter().zip(images.chunks_exact_mut(3 * pixels)) {
+            let frame = self.shown(epoch, *position)?;
             let planes = frame.pixels.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels));
             for ((plane, values), (factor, offset)) in planes.zip(&scaling) {
                 for (value, pixel) in values.iter_mut().zip(plane) {
@@ -200,11 +202,11 @@ impl Maker {
         Ok(objects)
     }
 
-    /// The frame at a place of an epoch, as it is shown then.
-    fn shown(&self, epoch: u64, place: u64) -> Result<Arc<Frame>, Error> {
+    /// The frame at a position of an epoch.
+    fn shown(&self, epoch: u64, position: u64) -> Result<Arc<Frame>, Error> {
         let part = self.dataset.part(self.part);
-        let Some(order) = &self.order else { return self.dataset.frame(part[place as usize]) };
-        let number = part[order.at(epoch, place) as usize];
+        let Some(order) = &self.order else { return self.dataset.frame(part[position as usize]) };
+        let number = part[order.at(epoch, position) as usize];
         let mut draws = Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(number)]));
         let mut frame = self.dataset.frame(number)?;
         if self.mosaic {

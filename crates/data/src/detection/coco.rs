@@ -1,7 +1,7 @@
 //! Boxes in the form of COCO (Lin et al. 2014): a JSON of `images`, `categories` and `annotations`, whose `bbox` is
 //! left, top, width and height in pixels.
 //!
-//! Regions marked `iscrowd` are no single objects: they are not trained on, and detections in them do not count.
+//! Regions marked `iscrowd` are not single objects: they are not trained on, and detections in them are ignored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,18 +73,18 @@ pub(super) fn read(root: &Path, files: &[PathBuf]) -> Result<Listing, Error> {
     Ok(listing)
 }
 
-/// The images of a file, by their ids: their places among `samples`, where they are added, and their sizes.
+/// The images of a file by id: their indices in `samples` and their sizes.
 type Placed = BTreeMap<i64, (usize, [f64; 2])>;
 
-/// Adds the images of a file, and finds their files in the usual places.
+/// Adds the images of a file, and locates their files in the usual folders.
 fn place(root: &Path, file: &Path, images: Vec<CocoImage>, samples: &mut Vec<LabelledImage>) -> Result<Placed, Error> {
     let folder = file.parent().unwrap_or(root);
-    let word = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    // Of `root/train/_annotations.coco.json` the folder says it, of `instances_train2017.json` the file.
-    let home = part_named(&word(file)).or_else(|| (folder != root).then(|| part_named(&word(folder))).flatten());
-    let split = word(file).rsplit('_').next().unwrap_or_default().to_owned();
-    let places = [folder.to_owned(), folder.join("images"), root.to_owned(), root.join("images"), root.join(&split)];
-    let places = [&places[..], &[root.join("images").join(&split)]].concat();
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    // In `root/train/_annotations.coco.json` the folder names the part, in `instances_train2017.json` the file.
+    let home = part_named(&stem(file)).or_else(|| (folder != root).then(|| part_named(&stem(folder))).flatten());
+    let split = stem(file).rsplit('_').next().unwrap_or_default().to_owned();
+    let folders = [folder.to_owned(), folder.join("images"), root.to_owned(), root.join("images"), root.join(&split)];
+    let folders = [&folders[..], &[root.join("images").join(&split)]].concat();
     let mut by_id = Placed::new();
     for image in images {
         let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -96,10 +96,10 @@ fn place(root: &Path, file: &Path, images: Vec<CocoImage>, samples: &mut Vec<Lab
                 "write its path below the folder of the label file; a link there may lead to where it is",
             ));
         }
-        let found = places.iter().map(|place| place.join(&image.file_name)).find(|path| path.is_file());
+        let found = folders.iter().map(|folder| folder.join(&image.file_name)).find(|path| path.is_file());
         let file = found.ok_or_else(|| {
             let why = format!("the image `{}` of `{}` is not there", image.file_name, file.display());
-            layout(root, &why, "put the images beside the label file, or into `images`")
+            layout(root, &why, "put the images next to the label file, or into `images`")
         })?;
         let extent = [image.width.unwrap_or(f64::INFINITY), image.height.unwrap_or(f64::INFINITY)];
         by_id.insert(image.id, (samples.len(), extent));
@@ -120,10 +120,10 @@ fn annotate(
     for (number, annotation) in annotations.into_iter().enumerate() {
         let wrong = |why: String| layout(file, format!("annotation {}: {why}", number + 1), "correct the label file");
         let Some((sample, [width, height])) = by_id.get(&annotation.image_id) else {
-            return Err(wrong(format!("`image_id` {} is none of its `images`", annotation.image_id)));
+            return Err(wrong(format!("`image_id` {} is not in its `images`", annotation.image_id)));
         };
         let Some(class) = categories.keys().position(|id| *id == annotation.category_id) else {
-            return Err(wrong(format!("`category_id` {} is none of its `categories`", annotation.category_id)));
+            return Err(wrong(format!("`category_id` {} is not in its `categories`", annotation.category_id)));
         };
         let [x, y, w, h] = annotation.bbox[..] else {
             return Err(wrong(format!("`bbox` has {} numbers, and four are needed", annotation.bbox.len())));

@@ -1,4 +1,4 @@
-//! An image in a square: shrunk or grown until its longer side fits, in the middle, on grey.
+//! Letterboxing: resizes an image until its longer side fits a square, centred on grey.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ pub(super) const GREY: u8 = 114;
 /// Boxes thinner than this many pixels of the frame cannot be seen.
 const THINNEST: f32 = 1.0;
 
-/// A square of pixels, and what is to be seen in it.
+/// A square of pixels with its objects.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Frame {
     pub size: usize,
     /// 3 × size × size.
     pub pixels: Vec<u8>,
     pub objects: Vec<GroundTruthBox>,
-    /// The image that it shows; none where it shows several, or one mirrored.
+    /// The image that it shows; `None` for a mosaic or a mirrored image.
     pub original: Option<Arc<OriginalImage>>,
 }
 
-/// An image as its file has it, and where it is in its frame.
+/// The original size of an image, and its position in its frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginalImage {
     /// Every annotation, also those that are not trained on.
@@ -32,14 +32,14 @@ pub struct OriginalImage {
     pub extent: [f64; 2],
     /// Pixels of the frame for each pixel across and down.
     pub stretch: [f64; 2],
-    /// Where its left and top edge are in the frame, in pixels.
+    /// Left and top edge in the frame, in pixels.
     pub offset: [f64; 2],
 }
 
 /// An annotation in pixels of its image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnnotatedBox {
-    /// Place of its class in [`super::DetectionDataset::classes`].
+    /// Index of its class in [`super::DetectionDataset::classes`].
     pub class: u32,
     /// Left, top, width and height.
     pub bbox: [f64; 4],
@@ -76,7 +76,7 @@ fn in_pixels(edges: Edges, image: &Rgb) -> [f64; 4] {
 }
 
 impl Frame {
-    /// Puts an image and its boxes into a square of `size`.
+    /// Letterboxes an image and its boxes into a square of `size`.
     pub fn of(image: &Rgb, sample: &LabelledImage, size: usize) -> Frame {
         let longer = image.height.max(image.width);
         let fitted = |side: usize| ((side * size * 2 + longer) / (2 * longer)).clamp(1, size);
@@ -119,7 +119,7 @@ impl Frame {
         Frame { size, pixels, objects, original }
     }
 
-    /// The same, left to right.
+    /// The frame mirrored left to right.
     pub fn mirrored(&self) -> Frame {
         let mut mirrored = Frame { original: None, ..self.clone() };
         for row in mirrored.pixels.chunks_exact_mut(self.size) {

@@ -1,4 +1,4 @@
-//! Which form of labels lies at a path.
+//! Detects the format of the labels at a path.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::{coco, yolo};
 use crate::Error;
 use crate::error::layout;
 
-/// Reads every label file at `path`, whose form is inferred from its name.
+/// Reads every label file at `path`, whose format is inferred from its name.
 pub(super) fn read(path: &Path) -> Result<Listing, Error> {
     if !path.exists() {
         return Err(Error::Missing { path: path.into() });

@@ -1,4 +1,4 @@
-//! What a folder of samples holds: which images, and the boxes that its label files mark in them.
+//! The contents of a data set for detection: images, and the boxes in its label files.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub(super) enum Edges {
     Shares([f64; 4]),
 }
 
-/// The part that a name stands for, as in `train2017` or `valid`.
+/// The part that a name implies, as in `train2017` or `valid`.
 pub(super) fn part_named(name: &str) -> Option<Part> {
     let name = name.to_lowercase();
     let parts = [("train", Part::Train), ("val", Part::Validation), ("test", Part::Test)];

@@ -1,9 +1,8 @@
-//! DetectionDataset: images in which objects are marked with boxes, for detection.
+//! Data sets for object detection: images annotated with boxes.
 //!
-//! One idea: whatever a file calls a box becomes four edges in the pixels of the square that the network sees, as soon
-//! as its image is read; batches and evaluation speak of nothing else. Read on in `listing` (what a folder holds),
-//! `coco` and `yolo` (the two forms of labels), `frame` (an image into a square) and `batch` (what a training step is
-//! given).
+//! One idea: every format of boxes is converted to four edges in the pixels of the square that the network sees, as
+//! soon as its image is read; batches and evaluation use nothing else. Read on in `listing` (the contents of a folder),
+//! `coco` and `yolo` (the two label formats), `frame` (letterboxing) and `batch` (batches of a training step).
 
 mod batch;
 mod coco;
@@ -36,9 +35,9 @@ use frame::Frame;
 pub use frame::{AnnotatedBox, OriginalImage};
 use listing::{LabelledImage, Listing};
 
-/// The largest frame that is chosen without being asked for, as is usual for detection.
+/// The largest default frame, as is usual for detection.
 const USUAL_SIZE: usize = 640;
-/// A frame is a whole number of cells of the coarsest grid that objects are looked for in.
+/// Stride of the coarsest grid; the size of a frame is a multiple of it.
 pub const CELL: usize = 32;
 /// Frames up to this size together stay in memory.
 const KEPT: usize = 512 << 20;
@@ -46,7 +45,7 @@ const KEPT: usize = 512 << 20;
 /// One object: its class and the edges of its box, in pixels of the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroundTruthBox {
-    /// Place of its class in [`DetectionDataset::classes`].
+    /// Index of its class in [`DetectionDataset::classes`].
     pub class: u32,
     /// Left, top, right and bottom edge.
     pub edges: [f32; 4],
@@ -62,7 +61,7 @@ pub struct DetectionDataset {
     size: usize,
     mean: [f32; 3],
     std: [f32; 3],
-    /// Every frame; none where they are too many to stay.
+    /// Every frame; `None` if they are too many to hold in memory.
     kept: Option<Vec<Arc<Frame>>>,
     skipped: Vec<Skipped>,
     notes: Vec<String>,
@@ -70,7 +69,7 @@ pub struct DetectionDataset {
     workers: usize,
 }
 
-/// What a data set of samples is made of, told without decoding more than one image.
+/// The classes and sizes of a data set, found by decoding at most one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DetectionOutline {
     /// Names of the classes, in label order.
@@ -97,18 +96,18 @@ impl DetectionOutline {
 
 impl DetectionDataset {
     /// Opens the samples at `path`: a COCO JSON file or a folder that holds one, or a folder with `images` and `labels`
-    /// as YOLO programs have it.
+    /// in YOLO format.
     ///
     /// # Errors
-    /// When the labels are not what they should be, or an image cannot be read and `corrupt: skip` is not set.
+    /// If the labels are malformed, or an image cannot be read and `corrupt: skip` is not set.
     pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<DetectionDataset, Error> {
         DetectionDataset::open_known(spec, path, seed, &mut Provenance::unknown())
     }
 
-    /// The same for a run, whose data is compared with what it was trained on so far.
+    /// Opens the data of a run and compares it with the data that the run was trained on.
     ///
     /// # Errors
-    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    /// Also [`Error::Changed`] if the data differs and the change is not accepted.
     pub fn open_known(
         spec: &Data,
         path: &Path,
@@ -118,21 +117,21 @@ impl DetectionDataset {
         DetectionDataset::of(labels::read(path)?, spec, path, seed, provenance)
     }
 
-    /// Opens data that a model of these classes is evaluated on: all of it is [`Part::Train`], and its classes are the
-    /// places of their names in `classes`.
+    /// Opens data to evaluate a model with these classes on: all of it is [`Part::Train`], and its classes are indices
+    /// into `classes`.
     ///
     /// # Errors
     /// [`Error::UnknownClasses`], and those of [`DetectionDataset::open`].
     pub fn open_for_model(spec: &Data, path: &Path, classes: &[String]) -> Result<DetectionDataset, Error> {
-        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let all = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
         let mut listing = labels::read(path)?;
-        let places = places_of(&listing.classes, classes)?;
+        let indices = places_of(&listing.classes, classes)?;
         for sample in &mut listing.samples {
             let boxes = sample.boxes.iter_mut().chain(sample.aside.iter_mut().map(|(marked, _)| marked));
-            boxes.for_each(|marked| marked.class = places[marked.class as usize]);
+            boxes.for_each(|marked| marked.class = indices[marked.class as usize]);
         }
         listing.classes = classes.to_vec();
-        DetectionDataset::of(listing, &whole, path, 0, &mut Provenance::unknown())
+        DetectionDataset::of(listing, &all, path, 0, &mut Provenance::unknown())
     }
 
     fn of(
@@ -198,24 +197,24 @@ impl DetectionDataset {
         &self.mean
     }
 
-    /// What they are then divided by.
+    /// Divisor of the values after the mean is subtracted.
     pub fn std(&self) -> &[f32] {
         &self.std
     }
 
-    /// Images that `corrupt: skip` left out.
+    /// Images that `corrupt: skip` skipped.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// What is worth telling of the labels, a sentence each.
+    /// Remarks about the labels, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The file of the image at a place in the order of a part.
-    pub fn file(&self, part: Part, place: u64) -> Option<&Path> {
-        let sample = *self.part(part).get(usize::try_from(place).ok()?)?;
+    /// The file of the image at a position in a part.
+    pub fn file(&self, part: Part, position: u64) -> Option<&Path> {
+        let sample = *self.part(part).get(usize::try_from(position).ok()?)?;
         Some(&self.samples[sample as usize].file)
     }
 
@@ -231,7 +230,7 @@ impl DetectionDataset {
     }
 }
 
-/// Reads one image and puts it and its boxes into a frame.
+/// Reads one image and letterboxes it and its boxes into a frame.
 fn read(files: &Whole, sample: &LabelledImage, size: usize) -> Result<Frame, Error> {
     let name = sample.file.display().to_string();
     let bytes = bytes_of(files, &sample.file)?;
@@ -248,7 +247,7 @@ fn bytes_of(files: &Whole, file: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads every image with all cores, in order; the frames too, if they are to be kept.
+/// Reads every image on all cores, in order; also the frames, if they are held in memory.
 fn survey(
     files: &Whole,
     samples: &[LabelledImage],
@@ -285,14 +284,14 @@ fn list(files: &Whole, root: &Path, samples: &[LabelledImage], reads: Reads<'_>)
 fn check_classes(spec: &Data, listing: &Listing) -> Result<(), Error> {
     let found = listing.classes.len();
     match spec.classes {
-        Some(wanted) if wanted as usize != found => {
-            Err(Error::Classes { found, wanted, names: listing.classes.clone() })
+        Some(expected) if expected as usize != found => {
+            Err(Error::Classes { found, wanted: expected, names: listing.classes.clone() })
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// The given size, or that of the first image's longer side, up to the usual one, in whole cells.
+/// The given size, or that of the first image's longer side, up to the default, rounded to [`CELL`].
 fn size(spec: &Data, files: &Whole, samples: &[LabelledImage]) -> Result<usize, Error> {
     if let Some(size) = spec.size {
         return Ok(size as usize);
@@ -321,7 +320,7 @@ fn divide(spec: &Data, path: &Path, samples: &[LabelledImage], seed: u64) -> Res
     }
 }
 
-/// Values of 0–1 as they are, unless the job says otherwise: detectors are trained so.
+/// Values of 0–1 are not normalized by default, as is usual for detectors.
 fn normalize(spec: &Data) -> Result<([f32; 3], [f32; 3]), Error> {
     let Some(given) = &spec.normalize else { return Ok(([0.0; 3], [1.0; 3])) };
     let three = |values: &[f32]| <[f32; 3]>::try_from(values).ok();

@@ -7,17 +7,17 @@ use crate::decode::rgb::Rgb;
 use crate::sampling::random::Draws;
 use crate::transform::resize::resize;
 
-/// An object of which less than this share is left is not trained.
+/// An object of which less than this fraction remains is not trained on.
 const LEAST_SHARE: f32 = 0.2;
 
-/// Puts four frames of one size together.
+/// Combines four frames of one size.
 pub(super) fn mosaic(frames: [&Frame; 4], draws: &mut Draws) -> Frame {
     let size = frames[0].size;
     // From a quarter to three quarters of each side.
     let middle = |draws: &mut Draws| size / 4 + draws.below((size / 2) as u64 + 1) as usize;
     let (x, y) = (middle(draws), middle(draws));
     let quarters = [[0, 0, x, y], [x, 0, size, y], [0, y, x, size], [x, y, size, size]];
-    let mut whole = Frame { size, pixels: vec![GREY; 3 * size * size], objects: Vec::new(), original: None };
+    let mut mosaic = Frame { size, pixels: vec![GREY; 3 * size * size], objects: Vec::new(), original: None };
     for (frame, [left, top, right, bottom]) in frames.into_iter().zip(quarters) {
         let (width, height) = (right - left, bottom - top);
         // As large as the quarter's longer side; which part of the rest is shown is drawn.
@@ -29,7 +29,7 @@ pub(super) fn mosaic(frames: [&Frame; 4], draws: &mut Draws) -> Frame {
             for row in 0..height {
                 let from = (channel * side + dy + row) * side + dx;
                 let to = (channel * size + top + row) * size + left;
-                whole.pixels[to..to + width].copy_from_slice(&shrunk[from..from + width]);
+                mosaic.pixels[to..to + width].copy_from_slice(&shrunk[from..from + width]);
             }
         }
         let scale = side as f32 / size as f32;
@@ -46,11 +46,11 @@ pub(super) fn mosaic(frames: [&Frame; 4], draws: &mut Draws) -> Frame {
             ];
             let seen = GroundTruthBox { class: object.class, edges };
             if is_seen(&seen) && area(edges) >= LEAST_SHARE * area(full) {
-                whole.objects.push(seen);
+                mosaic.objects.push(seen);
             }
         }
     }
-    whole
+    mosaic
 }
 
 fn area([left, top, right, bottom]: [f32; 4]) -> f32 {

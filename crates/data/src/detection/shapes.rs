@@ -87,7 +87,7 @@ fn is_apart(one: Placed, other: Placed) -> bool {
 fn fill(image: &mut RgbImage, class: usize, [left, top, side]: Placed, colour: [u8; 3]) {
     for y in 0..side {
         for x in 0..side {
-            // Twice the distance from the middle, so that all stays whole.
+            // Twice the distance from the middle, to stay in integers.
             let (across, down) = (2 * x + 1 - side, 2 * y + 1 - side);
             let is_inside = match class {
                 0 => across * across + down * down <= side * side,

@@ -89,7 +89,8 @@ fn both_forms_say_the_same() {
     }
 }
 
-/// What is not trained on is evaluated all the same: regions of many, boxes without area, and boxes too thin to be seen.
+/// Annotations that are not trained on are still evaluated: crowds, boxes without area, and boxes too thin to be
+/// visible.
 #[test]
 fn evaluation_sees_every_annotation() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ fn wrong_labels_are_named() {
     let folder = tempfile::tempdir().unwrap();
     coco(folder.path(), |_| {});
     let message = DetectionDataset::open(&spec(json!({"classes": 5})), folder.path(), 1).unwrap_err().finding().message;
-    assert!(message.contains("2 classes, the job says 5"), "{message}");
+    assert!(message.contains("2 classes, the job specifies 5"), "{message}");
     fs::write(folder.path().join("images/b.png"), "no image").unwrap();
     assert!(DetectionDataset::open(&spec(json!({})), folder.path(), 1).is_err());
     let samples =
@@ -186,7 +187,7 @@ fn links_are_followed_but_not_in_circles() {
 }
 
 #[test]
-fn batches_depend_on_their_place_alone() {
+fn batches_depend_on_their_position_alone() {
     let folder = tempfile::tempdir().unwrap();
     shapes::write(folder.path(), 24, 64, 5).unwrap();
     let spec = spec(json!({"augment": ["flip", "mosaic"], "size": null}));
@@ -206,19 +207,22 @@ fn batches_depend_on_their_place_alone() {
         }
         all
     };
-    let whole = from(Cursor::START);
-    let sizes: Vec<usize> = whole.iter().map(|(_, objects, _)| objects.len()).collect();
+    let undisturbed = from(Cursor::START);
+    let sizes: Vec<usize> = undisturbed.iter().map(|(_, objects, _)| objects.len()).collect();
     assert_eq!(sizes, [5, 5, 2, 5, 5, 2]);
     for skipped in 1..6 {
-        assert!(from(whole[skipped - 1].2) == whole[skipped..], "resumed after {skipped} batches");
+        assert!(from(undisturbed[skipped - 1].2) == undisturbed[skipped..], "resumed after {skipped} batches");
     }
     // However many threads make them.
     for workers in [2, 3, 16] {
         let several = Data { workers, ..spec.clone() };
         let samples = Arc::new(DetectionDataset::open(&several, folder.path(), 1).unwrap());
         let mut loader = DetectionLoader::train(samples, 5, 9, &spec.augment, Cursor::START, 2, RankShare::ALL);
-        let all = std::iter::from_fn(|| loader.next()).map(Result::unwrap);
-        assert!(all.map(|batch| (batch.images, batch.objects, batch.cursor_after)).eq(whole.clone()), "{workers}");
+        let batches = std::iter::from_fn(|| loader.next()).map(Result::unwrap);
+        assert!(
+            batches.map(|batch| (batch.images, batch.objects, batch.cursor_after)).eq(undisturbed.clone()),
+            "{workers}"
+        );
     }
     // Two ranks see what one sees, each its half of every batch.
     let of_rank = |rank| {
@@ -226,7 +230,7 @@ fn batches_depend_on_their_place_alone() {
         let mut loader = DetectionLoader::train(Arc::clone(&samples), 5, 9, &spec.augment, Cursor::START, 2, share);
         std::iter::from_fn(move || loader.next()).map(Result::unwrap).collect::<Vec<_>>()
     };
-    for ((one, two), (images, objects, after)) in of_rank(0).into_iter().zip(of_rank(1)).zip(&whole) {
+    for ((one, two), (images, objects, after)) in of_rank(0).into_iter().zip(of_rank(1)).zip(&undisturbed) {
         assert_eq!((one.counted + two.counted, one.whole, one.cursor_after), (objects.len(), objects.len(), *after));
         assert!([one.objects, two.objects].concat() == *objects && [one.images, two.images].concat() == *images);
     }

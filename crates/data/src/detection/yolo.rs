@@ -1,8 +1,8 @@
-//! Boxes in the form of YOLO programs: beside `images/…/a.jpg` a `labels/…/a.txt` with a line for each object, its class
-//! and then the centre, width and height of its box in shares of the image. An image without a text has no object.
+//! Boxes in YOLO format: for `images/…/a.jpg` a file `labels/…/a.txt` with a line per object, its class and then the
+//! centre, width and height of its box as fractions of the image. An image without a label file has no objects.
 //!
 //! The names of the classes are in `classes.txt`, `obj.names` or, as `names:`, in a `data.yaml`; without one of them
-//! the classes are called by their numbers.
+//! classes are named by their numbers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ fn home(inner: &Path) -> Option<Part> {
 struct Entered {
     /// The present folder and those above it, without links.
     above: Vec<PathBuf>,
-    /// Number of folders entered so far.
+    /// Number of folders entered.
     count: u32,
 }
 
@@ -97,13 +97,13 @@ fn boxes(file: &Path, names: Option<&[String]>) -> Result<Vec<LabelledBox>, Erro
             let hint = "write a class and the centre, width and height in shares of the image, as `0 0.5 0.5 0.2 0.1`";
             layout(file, format!("line {}: {why}", number + 1), hint)
         };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [class, rest @ ..] = words.as_slice() else { continue };
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [class, rest @ ..] = fields.as_slice() else { continue };
         let class: u32 = class.parse().map_err(|_| wrong(format!("`{class}` is not a class number")))?;
         if class >= MOST_CLASSES {
             return Err(wrong(format!("class {class} is beyond the last, {}", MOST_CLASSES - 1)));
         }
-        let values: Vec<f64> = rest.iter().filter_map(|word| word.parse().ok()).collect();
+        let values: Vec<f64> = rest.iter().filter_map(|field| field.parse().ok()).collect();
         let [x, y, w, h] = values[..] else {
             return Err(wrong(format!("it has {} numbers for the box, and four are needed", values.len())));
         };

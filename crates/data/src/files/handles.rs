@@ -1,8 +1,9 @@
 //! Files that many threads read by position, of which only some are open at a time.
 //!
-//! A file is here, or it is a hole whose bytes are remote ([`crate::files::remote`]), or its bytes were unpacked into
-//! memory; who reads it need not know. A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
-//! are closed when there are too many. Reads need no lock: they hold the file that they read.
+//! A file is local, or a sparse placeholder whose bytes are remote ([`crate::files::remote`]), or unpacked in memory;
+//! readers need not know which. A data set may have more shards than a process may have open files (1024 is a common
+//! limit), so the files opened first are closed when there are too many. Reads need no lock: they hold a reference to
+//! their file.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -38,7 +39,7 @@ pub(crate) enum Opened {
         file: u32,
         bytes: u64,
     },
-    /// What a compressed file unpacks to.
+    /// The unpacked bytes of a compressed file.
     Memory(Vec<u8>),
 }
 
@@ -55,7 +56,7 @@ impl Opened {
         }
     }
 
-    /// Bytes of the whole file.
+    /// Length of the file in bytes.
     pub fn length(&self) -> io::Result<u64> {
         match self {
             Opened::Local(file) => Ok(file.metadata()?.len()),
@@ -69,7 +70,7 @@ impl Opened {
         self.read_due(bytes, offset, AccessTime::SOME_TIME)
     }
 
-    /// Fills `bytes` from `offset`; `when` says when they are needed.
+    /// Fills `bytes` from `offset`; `when` is the time at which they are needed.
     pub fn read_due(&self, bytes: &mut [u8], offset: u64, when: AccessTime) -> io::Result<()> {
         let (client, file, length) = match self {
             Opened::Local(file) => return file.read_exact_at(bytes, offset),
@@ -88,7 +89,7 @@ impl Opened {
         }
     }
 
-    /// Reads up to as many bytes as there is room for from `offset`; none at the end.
+    /// Reads at most `bytes.len()` bytes from `offset`; 0 at the end.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let length = match self {
             Opened::Local(file) => return file.read_at(bytes, offset),
@@ -101,7 +102,7 @@ impl Opened {
     }
 }
 
-/// What follows in memory from `offset` on.
+/// The bytes in memory from `offset` on.
 fn rest(held: &[u8], offset: u64) -> &[u8] {
     usize::try_from(offset).ok().and_then(|offset| held.get(offset..)).unwrap_or_default()
 }
@@ -135,8 +136,8 @@ impl ReadAt for Opened {
     }
 }
 
-/// Who serves the files that are remote, if there is somebody; or why that is not known, which is reported when a file is
-/// read: its hole must not be taken for its bytes.
+/// The client of remote files, if any; or the error of finding out, which is reported when a file is read, because its
+/// placeholder must not be mistaken for its contents.
 #[derive(Debug)]
 struct Served(io::Result<Option<Arc<Client>>>);
 
@@ -149,7 +150,7 @@ impl Served {
         match &self.0 {
             Ok(client) => Opened::with(client.as_ref(), path),
             Err(error) => {
-                let why = format!("where its data lies cannot be read from `.gradus/elsewhere.json`: {error}");
+                let why = format!("the location of its data cannot be read from `.gradus/elsewhere.json`: {error}");
                 Err(io::Error::new(error.kind(), why))
             }
         }
@@ -177,12 +178,12 @@ struct Open {
 const MOST_OPEN: usize = 256;
 
 impl Handles {
-    /// Handles of some files, none of which is opened yet.
+    /// Handles of some files, none of which is open yet.
     pub fn new(paths: Vec<PathBuf>) -> Handles {
         Handles::with_held(paths, HashMap::new())
     }
 
-    /// The same, where of some files `held` is what they unpack to.
+    /// Like [`Handles::new`], with the unpacked bytes of some files in `held`.
     pub fn with_held(paths: Vec<PathBuf>, held: HashMap<u32, Arc<Opened>>) -> Handles {
         let client = Served(paths.first().map_or(Ok(None), |path| Client::of(path)));
         Handles { paths, client, held: Arc::new(held), open: Mutex::default() }
@@ -203,17 +204,17 @@ impl Handles {
         self.file(number)?.read_exact_at(bytes, offset)
     }
 
-    /// The same; `when` says when they are needed.
+    /// Like reading, with `when`, the time at which the bytes are needed.
     pub fn read_due(&self, number: u32, bytes: &mut [u8], offset: u64, when: AccessTime) -> io::Result<()> {
         self.file(number)?.read_due(bytes, offset, when)
     }
 
-    /// Who serves the files that are remote; none where they are here.
+    /// The client of remote files; `None` if they are local.
     pub fn client(&self) -> Option<&Client> {
         self.client.client()
     }
 
-    /// Says which bytes will be read soon: of which file, from where, how many, and when.
+    /// Announces which bytes will be read soon: file, offset, length and time.
     pub fn expect(&self, spans: impl Iterator<Item = (u32, u64, u32, AccessTime)>) {
         let Some(client) = self.client() else { return };
         client.expect(spans.filter(|(number, ..)| !self.held.contains_key(number)).filter_map(
@@ -229,7 +230,7 @@ impl Handles {
         if let Some(held) = self.held.get(&number) {
             return Ok(Arc::clone(held));
         }
-        // Nothing that can panic runs under the lock.
+        // No code that can panic runs while the lock is held.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.files.get(&number) {
             return Ok(Arc::clone(file));
@@ -246,7 +247,7 @@ impl Handles {
     }
 }
 
-/// Files that are read whole, below one folder.
+/// Files below one folder that are read completely.
 #[derive(Debug)]
 pub(crate) struct Whole(Served);
 
@@ -256,12 +257,12 @@ impl Whole {
         Whole(Served(Client::of(root)))
     }
 
-    /// Who serves the files that are remote; none where they are here.
+    /// The client of remote files; `None` if they are local.
     pub fn client(&self) -> Option<&Client> {
         self.0.client()
     }
 
-    /// Reads a file into `bytes`, or the first of it if it has more than `most`; `when` says when it is needed.
+    /// Reads a file into `bytes`, at most `most` + 1 bytes; `when` is the time at which it is needed.
     pub fn read(&self, path: &Path, most: u64, when: AccessTime, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
         match self.0.open(path)? {

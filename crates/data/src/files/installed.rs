@@ -4,10 +4,10 @@ use plugin::Formats;
 
 use crate::Error;
 
-/// The formats of this executable, to read `what`.
+/// The format libraries of this executable, to read `what`.
 ///
 /// # Errors
-/// [`Error::LeftOut`] where it has none.
+/// [`Error::LeftOut`] if it has none.
 pub(crate) fn library(what: &'static str) -> Result<&'static dyn Formats, Error> {
     #[cfg(test)]
     formats::install();

@@ -1,8 +1,8 @@
-//! Files, opened without trust and read by position, whether their bytes are on this machine or remote.
+//! Files, treated as untrusted and read by position, whether their bytes are local or remote.
 //!
-//! `plain_file` and `text` open what lies on a disk; `remote` reads ranges through a server that holds the credentials,
-//! and `cache` keeps some of them; `handles` hides which of the two a file is, and `sequential` reads one
-//! from front to back. `installed` finds the libraries of formats that an executable may leave out.
+//! `plain_file` and `text` open local files; `remote` reads ranges through a server that holds the credentials, and
+//! `cache` caches some of them; `handles` hides whether a file is local, and `sequential` reads one from front to back.
+//! `installed` finds the format libraries that an executable may be built without.
 
 pub mod cache;
 pub(crate) mod handles;

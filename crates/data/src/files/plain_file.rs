@@ -1,4 +1,4 @@
-//! Files that a data set or a job names, opened without trust: a pipe would be waited for and a device never ends.
+//! Opens files that a data set or a job names without trusting them: a pipe would block and a device never ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 /// # Errors
 /// What opening it gives, and that it is no plain file, such as a pipe, a device or a folder.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Without this flag opening a pipe waits for somebody who writes to it; of a plain file it changes nothing.
+    // Without this flag opening a pipe blocks until it has a writer; for a regular file it has no effect.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),

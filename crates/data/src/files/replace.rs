@@ -1,10 +1,10 @@
-//! A file put in place as a whole.
+//! Atomic replacement of a file.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Puts a file in place at once: whoever looks sees the old one or the new one, also after a crash.
+/// Replaces a file atomically: readers see the old or the new contents, also after a crash.
 pub(crate) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = folder.join(format!("{name}.tmp"));
     let mut file = fs::File::create(&temporary)?;

@@ -4,7 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use super::handles::{Opened, Window};
 
-/// A place in an open file, here or remote.
+/// A read position in an open file, local or remote.
 #[derive(Debug)]
 pub(crate) struct Sequential<'a> {
     window: Window<'a>,
@@ -12,10 +12,10 @@ pub(crate) struct Sequential<'a> {
 }
 
 impl<'a> Sequential<'a> {
-    /// The file from its beginning.
+    /// Reads the file from its start.
     ///
     /// # Errors
-    /// When its length cannot be found out.
+    /// If its length cannot be determined.
     pub fn new(file: &'a Opened) -> io::Result<Sequential<'a>> {
         Ok(Sequential { window: Window::new(file)?, at: 0 })
     }
@@ -32,12 +32,13 @@ impl Read for Sequential<'_> {
 
 impl Seek for Sequential<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let place = match to {
-            SeekFrom::Start(place) => Some(place),
+        let position = match to {
+            SeekFrom::Start(position) => Some(position),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
             SeekFrom::End(by) => self.window.length().checked_add_signed(by),
         };
-        self.at = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a place before the file"))?;
+        self.at = position
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a position before the start of the file"))?;
         Ok(self.at)
     }
 }

@@ -1,4 +1,4 @@
-//! Small text files, plain or compressed by gzip: told apart by their first bytes, not by their names.
+//! Small text files, plain or gzipped, distinguished by their first bytes rather than their names.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;

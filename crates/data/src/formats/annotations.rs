@@ -1,8 +1,8 @@
-//! Objects in an image: which class, and where.
+//! Annotated objects in an image: class and bounding box.
 //!
-//! Lists that mark objects (COCO's JSON, HuggingFace's `objects`) are read into these, and a pack keeps them in the note
-//! beside each image, as `{"objects": [{"class": 3, "bbox": [x, y, width, height], …}]}`. Classes are labels of the
-//! data set, whatever numbers the list gave them.
+//! Annotation lists (COCO's JSON, HuggingFace's `objects`) are read into these, and a pack stores them in the metadata
+//! of each image, as `{"objects": [{"class": 3, "bbox": [x, y, width, height], …}]}`. Classes are labels of the data
+//! set, whatever ids the list uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Annotation {
     /// Its class: a label of the data set.
     pub class: u32,
-    /// Left edge, upper edge, width and height, in pixels of the image as its file holds it.
+    /// Left edge, top edge, width and height, in pixels of the stored image.
     pub bbox: [f64; 4],
     /// Pixels that it covers; of its box where the list does not say.
     pub area: f64,
-    /// Whether it stands for many that are not marked one by one.
+    /// Whether the box covers a crowd whose members are not annotated individually.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crowd: bool,
 }
@@ -31,10 +31,10 @@ pub(crate) fn note(marks: Vec<Annotation>) -> Box<[u8]> {
     serde_json::to_vec(&Objects { objects: marks }).unwrap_or_default().into()
 }
 
-/// The marks of a note, whose classes are below `classes`; none of a note that holds other things.
+/// The annotations in the metadata of a sample, whose classes are below `classes`; empty for other metadata.
 ///
 /// # Errors
-/// In words, which of them makes no sense.
+/// A message that says which of them is malformed.
 pub(crate) fn of_note(note: &[u8], classes: usize) -> Result<Vec<Annotation>, String> {
     let Ok(Objects { objects }) = serde_json::from_slice(note) else {
         return Ok(Vec::new());
@@ -53,7 +53,7 @@ impl Annotation {
     }
 }
 
-/// The class whose marks have the largest area; of two the first.
+/// The class whose annotations cover the largest area; the first one on a tie.
 pub(crate) fn covering(marks: &[Annotation]) -> Option<u32> {
     let mut areas = std::collections::BTreeMap::<u32, f64>::new();
     for mark in marks {

@@ -1,12 +1,12 @@
-//! Classes as data names them beside samples, by number or by name, and the labels that these become.
+//! Classes as data names them, by number or by name, and the labels that these become.
 
 use std::collections::BTreeMap;
 
 pub(super) use plugin::NamedClass as Named;
 
-/// Names of the classes and the label of each sample: numbers in their order, then words in theirs.
+/// Names of the classes and the label of each sample: numbers in their order, then names in theirs.
 ///
-/// `names` are those that the data gives to its numbers from 0; then a number is a label already, if none is beyond.
+/// `names` are the data's names of the numbers from 0; with them a number is a label already, if all are in range.
 pub(super) fn numbered(named: Vec<Named>, names: Option<Vec<String>>) -> (Vec<String>, Vec<u32>) {
     if let Some(names) = names {
         let label = |class: &Named| match class {

@@ -1,5 +1,5 @@
 //! COCO's JSON (Lin et al. 2014): `images`, `categories`, and `annotations` whose `bbox` is left, top, width and height
-//! in pixels. What else it holds is passed over.
+//! in pixels. Other keys are ignored.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::Error;
 use crate::error::layout;
 use crate::files::plain_file;
 
-/// What is read of a file.
+/// The keys that are read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Coco {
     pub images: Vec<CocoImage>,
@@ -62,7 +62,7 @@ impl Coco {
         })
     }
 
-    /// Names of the categories by their ids, in whose order they are labels.
+    /// Names of the categories by id; labels follow the order of the ids.
     pub fn names(&self) -> BTreeMap<i64, String> {
         self.categories.iter().map(|category| (category.id, category.name.clone())).collect()
     }

@@ -1,4 +1,4 @@
-//! What every format is read into: samples with their labels and parts.
+//! The common index of every format: samples with their labels and parts.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,17 @@ pub(crate) struct Index {
     pub homes: Option<Vec<Part>>,
     /// The images.
     pub content: Content,
-    /// Samples that were left out.
+    /// Samples that were skipped.
     pub skipped: Vec<Skipped>,
-    /// Images in place of which a later one of the same name counts.
+    /// Images that a later member of the same name replaces.
     pub replaced: Vec<String>,
-    /// Files whose names say that they are images of kinds that are not read.
+    /// Image files of unsupported formats, by extension.
     pub unread: Vec<String>,
 }
 
 impl Index {
-    /// A sentence about files that are left out because their format is not read: kinds, counts and the first of them.
+    /// A sentence about files that are skipped because their format is not supported: kinds, counts and the first of
+    /// them.
     pub fn left_out(&self) -> Option<String> {
         let first = self.unread.first()?;
         let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
@@ -49,14 +50,14 @@ pub(crate) enum Content {
     Decoded(Decoded),
 }
 
-/// The part that the name of a file or folder tells.
+/// The part that the name of a file or folder implies.
 pub(super) type Home = Option<Part>;
 
 /// How a data set is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     pub by_folders: ByFolders,
-    /// Whether what is damaged is left out and counted.
+    /// Whether damaged samples are skipped and counted.
     pub skip: bool,
 }
 
@@ -86,15 +87,15 @@ pub(crate) struct Decoded {
     pub channels: usize,
     pub height: usize,
     pub width: usize,
-    /// The largest value a pixel can have, which stands for 1.
+    /// The largest value of a pixel, which maps to 1.0.
     pub full: u8,
     pub pixels: Vec<u8>,
 }
 
-/// An image that was left out because it cannot be read.
+/// An image that was skipped because it cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
-    /// File, or place inside a file.
+    /// File, or path inside an archive.
     pub name: String,
     /// What is wrong with it.
     pub why: String,

@@ -1,6 +1,6 @@
-//! From paths to classes: an image's class is the folder it lies in.
+//! From paths to classes: the class of an image is the name of its folder.
 //!
-//! Only paths are looked at, so a folder and a tar of the same folder are the same data set, sample for sample.
+//! Only paths are used, so a folder and a tar of the same folder are the same data set, sample for sample.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,27 +33,27 @@ impl Labels {
     }
 }
 
-/// So many images of one class without a name, wherever they lie.
+/// Labels for images of a single class without a name.
 pub(super) fn none(images: usize) -> Labels {
     Labels { classes: vec![String::new()], labels: vec![0; images], homes: None }
 }
 
-/// What the names of image files end in.
+/// Extensions of supported image files.
 pub const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"];
 
-/// What the names of other image files end in, which are counted and left out.
+/// Extensions of unsupported image files, which are counted and skipped.
 const UNREAD: [&str; 20] = [
     "avif", "heic", "heif", "jxl", "jp2", "j2k", "jfif", "ico", "tga", "ppm", "pgm", "pbm", "pnm", "psd", "svg", "exr",
     "hdr", "dds", "qoi", "dng",
 ];
 
-/// Whether a file's name says that it is an image of a kind that is not read.
+/// Whether a file's extension is that of an unsupported image format.
 pub(super) fn is_unread(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     UNREAD.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Whether a file's name says that it is an image.
+/// Whether a file's extension is that of a supported image format.
 pub(crate) fn is_image(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
@@ -86,16 +86,16 @@ pub(super) fn from_paths(
     };
     let mut names = Vec::with_capacity(paths.len());
     let mut homes = Vec::with_capacity(paths.len());
-    for (place, path) in paths.iter().enumerate() {
+    for (index, path) in paths.iter().enumerate() {
         let folders: Vec<String> =
             path.parent().into_iter().flatten().map(|part| part.to_string_lossy().into_owned()).collect();
         let Some((class, above)) = folders.split_last() else {
-            return Err(layout(root, format!("`{}` lies in no class folder", path.display()), TREE));
+            return Err(layout(root, format!("`{}` is not in a class folder", path.display()), TREE));
         };
         if by_folders {
-            let known = known.get(place).copied().flatten();
+            let known = known.get(index).copied().flatten();
             homes.push(above.iter().find_map(|folder| home(folder)).or(known).ok_or_else(|| {
-                let why = format!("`{}` lies in none of the folders `train`, `val` and `test`", path.display());
+                let why = format!("`{}` is in none of the folders `train`, `val` and `test`", path.display());
                 layout(root, why, "move it, or leave out `split: folders` to have the split drawn")
             })?);
         }
@@ -113,7 +113,7 @@ pub(super) fn from_paths(
     Ok(Labels { classes, labels, homes: by_folders.then_some(homes) })
 }
 
-/// The part that a folder's name stands for.
+/// The part that a folder's name implies.
 pub(super) fn home(folder: &str) -> Option<Part> {
     match folder.to_lowercase().as_str() {
         "train" => Some(Part::Train),
@@ -123,9 +123,9 @@ pub(super) fn home(folder: &str) -> Option<Part> {
     }
 }
 
-/// A class that is never trained would be counted as wrong in every evaluation.
+/// A class without training samples would be counted as wrong in every evaluation.
 fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) -> Result<(), Error> {
-    // A class may have a name and no samples at all: then none is counted.
+    // A class of the list may have no samples at all, which is fine.
     let (mut trained, mut met) = (vec![false; classes.len()], vec![false; classes.len()]);
     for (&label, home) in labels.iter().zip(homes) {
         met[label as usize] = true;
@@ -143,7 +143,7 @@ fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) 
     Err(layout(root, why, "give every class images to train on, or remove it from the other folders"))
 }
 
-/// The parts that the names of files tell, if they are asked for; every sample must have one then.
+/// The parts that file names imply, if the job uses them; every sample must have one then.
 pub(super) fn homes_of(
     root: &Path,
     places: &[Home],

@@ -1,4 +1,4 @@
-//! Which format lies at a path, and its samples.
+//! Detects the format of the data at a path, and lists its samples.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::error::layout;
 use crate::shard::manifest::ShardManifest;
 use crate::shard::{SampleCodec, Shards};
 
-/// Finds out what lies at `path`, and lists its samples.
+/// Detects the format of the data at `path`, and lists its samples.
 pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
     let by_folders = match spec.split {
         Split::Folders(Folders::Folders) => ByFolders::Yes,
@@ -104,11 +104,10 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
     Err(unknown(path, &name))
 }
 
-/// What is said of boxes in the form of YOLO programs, which cannot be read as images of classes.
+/// The error for YOLO data with boxes, which cannot be read as images with classes.
 fn of_boxes(path: &Path) -> Option<Error> {
     let is_one = path.join("images").is_dir() && path.join("labels").is_dir();
-    let why =
-        "its folders `images` and `labels` mark objects with boxes, as YOLO programs do, and tell no class of an image";
+    let why = "its folders `images` and `labels` are YOLO annotations with boxes, which give an image no class";
     let hint = "train a model that finds objects on it, measure it with `gradus data bench --as objects`, or give the folder \
                 `images` alone";
     is_one.then(|| layout(path, why, hint))
@@ -120,8 +119,8 @@ fn shards(folder: &Path, manifest: ShardManifest, reading: &Reading) -> Result<I
     if shards.places().is_empty() {
         return Err(layout(folder, "its shards hold no samples", "pack the data again"));
     }
-    let labels: Vec<u32> = shards.places().iter().map(|place| place.label).collect();
-    let places: Vec<Home> = shards.places().iter().map(|place| manifest.shards[place.shard as usize].part).collect();
+    let labels: Vec<u32> = shards.places().iter().map(|entry| entry.label).collect();
+    let places: Vec<Home> = shards.places().iter().map(|entry| manifest.shards[entry.shard as usize].part).collect();
     // Text may have no classes; then all is of one without a name.
     let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
     let homes = homes_of(folder, &places, &classes, &labels, reading)?;
@@ -165,7 +164,7 @@ fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Re
     rows(root, listed, reading)
 }
 
-/// Rows of a table: its images, their classes, what those are called, and the parts that the files tell.
+/// Rows of a table: images, their classes, the names of these, and the parts that the file names imply.
 type Listed = (Encoded, Vec<Option<Named>>, Option<Vec<String>>, Vec<Home>);
 
 fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &Reading) -> Result<Index, Error> {
@@ -200,7 +199,7 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     })
 }
 
-/// What is said of a file whose form is not read, with what to do where its name shows what it is.
+/// The error for a file of an unsupported format, with a hint if its name shows what it is.
 fn unknown(path: &Path, name: &str) -> Error {
     let shown = path.display();
     let folder = path.with_file_name(name.split('.').next().unwrap_or_default());
@@ -228,7 +227,7 @@ fn unknown(path: &Path, name: &str) -> Error {
     layout(path, "its form is not known", hint)
 }
 
-/// The same for data whose classes do not matter: images may also lie in no class folder.
+/// Like [`index`] for data whose classes are not used: images need not be in class folders.
 pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
     match index(spec, path) {
         Err(error @ Error::Layout { .. }) if path.is_dir() => {

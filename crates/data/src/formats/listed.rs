@@ -1,8 +1,9 @@
-//! Images in a folder, with a list beside them that says what they are: COCO's JSON, the `metadata.csv` and
-//! `metadata.jsonl` of HuggingFace's image folders, or any CSV of paths and classes.
+//! Images in a folder with a list of their classes: COCO's JSON, the `metadata.csv` and `metadata.jsonl` of
+//! HuggingFace's image folders, or any CSV of paths and classes.
 //!
-//! A list names files by relative paths; one that leads out of the folder is refused. Where a list marks objects in a
-//! image, the image's class is that whose marks cover most of it, and the marks are noted beside it ([`Annotation`]).
+//! A list names files by relative paths; one that points outside the folder is refused. If a list annotates objects,
+//! the class of an image is the one whose annotations cover most of it, and the annotations become its metadata
+//! ([`Annotation`]).
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +42,7 @@ struct Row {
 pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
     let coco = Coco::read(path)?;
     let root = folder_of(path, &coco.images)?;
-    // Every category is a class, in the order of their numbers, so that annotations have classes beside those of images.
+    // Every category is a class, in the order of the ids, so that annotations have classes as well as images.
     let names = coco.names();
     let classes: HashMap<i64, u32> = names.keys().copied().zip(0..).collect();
     let mut annotated: HashMap<i64, Vec<Annotation>> = HashMap::new();
@@ -66,7 +67,7 @@ pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
     index(path, root, rows, Some(names.into_values().collect()), reading)
 }
 
-/// What the name of a list says that it lists: of `instances_train2017.json` it is `train2017`.
+/// The split that the name of a list implies: `train2017` for `instances_train2017.json`.
 fn split_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.rsplit('_').next().unwrap_or_default().to_owned()
@@ -86,13 +87,13 @@ fn folder_of(path: &Path, images: &[CocoImage]) -> Result<PathBuf, Error> {
         all.extend([folder.join(&split), folder.join("images").join(&split), folder.join("images"), folder.to_owned()]);
     }
     all.into_iter().find(|root| root.join(&first).is_file()).ok_or_else(|| {
-        let why = format!("the image `{}` that it lists is not beside it", first.display());
-        layout(path, why, format!("put the images into the folder `{split}` or `images` beside it or above it"))
+        let why = format!("the image `{}` in this list does not exist next to it", first.display());
+        layout(path, why, format!("put the images into the folder `{split}` or `images` next to it or one level up"))
     })
 }
 
-/// The images that HuggingFace's lists in a folder, or in each folder of a part, name; `None` if there is no list that
-/// tells classes: captions alone leave that to the folders.
+/// The images listed by HuggingFace metadata in a folder, or in each folder of a part; `None` if there is no list with
+/// classes: with captions alone, the folders are the classes.
 pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Error> {
     let mut folders = vec![root.to_owned()];
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -129,8 +130,8 @@ pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Er
     index(root, root.to_owned(), rows, names, reading).map(Some)
 }
 
-/// The images that a CSV lists with their classes: a table with a column of paths, or lines of a path and a class. None if
-/// it is no such list.
+/// The images that a CSV lists with their classes: a table with a column of paths, or lines of a path and a class.
+/// `None` if it is not such a list.
 pub(super) fn csv(list: &Path, reading: &Reading) -> Result<Option<Index>, Error> {
     let Some(columns) = Columns::of(list)? else { return Ok(None) };
     let found = table(list, &columns)?;
@@ -144,7 +145,7 @@ pub(super) fn csv(list: &Path, reading: &Reading) -> Result<Option<Index>, Error
         .into_iter()
         .find(|root| root.join(&first).is_file());
     let root = root.ok_or_else(|| {
-        let why = format!("the image `{}` that it lists is not beside it", first.display());
+        let why = format!("the image `{}` in this list does not exist next to it", first.display());
         layout(list, why, "name files by paths from the folder of the list, or from `images` in it")
     })?;
     let mut rows = Vec::with_capacity(found.len());
@@ -169,17 +170,17 @@ struct Columns {
 }
 
 impl Columns {
-    /// The columns of a list of images; none if it is no such list.
+    /// The columns of a list of images; `None` if it is not one.
     fn of(list: &Path) -> Result<Option<Columns>, Error> {
         let refused = |source| Error::Read { name: list.display().to_string(), source };
         let start = BufReader::new(plain_file::open(list).map_err(refused)?).take(LONGEST_LINE);
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(start);
         let Some(Ok(head)) = reader.records().next() else { return Ok(None) };
-        let place = |names: &[&str]| {
+        let column = |names: &[&str]| {
             names.iter().find_map(|name| head.iter().position(|column| column.trim().eq_ignore_ascii_case(name)))
         };
-        if let Some(file) = place(&FILES) {
-            let (label, part) = (place(&LABELS).or(place(&["class_name", "class_id"])), place(&PARTS));
+        if let Some(file) = column(&FILES) {
+            let (label, part) = (column(&LABELS).or(column(&["class_name", "class_id"])), column(&PARTS));
             return Ok(Some(Columns { file, label, part, head: Some(head) }));
         }
         let is_image = head.get(0).is_some_and(|file| is_image(Path::new(file.trim()))) && head.len() == 2;

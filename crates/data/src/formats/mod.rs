@@ -1,8 +1,8 @@
-//! Where samples come from: each form of data is read into the same [`Index`].
+//! Formats of data: each is read into the same [`Index`].
 //!
-//! Images that are files (a folder, members of tars, records and rows of tables) stay encoded and are read one at a
-//! time by position; forms that hold plain pixels (CIFAR, idx, the CSV) are read whole. Read on in `labels`, which turns
-//! paths into classes, and in `spans`, which is what most forms come down to.
+//! Image files (in a folder, members of tars, records and rows of tables) stay encoded and are read one at a time by
+//! position; raw pixels (CIFAR, idx, the CSV) are read completely. Read on in `labels`, which turns paths into classes,
+//! and in `spans`, on which most formats build.
 
 pub(crate) mod annotations;
 mod archives;

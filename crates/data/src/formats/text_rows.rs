@@ -19,7 +19,7 @@ pub(crate) struct Record {
     pub class: Option<String>,
 }
 
-/// The texts in the rows of a Parquet or Arrow file, with their classes if they are asked for.
+/// The texts in the rows of a Parquet or Arrow file, with their classes if requested.
 pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, Error> {
     let word = |named: Named| match named {
         Named::Number(number) => number.to_string(),

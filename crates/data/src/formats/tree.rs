@@ -1,4 +1,4 @@
-//! What lies in a folder tree: images, or files that hold many each.
+//! The contents of a folder tree: images, or files that hold many each.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,7 @@ use super::labels::{EXTENSIONS, home, is_hidden, is_image, is_unread};
 use crate::Error;
 use crate::error::layout;
 
-/// What was found below a folder.
+/// The files found below a folder.
 pub(super) struct Tree {
     root: PathBuf,
     /// Relative to the root and sorted.
@@ -31,7 +31,8 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form that a file's name tells. Without ending, `train-00000-of-01024` is how TensorFlow names its records.
+    /// The format that a file's name implies. Without extension, `train-00000-of-01024` is TensorFlow's name for
+    /// TFRecords.
     pub fn of(path: &Path) -> Option<Form> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         match name.rsplit_once('.').map(|(_, ending)| ending) {
@@ -46,7 +47,7 @@ impl Form {
         }
     }
 
-    /// Whether a file is of this form beyond what its name tells, where the name alone is a guess.
+    /// Whether a file is of this format, if the name alone is ambiguous.
     pub fn is_meant(self, path: &Path) -> bool {
         match self {
             Form::Tar | Form::Zip | Form::Parquet | Form::Arrow => true,
@@ -82,17 +83,17 @@ impl Tree {
     }
 }
 
-/// The part that a path tells: by a folder of that name, or by the start of the file's, as in `train-00000-of-00002`.
+/// The part that a path implies: by a folder of that name, or by the start of the file's, as in `train-00000-of-00002`.
 pub(super) fn home_of(path: &Path) -> Home {
     let folders = path.parent().into_iter().flatten().find_map(|folder| home(&folder.to_string_lossy()));
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let word = file.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_owned();
-    folders.or_else(|| home(&word))
+    let start = file.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_owned();
+    folders.or_else(|| home(&start))
 }
 
-/// All images below `root`, relative to it and sorted by path, whatever order the file system lists them in.
+/// All images below `root`, relative to it and sorted by path, independent of the order of the file system.
 ///
-/// Links are followed, each folder once. Hidden files and files of other kinds are passed over.
+/// Links are followed, each folder once. Hidden files and files of other kinds are ignored.
 pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
     let refused = |path: &Path, source| Error::Read { name: path.display().to_string(), source };
     let (mut images, mut others, mut unread) = (Vec::new(), Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
                 continue;
             }
             let relative = folder.join(&name);
-            // A link to nothing stays in the list, so that it is reported by name when it is met.
+            // A dangling link stays in the list, so that it is reported by name when it is read.
             let (is_folder, is_file) = match fs::metadata(path.join(&name)) {
                 Ok(metadata) => (metadata.is_dir(), metadata.is_file()),
                 Err(_) => (false, true),

@@ -1,6 +1,6 @@
-//! What differs between the data that a run was trained on and the data that is there now, as a sentence says it.
+//! The difference between the data that a run was trained on and the current data, and its message.
 //!
-//! It is found in `compare`.
+//! It is computed in `compare`.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct DataChange {
     pub(super) is_other_tokenizer: bool,
     /// Whether its tokens are of another tokenizer.
     pub(super) is_packed_again: bool,
-    /// Whether the digests differ and nothing more is known.
+    /// Whether the digests differ and no details are known.
     pub(super) is_unlisted: bool,
 }
 
@@ -59,8 +59,8 @@ impl DataChange {
         DataChange { is_packed_again: true, ..DataChange::default() }
     }
 
-    /// Whether training may continue with the changed data where the user says so: the network's outputs are still the
-    /// same classes, and it is known which samples were in which split.
+    /// Whether training may continue with the changed data if the user accepts it: the classes are the same, and the
+    /// split of the earlier samples is known.
     pub fn can_be_accepted(&self) -> bool {
         let has_same_classes = self.removed_classes.is_empty() && self.added_classes.is_empty();
         has_same_classes && !self.is_packed_again && !self.is_unlisted

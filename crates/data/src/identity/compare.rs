@@ -7,7 +7,7 @@ use super::change::DataChange;
 use super::listing::{Key, SampleList};
 
 impl DataChange {
-    /// What has changed from `old` to `new`, tokenizers aside; `None` if nothing has.
+    /// The changes from `old` to `new`, except in the tokenizer; `None` if there are none.
     pub(crate) fn between(old: &DataIdentity, new: &DataIdentity) -> Option<DataChange> {
         let missing = |from: &DataIdentity, of: &DataIdentity| -> Vec<String> {
             of.classes.iter().filter(|class| !from.classes.contains(class)).cloned().collect()
@@ -31,16 +31,16 @@ impl DataChange {
         }
         let by = Key::of_both(&old.samples, &new.samples);
         let (old_keys, new_keys) = (old.samples.keys(by), new.samples.keys(by));
-        let old_places: HashMap<_, usize> = old_keys.iter().copied().zip(0..).collect();
+        let old_indices: HashMap<_, usize> = old_keys.iter().copied().zip(0..).collect();
         let mut stayed = vec![false; old_keys.len()];
         for (sample, key) in new_keys.iter().enumerate() {
-            let Some(place) = old_places.get(key).copied() else {
+            let Some(index) = old_indices.get(key).copied() else {
                 self.added.add(|| new.samples.name(sample));
                 continue;
             };
-            stayed[place] = true;
+            stayed[index] = true;
             let differ = |column: fn(&SampleList) -> &Vec<u64>| match (
-                column(&old.samples).get(place),
+                column(&old.samples).get(index),
                 column(&new.samples).get(sample),
             ) {
                 (Some(old), Some(new)) => old != new,
@@ -52,8 +52,8 @@ impl DataChange {
                 self.relabelled.add(|| new.samples.name(sample));
             }
         }
-        for (place, _) in stayed.iter().enumerate().filter(|(_, stayed)| !**stayed) {
-            self.removed.add(|| old.samples.name(place));
+        for (index, _) in stayed.iter().enumerate().filter(|(_, stayed)| !**stayed) {
+            self.removed.add(|| old.samples.name(index));
         }
         let has_same_samples = self.removed.count == 0 && self.added.count == 0;
         self.is_reordered |= has_same_samples && old_keys != new_keys;

@@ -15,10 +15,10 @@ use crate::files::remote::{AccessTime, Client};
 use crate::formats::Encoded;
 use crate::identity::preparation::Preparation;
 
-/// Contents are read to be compared where all samples together have at most so many bytes: seconds from the page cache,
-/// and about a minute from a disk, which the first epoch then does not have to wait for.
+/// Contents are hashed if all samples together have at most this many bytes: seconds from the page cache, and about a
+/// minute from a disk, which the first epoch then need not read again.
 const COMPARED: u64 = 4 << 30;
-/// Names that take a read each are kept up to so many samples.
+/// Names that must be read from the files are stored for up to this many samples.
 const NAMED: usize = 1 << 17;
 /// Samples that one thread takes at a time.
 const TAKEN: usize = 64;
@@ -32,11 +32,11 @@ pub(crate) struct SampleList {
     pub bytes: Vec<u64>,
     /// A hash of its content; empty where reading all of it would take long.
     pub contents: Vec<u64>,
-    /// Its class, or a hash of what is marked in it.
+    /// Its class, or a hash of its annotations.
     pub targets: Vec<u64>,
 }
 
-/// The first 64 bits of the BLAKE3 of some bytes: enough to notice a change, and none to rely on against an attacker.
+/// The first 64 bits of the BLAKE3 of some bytes: enough to notice a change, but no protection against an attacker.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&blake3::hash(bytes).as_bytes()[..8]);
@@ -44,7 +44,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl SampleList {
-    /// Encoded images with their targets. `reads` says whether contents may be read.
+    /// Lists encoded images with their targets. `reads` says whether contents may be read.
     pub fn of_encoded(encoded: &Encoded, targets: Vec<u64>, reads: Reads<'_>) -> Result<SampleList, Error> {
         let names = match encoded.is_named() && (!encoded.names_are_read() || encoded.len() <= NAMED) {
             true => (0..encoded.len()).map(|sample| encoded.name(sample)).collect(),
@@ -61,7 +61,7 @@ impl SampleList {
         Ok(SampleList { names, bytes, contents, targets })
     }
 
-    /// Files of their own, with what is marked in each.
+    /// Lists separate files, with the annotations of each.
     pub fn of_files<'a>(
         names: Vec<String>,
         targets: Vec<u64>,
@@ -99,14 +99,13 @@ impl SampleList {
         self.targets.len()
     }
 
-    /// Whether columns are as long as each other, or empty.
+    /// Whether columns have equal lengths, or are empty.
     pub fn is_consistent(&self) -> bool {
         let lengths = [self.names.len(), self.bytes.len(), self.contents.len()];
         lengths.into_iter().all(|length| length == 0 || length == self.len())
     }
 
-    /// What tells each sample from the others: its name, else its content, else its place; with a number where several
-    /// have the same.
+    /// A key that identifies each sample: its name, else its content, else its position; with a counter for duplicates.
     pub fn keys(&self, by: Key) -> Vec<(u64, u32)> {
         let mut times: HashMap<u64, u32> = HashMap::with_capacity(self.len());
         let key = |sample: usize| match by {
@@ -122,7 +121,7 @@ impl SampleList {
         (0..self.len()).map(key).map(numbered).collect()
     }
 
-    /// What a sample is called in messages.
+    /// The name of a sample in messages.
     pub fn name(&self, sample: usize) -> String {
         self.names.get(sample).map_or_else(|| format!("sample {}", sample + 1), |name| format!("`{name}`"))
     }
@@ -163,8 +162,8 @@ fn in_parallel(
         loop {
             let taken = work.lock().ok().and_then(|mut work| work.next());
             let Some((found, first)) = taken else { return };
-            for (place, sample) in found.iter_mut().zip(first..) {
-                *place = find(sample, &mut buffer);
+            for (slot, sample) in found.iter_mut().zip(first..) {
+                *slot = find(sample, &mut buffer);
             }
             preparation.advance(found.len());
         }

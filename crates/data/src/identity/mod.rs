@@ -1,9 +1,9 @@
-//! Which data a run is trained on, so that a resumed run notices other data before its first step.
+//! The identity of the data that a run is trained on, so that a resumed run notices other data before its first step.
 //!
 //! An identity lists every sample in the order of the data: its name, size, target and split, and a hash of its content
-//! where reading all samples is cheap or their hashes are at hand. A resumed run lists its data again and compares:
-//! a sample that was added or removed moves the split of the others, and a text that was replaced moves the ids of
-//! tokens, so neither may pass unnoticed. Read on in `change` (what differs) and `provenance` (what is done about it).
+//! if reading all samples is cheap or hashes are available. A resumed run lists its data again and compares: an added
+//! or removed sample shifts the split of the others, and a replaced text shifts token ids, so neither may go unnoticed.
+//! Read on in `change` (what differs) and `provenance` (what is done about it).
 
 mod change;
 mod compare;
@@ -45,11 +45,11 @@ pub struct DataIdentity {
     samples: SampleList,
     /// The split of each: `t` for training, `v` for validation, `e` for test.
     parts: String,
-    /// The tokenizer as a `tokenizer.json`; none for images.
+    /// The tokenizer as a `tokenizer.json`; `None` for images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokenizer: Option<String>,
-    /// Mean and standard deviation of each channel, where they were measured: the bits of the numbers, which decimals
-    /// might round.
+    /// Mean and standard deviation of each channel, if measured: the bits of the numbers, because decimals might be
+    /// rounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     statistics: Option<[Vec<u32>; 2]>,
 }
@@ -70,7 +70,7 @@ impl DataIdentity {
         identity.is_valid().then_some(identity)
     }
 
-    /// Whether it is of a known version, and says as much of each sample.
+    /// Whether the version is known and the columns are complete.
     pub fn is_valid(&self) -> bool {
         self.schema == SCHEMA && self.samples.is_consistent() && self.parts.len() == self.samples.len()
     }
@@ -100,7 +100,7 @@ impl DataIdentity {
         self.len() == 0
     }
 
-    /// The hash of an identity as JSON, which is never in memory as a whole.
+    /// The hash of an identity as JSON, computed without holding it in memory.
     fn hash_with(&self, contents: &[u64]) -> String {
         let SampleList { names, bytes, contents: _, targets } = &self.samples;
         let samples = HashedColumns { names, bytes, contents, targets };

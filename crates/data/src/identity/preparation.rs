@@ -1,9 +1,9 @@
-//! How far the work before the first batch has come: what the threads that do it have counted.
+//! Progress of the work before the first batch, counted by the threads that do it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Units of work that are done: samples read, decoded, measured or tokenised. Who waits sees that it grows.
+/// Units of completed work: samples read, decoded, measured or tokenized. A waiting rank sees it grow.
 #[derive(Debug, Clone, Default)]
 pub struct Preparation(Arc<AtomicU64>);
 
@@ -13,7 +13,7 @@ impl Preparation {
         self.0.fetch_add(units as u64, Ordering::Relaxed);
     }
 
-    /// All so far.
+    /// Units completed since the start.
     pub fn done(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Where a run's data comes from: what it was trained on so far, and what is there now.
+//! The provenance of a run's data: what it was trained on before, and what is there now.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::sampling::random::{Purpose, key};
 use crate::sampling::split::Parts;
 use crate::{Error, Part};
 
-/// Compares data that is opened with what a run was trained on, and keeps its split.
+/// Compares opened data with the data that a run was trained on, and keeps its split.
 ///
-/// Of a run that starts, or of data that is opened for other reasons, it only remembers what is found.
+/// For a new run, or for data that is opened for other purposes, it only records the identity.
 #[derive(Debug, Default)]
 pub struct Provenance {
-    /// What the run was trained on; none for a new run.
+    /// Identity of the data that the run was trained on; `None` for a new run.
     earlier: Option<DataIdentity>,
-    /// What a run without a checkpoint found when it was last started: its figures are used again if the data is the
+    /// Identity found by the last start of a run without a checkpoint: its statistics are reused if the data is the
     /// same, and nothing is refused if it is not.
     prepared: Option<DataIdentity>,
     /// Whether changed data is accepted.
@@ -26,7 +26,7 @@ pub struct Provenance {
     lists: bool,
     /// Whether contents may be read to be compared.
     reads: bool,
-    /// Counts what is done while the data is opened.
+    /// Progress of opening the data.
     preparation: Preparation,
     found: Option<DataIdentity>,
     change: Option<DataChange>,
@@ -40,7 +40,7 @@ pub(crate) struct Reads<'a> {
     pub preparation: &'a Preparation,
 }
 
-/// By what rule samples are divided that no run has seen yet.
+/// The rule that assigns new samples to parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Rule {
     /// Drawn by shares of training, validation and test.
@@ -52,47 +52,47 @@ pub(crate) enum Rule {
 }
 
 impl Provenance {
-    /// For data that is not trained on: nothing is listed or compared.
+    /// For data that is not trained on: it is neither listed nor compared.
     pub fn unknown() -> Provenance {
         Provenance::default()
     }
 
-    /// For a run: `earlier` is what its checkpoint was trained on, `accepts` says whether the user accepts other data,
-    /// and `reads` whether contents are to be compared here.
+    /// For a resumed run: `earlier` is the identity in its checkpoint, `accepts` whether the user accepts other data,
+    /// and `reads` whether contents are compared here.
     pub fn of_run(earlier: Option<DataIdentity>, accepts: bool, reads: bool) -> Provenance {
         Provenance { earlier, accepts, lists: true, reads, ..Provenance::default() }
     }
 
-    /// For a run that has no checkpoint, and was started before with what it found then.
+    /// For a run without a checkpoint that was started before, with the identity found then.
     pub fn of_new_run(prepared: Option<DataIdentity>, reads: bool) -> Provenance {
         Provenance { prepared, ..Provenance::of_run(None, false, reads) }
     }
 
-    /// Number of samples that the run knew before, if it has begun.
+    /// Number of samples that the run had before, if it has started.
     pub(crate) fn samples_before(&self) -> Option<usize> {
         self.earlier.as_ref().or(self.prepared.as_ref()).map(DataIdentity::len)
     }
 
-    /// How far opening the data has come; may be asked from another thread.
+    /// Progress of opening the data; may be read from another thread.
     pub fn preparation(&self) -> Preparation {
         self.preparation.clone()
     }
 
-    /// What was found, once the data is open.
+    /// The identity of the data, once it is open.
     pub fn found(&self) -> Option<&DataIdentity> {
         self.found.as_ref()
     }
 
-    /// How the data differs from what the run was trained on, where that was accepted.
+    /// How the data differs from what the run was trained on, if that was accepted.
     pub fn change(&self) -> Option<&DataChange> {
         self.change.as_ref()
     }
 
-    /// The parts that `drawn` divides the samples into; where changed data is accepted, samples stay in the part that
-    /// they were in, and new ones are divided by `rule`.
+    /// Returns the parts that `drawn` assigns; if changed data is accepted, samples stay in their earlier part, and new
+    /// ones are assigned by `rule`.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the samples are not those of before and that is not accepted.
+    /// [`Error::Changed`] if the samples differ and the change is not accepted.
     pub(crate) fn divide(
         &mut self,
         classes: &[String],
@@ -115,12 +115,12 @@ impl Provenance {
             (Some(_), Some(change)) if !self.accepts || !change.can_be_accepted() => {
                 return Err(Error::Changed(Box::new(change.clone())));
             }
-            // Also where nothing has changed: what was accepted before was not drawn.
+            // Also without a change: an earlier accepted split was not drawn.
             (Some(earlier), _) => keep(earlier, &found, rule, seed),
             (None, _) => drawn,
         };
         if parts[Part::Train as usize].is_empty() {
-            let why = "no sample that the run was trained on is left, and none is new".into();
+            let why = "no sample that the run was trained on remains, and there are no new ones".into();
             return Err(Error::Split { why, hint: "put samples back, or start a new run".into() });
         }
         self.found = Some(DataIdentity::new(found.classes, found.samples, &parts));
@@ -175,7 +175,7 @@ impl Provenance {
     }
 }
 
-/// Each sample where it was, and new ones by the rule.
+/// Keeps the part of each earlier sample, and assigns new ones by the rule.
 fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> Parts {
     let mut parts = Parts::default();
     // The usual case, which takes no table of all samples.
@@ -189,7 +189,7 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
     let known: HashMap<_, usize> = earlier.samples.keys(by).into_iter().zip(0..).collect();
     let mut before = Part::Train;
     for (sample, key) in found.samples.keys(by).into_iter().enumerate() {
-        let old = known.get(&key).and_then(|place| earlier.part(*place));
+        let old = known.get(&key).and_then(|index| earlier.part(*index));
         let drawn = found.part(sample).unwrap_or(Part::Train);
         let part = old.unwrap_or_else(|| part_of_new(key, rule, seed, drawn, before));
         parts[part as usize].push(sample as u32);
@@ -198,7 +198,7 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
     parts
 }
 
-/// The part of a sample that is new: drawn by what it is, so that it does not depend on what else is new.
+/// The part of a new sample: drawn from its key, so that it does not depend on other new samples.
 fn part_of_new((what, time): (u64, u32), rule: Rule, seed: u64, drawn: Part, before: Part) -> Part {
     let draw = key(Purpose::Split, seed, &[hash(&what.to_le_bytes()), u64::from(time)]) as f64 / 2_f64.powi(64);
     match rule {

@@ -1,5 +1,5 @@
-//! What the threads of a loader share: the batches that are open, and the slots in them that are still to be filled.
-//! Read on in `fill`, how one is.
+//! State shared by the threads of a loader: the open batches and the slots that are still to be filled. Read on in
+//! `fill`, which fills one slot.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,9 +31,9 @@ pub(super) struct Shared {
     pub layout: MemoryFormat,
     pub scaling: Vec<(f32, f32)>,
     pub numbers: BatchDtype,
-    /// Which part of an image file is shown, and whether the list has other changes than a mirror image besides.
+    /// The crop of an image file that is used, and whether augmentations other than a horizontal flip follow.
     pub recipe: Option<(ImageTransform, bool)>,
-    /// What is read ahead, where the data is remote.
+    /// Read-ahead of remote data; `None` if the data is local.
     pub horizon: Option<Horizon>,
     /// How the images of a batch are mixed, if they are.
     pub mixing: Option<Mixing>,
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub batch: usize,
     /// Slots that a thread takes at a time.
     pub taken: usize,
-    /// Batches that are open or complete and not handed out.
+    /// Batches that are open or complete but not yet returned.
     pub ahead: usize,
     pub state: Mutex<State>,
     /// A batch may be opened.
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub ready: Condvar,
 }
 
-/// What was done so far, by all threads.
+/// Totals over all threads.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub samples: AtomicU64,
@@ -61,7 +61,7 @@ pub(super) struct Counters {
     pub read: AtomicU64,
 }
 
-/// In which order a part is gone through.
+/// The order in which a part is traversed.
 pub(super) enum Walk {
     Shuffled(Changes),
     Natural,
@@ -69,15 +69,15 @@ pub(super) enum Walk {
 
 pub(super) struct State {
     pub upcoming: Upcoming,
-    /// Batches in the order in which they are handed out.
+    /// Batches in the order in which they are returned.
     pub in_flight: VecDeque<InFlight>,
-    /// Number of batches handed out, and so the number of the first one in_flight.
+    /// Number of batches returned, which is the number of the first batch in flight.
     pub first: u64,
     pub spare: Vec<Filled>,
     pub ended: bool,
 }
 
-/// A batch between its opening and its handing out.
+/// A batch from its opening until it is returned.
 pub(super) struct InFlight {
     pub plan: BatchPlan,
     pub stage: Stage,
@@ -104,12 +104,12 @@ pub(super) struct Task {
     claim: Claim,
 }
 
-/// Which batches slots are taken from.
+/// The batches from which a thread may claim slots.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Reach {
-    /// The one that is handed out next.
+    /// Only the batch that is returned next.
     Front,
-    /// All that there is room for.
+    /// Every batch within the limit of open batches.
     Ahead,
 }
 
@@ -123,7 +123,7 @@ impl State {
         self.in_flight.pop_front()
     }
 
-    /// Whether the batch that is handed out next has all its samples; one without any has from the start.
+    /// Whether the next batch has all its samples; an empty batch is complete from the start.
     pub fn is_complete(&self) -> bool {
         self.in_flight.front().is_some_and(InFlight::is_complete)
     }
@@ -133,11 +133,11 @@ impl State {
         self.in_flight.iter().filter(|in_flight| in_flight.is_complete()).count()
     }
 
-    /// Slots of the first batch that has some left; opens one if there is room.
+    /// Claims slots of the first batch with unclaimed slots; opens a batch if the limit allows.
     pub fn task(&mut self, shared: &Shared, reach: Reach) -> Option<Task> {
         let reached = if reach == Reach::Front { 1 } else { shared.ahead };
-        for place in 0..reached {
-            if place == self.in_flight.len() {
+        for index in 0..reached {
+            if index == self.in_flight.len() {
                 let plan = self.upcoming.next()?;
                 let batch = match self.spare.pop() {
                     Some(spare) => spare.open(plan.slots as usize),
@@ -145,11 +145,11 @@ impl State {
                 };
                 self.in_flight.push_back(InFlight { plan, stage: Stage::Open(batch), done: 0, failure: None });
             }
-            let InFlight { plan, stage, .. } = &self.in_flight[place];
+            let InFlight { plan, stage, .. } = &self.in_flight[index];
             if let Stage::Open(batch) = stage
                 && let Some(claim) = batch.claim(shared.taken)
             {
-                return Some(Task { number: self.first + place as u64, plan: *plan, claim });
+                return Some(Task { number: self.first + index as u64, plan: *plan, claim });
             }
         }
         None
@@ -157,7 +157,7 @@ impl State {
 }
 
 impl InFlight {
-    /// Whether all its slots are filled, or one of them never will be.
+    /// Whether all slots are filled, or one has failed.
     fn is_filled(&self) -> bool {
         self.done as u64 >= self.plan.slots
     }
@@ -175,7 +175,7 @@ impl InFlight {
         }
     }
 
-    /// Turns a filled batch into the one that is handed out, or into the error of its first sample that has one.
+    /// Turns a filled batch into the returned batch, or into the error of its first sample that failed.
     pub fn land(self, shared: &Arc<Shared>, wait: Duration) -> Result<Batch, Error> {
         if let Some((_, error)) = self.failure {
             return Err(error);
@@ -191,8 +191,8 @@ impl InFlight {
 }
 
 impl Shared {
-    /// Whether this is a forked child of the process that made the loader. There, a lock may be held by a thread that is
-    /// not there, so nothing of the loader may be touched.
+    /// Whether this is a forked child of the process that created the loader. A lock may be held there by a thread that
+    /// does not exist in the child, so the loader must not be used.
     pub fn is_forked(&self) -> bool {
         self.process != std::process::id()
     }
@@ -235,11 +235,11 @@ impl Shared {
         }
         self.measured.samples.fetch_add(slots.len() as u64, Ordering::Relaxed);
         self.measured.busy.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        // A batch is closed when its slots are done, and that takes all claims to be gone.
+        // A batch is complete when its slots are filled and no claim on it remains.
         drop(claim);
         let mut state = self.lock();
-        let place = (number - state.first) as usize;
-        let in_flight = &mut state.in_flight[place];
+        let index = (number - state.first) as usize;
+        let in_flight = &mut state.in_flight[index];
         in_flight.done += slots.len();
         let earlier = |slot: usize| in_flight.failure.as_ref().is_none_or(|(known, _)| slot < *known);
         if let Some((slot, error)) = failure
@@ -250,7 +250,7 @@ impl Shared {
         if !in_flight.is_to_mix() {
             let complete = in_flight.is_complete();
             drop(state);
-            if complete && place == 0 {
+            if complete && index == 0 {
                 self.ready.notify_one();
             }
             return;
@@ -259,8 +259,8 @@ impl Shared {
         drop(state);
         let mixed = catch_unwind(AssertUnwindSafe(|| self.mix(&plan, stage)));
         let mut state = self.lock();
-        let place = (number - state.first) as usize;
-        let in_flight = &mut state.in_flight[place];
+        let index = (number - state.first) as usize;
+        let in_flight = &mut state.in_flight[index];
         match mixed {
             Ok(Some((filled, mixed))) => in_flight.stage = Stage::Closed(filled, mixed),
             Ok(None) | Err(_) => {
@@ -269,12 +269,12 @@ impl Shared {
             }
         }
         drop(state);
-        if place == 0 {
+        if index == 0 {
             self.ready.notify_one();
         }
     }
 
-    /// Mixes the images of a batch whose slots are all filled; none if somebody still writes to it.
+    /// Mixes the images of a batch whose slots are all filled; `None` if a thread still writes to it.
     fn mix(&self, plan: &BatchPlan, stage: Stage) -> Option<(Filled, MixedLabels)> {
         let Stage::Open(batch) = stage else { return None };
         let mut filled = batch.close().ok()?;

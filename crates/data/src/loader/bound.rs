@@ -1,4 +1,4 @@
-//! Whether a run waits for its data, and what to do about it: a decision over plain figures.
+//! Decides from measurements whether a run is bound by its data loader, and what would help.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct LoaderActivity {
     /// Steps that were made.
     pub steps: u64,
-    /// Seconds that they took.
+    /// Duration in seconds.
     pub seconds: f64,
     /// Seconds of those in which the step waited for its batch.
     pub waited: f64,
@@ -17,15 +17,15 @@ pub struct LoaderActivity {
     pub workers: u32,
     /// Cores of the machine that this rank may take.
     pub cores: u32,
-    /// What the samples are.
+    /// How images are stored.
     pub kept: ImageStorage,
     /// Height and width of a sample in pixels.
     pub size: u32,
-    /// Reads of remote data that the cache answered, and that went there; none where the data is here.
+    /// Reads of remote data that the cache served, and those that went to the remote store; `None` for local data.
     pub reads: Option<[u64; 2]>,
 }
 
-/// In which form images are kept.
+/// How images are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageStorage {
     /// Decoded, in memory.
@@ -41,21 +41,22 @@ pub enum ImageStorage {
 pub struct DataBound {
     /// Share of the time that it waits.
     pub share: f64,
-    /// What to do, the first thing first.
+    /// Remedies, most effective first.
     pub remedies: Vec<String>,
 }
 
-/// Fewer steps or seconds say nothing: files are read for the first time, kernels are chosen.
+/// Fewer steps or seconds are not representative: files are read for the first time, kernels are selected.
 const FEWEST: u64 = 20;
 const SHORTEST: f64 = 5.0;
 /// A smaller share of waiting is not worth a change.
 const WORTH: f64 = 0.1;
-/// Where more of the reads go elsewhere than this, that is what takes the time.
+/// With a higher cache miss rate than this, remote reads are the bottleneck.
 const MISSED: f64 = 0.2;
 
-/// Says whether a run waits for its data, if enough was seen of it to say.
+/// Decides whether a run is bound by its data, if enough was measured.
 ///
-/// Threads that would do if the step never waited: the time they spend on samples over the time of the steps alone.
+/// The number of threads that would suffice is the time that they spend on samples divided by the time of the steps
+/// without waiting.
 pub fn bound(seen: &LoaderActivity) -> Option<DataBound> {
     if seen.steps < FEWEST || seen.seconds < SHORTEST {
         return None;
@@ -91,7 +92,7 @@ pub fn bound(seen: &LoaderActivity) -> Option<DataBound> {
     Some(DataBound { share, remedies })
 }
 
-/// As much room around a sample as 256 pixels have around 224.
+/// Scales the margin around a crop like that of 256 pixels around 224.
 fn shrink(size: u32) -> String {
     let short = (size * 8).div_ceil(7).max(8);
     format!("pack it with `gradus data pack --shrink {short}`, which loses detail")
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_follows_from_what_was_seen() {
+    fn the_verdict_follows_from_the_measurements() {
         check(SEEN, "fine");
         check(LoaderActivity { waited: 12.0, steps: 19, ..SEEN }, "fine");
         check(LoaderActivity { waited: 2.0, seconds: 4.9, ..SEEN }, "fine");
@@ -168,10 +169,10 @@ mod tests {
             LoaderActivity { waited: 12.0, reads: Some([90, 10]), ..SEEN },
             "training waits for data 60 % of the time; write `data.workers: 2`",
         );
-        // Never without anything to do, whatever the figures.
+        // There is a remedy for any measurements.
         for busy in [0.0, 1.0, 1e6] {
-            for kept in [ImageStorage::Memory, ImageStorage::Coefficients, ImageStorage::Files] {
-                let seen = LoaderActivity { waited: 20.0, busy, kept, ..SEEN };
+            for storage in [ImageStorage::Memory, ImageStorage::Coefficients, ImageStorage::Files] {
+                let seen = LoaderActivity { waited: 20.0, busy, kept: storage, ..SEEN };
                 assert!(!bound(&seen).unwrap().remedies.is_empty(), "{seen:?}");
             }
         }

@@ -16,13 +16,13 @@ use crate::transform::prepare::Output;
 use crate::transform::rand_augment;
 use crate::transform::slots::{Claim, Values};
 
-/// How far ahead is said what will be read.
+/// How far ahead remote reads are announced.
 #[derive(Debug)]
 pub(super) struct Horizon {
     /// Samples of an epoch, at least 1.
     pub samples: u64,
     pub epochs: u64,
-    /// Samples between what is read and what is announced.
+    /// Samples between the one that is read and the one that is announced.
     pub ahead: u64,
     pub begun: AtomicBool,
 }
@@ -44,14 +44,14 @@ impl Shared {
         *label = i64::from(self.dataset.label(sample));
         let (layout, scaling) = (self.layout, self.scaling.as_slice());
         let when = self.announce(plan, slot as u64, pos);
-        let drawn = |place| Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), place]));
+        let drawn = |index| Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), index]));
         let write = |planes: &[u8], [changed, spare]: &mut [Vec<u8>; 2], values: Values<'_>| {
-            let Some((place, random)) = random else {
+            let Some((index, random)) = random else {
                 return view.write(planes, scaling, layout, values);
             };
             changed.resize(planes.len(), 0);
             view.write(planes, scaling, MemoryFormat::Contiguous, Values::U8(changed));
-            for operation in rand_augment::drawn(random, drawn(place), height, width) {
+            for operation in rand_augment::drawn(random, drawn(index), height, width) {
                 operation.apply(changed, spare, height, width);
             }
             after.write(changed, scaling, layout, values);
@@ -90,8 +90,8 @@ impl Shared {
         Ok(())
     }
 
-    /// When a sample of remote data is needed. Says on the way what will be read soon: each sample of the
-    /// batch after the one that is made, when the sample in its place is; and before the first batch, all of that one.
+    /// Returns when a sample of remote data is needed, and announces upcoming reads: for each sample, the one at the
+    /// same slot of the next batch; before the first batch, all of its samples.
     fn announce(&self, plan: &BatchPlan, slot: u64, pos: u64) -> AccessTime {
         let Some(horizon) = &self.horizon else { return AccessTime::SOME_TIME };
         let epoch = plan.from.epoch;

@@ -1,9 +1,9 @@
-//! Batches, made ahead of the training step.
+//! Batches, prepared ahead of the training step.
 //!
-//! A few batches are open at a time. Threads take slots of the first one that has any left and write each image,
-//! normalised, at its final address; `next` hands batches out in order and, rather than sleep, fills slots itself.
-//! What a slot holds follows from its position alone, so it does not matter who fills it. The number of open batches
-//! bounds the memory and is the back-pressure. Read on in `ahead`, which is what the threads do.
+//! Several batches are open at once. Threads claim slots of the first batch that has any and write each normalized
+//! image to its final address; `next` returns batches in order and fills slots itself instead of sleeping. The contents
+//! of a slot depend on its position alone, so it does not matter which thread fills it. The number of open batches
+//! bounds memory and provides back-pressure. Read on in `ahead`, the loop of the threads.
 
 mod ahead;
 pub mod bound;
@@ -35,19 +35,19 @@ use crate::{Cursor, Dataset, Error, Part, SampleOrder};
 /// How batches are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
-    /// Samples in a batch, of all ranks together, at least 1; the last one of an epoch has what is left.
+    /// Samples per batch over all ranks, at least 1; the last batch of an epoch has the remainder.
     pub batch: usize,
     /// Which part of each batch this loader makes.
     pub share: RankShare,
     /// Seed of the order and the augmentation.
     pub seed: u64,
-    /// Threads that decode; with 0 all work is done inside `next`. The batches are the same for any number.
+    /// Decoder threads; with 0, decoding runs inside `next`. The batches are the same for any number.
     pub workers: usize,
     /// Order of an image's values in memory: NCHW or NHWC.
     pub layout: MemoryFormat,
-    /// What the values are.
+    /// Data type of the values.
     pub numbers: BatchDtype,
-    /// What is done to a training image, in this order; evaluation ignores it.
+    /// Augmentations of training images, in this order; ignored by evaluation.
     pub augment: Vec<Augment>,
 }
 
@@ -76,7 +76,7 @@ pub struct Loader {
     refused: Option<Error>,
 }
 
-/// What a loader has done.
+/// Counters of a loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderStats {
     /// Samples that were made.
@@ -85,23 +85,23 @@ pub struct LoaderStats {
     pub busy: Duration,
     /// Bytes of image files that were read for them.
     pub read: u64,
-    /// Batches that are complete and not handed out yet.
+    /// Batches that are complete and not yet returned.
     pub ready: usize,
-    /// Reads of remote data; none where it is here.
+    /// Reads of remote data; `None` for local data.
     pub reads: Option<CacheCounts>,
 }
 
-/// What the images of a batch were mixed with.
+/// How the images of a batch were mixed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixedLabels {
     /// The class of the image that each was mixed with.
     pub labels: Vec<i64>,
-    /// The share of an image's own class in what is to be trained, the same for the whole batch of all ranks; the other
-    /// class has the rest.
+    /// Weight of an image's own class in its target, the same for the batch of all ranks; the other class has the
+    /// remainder.
     pub own: f64,
 }
 
-/// One batch. Its memory goes back to the loader when it is dropped, so drop it once its values are copied.
+/// One batch. Its memory returns to the loader on drop, so drop it as soon as its values are copied.
 pub struct Batch {
     /// Present until the batch is dropped.
     filled: Option<Filled>,
@@ -139,12 +139,12 @@ impl Loader {
     pub fn next(&mut self) -> Option<Result<Batch, Error>> {
         match self.advance(None) {
             Poll::Ready(next) => next,
-            Poll::Pending => None, // Never, as there is no time at which it gives up.
+            Poll::Pending => None, // Unreachable without a deadline.
         }
     }
 
-    /// The same, for a caller who has to look elsewhere from time to time: `Pending` when the batch is not complete at
-    /// `due`. What is made of it is kept, and the next call goes on there.
+    /// Like [`Loader::next`], with a deadline: returns `Pending` if the batch is not complete at `due`. Progress is
+    /// retained for the next call.
     pub fn next_by(&mut self, due: Instant) -> Poll<Option<Result<Batch, Error>>> {
         self.advance(Some(due))
     }
@@ -162,7 +162,7 @@ impl Loader {
             }
             if let Some(in_flight) = state.take_complete() {
                 state.ended = in_flight.failure.is_some();
-                drop(state); // The threads woken next will ask for it.
+                drop(state); // The woken threads need the lock.
                 shared.room.notify_all();
                 return Poll::Ready(Some(in_flight.land(&shared, began.elapsed())));
             }
@@ -185,7 +185,7 @@ impl Loader {
         }
     }
 
-    /// What was done so far, also for batches that are not handed out yet.
+    /// Counters since the start, including batches that are not yet returned.
     pub fn measured(&self) -> LoaderStats {
         let Counters { samples, busy, read } = &self.shared.measured;
         LoaderStats {
@@ -237,7 +237,7 @@ impl Loader {
             measured: Counters::default(),
             // A rank makes one sample more where its images are mixed with those of others.
             batch: batch + usize::from(mixing.is_some()),
-            // An image that is decoded is worth a trip to the lock; one that is only copied is not.
+            // A decoded image is worth acquiring the lock for; a copied one is not.
             taken: if from_memory { (TAKEN_VALUES * batch / values.max(1)).max(1) } else { 1 },
             ahead: (AHEAD_BYTES / (size_of::<f32>() * values.max(1))).clamp(2, 4),
             state: Mutex::new(state),
@@ -263,16 +263,16 @@ fn refusal(dataset: &Dataset, walk: &Walk, from: Cursor, epochs: u64, samples: u
     grey(walk, dataset)
 }
 
-/// Which part of each image is shown, where parts of images are, and whether the list has other changes besides.
+/// Returns the crop of each image, if images are cropped, and whether other augmentations follow.
 fn shown(dataset: &Dataset, walk: &Walk) -> Option<(ImageTransform, bool)> {
     match walk {
         Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
-        // Data that were opened without parts in mind are shown whole.
+        // Data that was opened without crops is used uncropped.
         Walk::Shuffled(changes) => dataset.recipe().and(ImageTransform::of(changes.before(), dataset.height())),
     }
 }
 
-/// How far ahead remote samples are announced; none for data that is here, and for one pass in natural order.
+/// How far ahead remote samples are announced; `None` for local data and for a single pass in natural order.
 fn horizon(dataset: &Dataset, walk: &Walk, batch: u64, samples: u64, epochs: u64) -> Option<Horizon> {
     match walk {
         Walk::Shuffled(_) if dataset.is_remote() => {
@@ -283,7 +283,7 @@ fn horizon(dataset: &Dataset, walk: &Walk, batch: u64, samples: u64, epochs: u64
     }
 }
 
-/// Why images without colours cannot be changed as the list says.
+/// Returns the error of an augmentation that needs colours on grayscale images.
 fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
     let Walk::Shuffled(Changes { random: Some(_), .. }) = walk else { return None };
     let channels = dataset.channels();
@@ -308,15 +308,15 @@ impl Drop for Loader {
         self.shared.lock().ended = true;
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread catches its panics; there is nothing to learn from joining it.
+            // A thread catches its panics, so joining reports no error.
             let _ = thread.join();
         }
     }
 }
 
 impl Batch {
-    /// Normalised values of 32 bits, none if another dtype was asked for: `len × channels × height × width`,
-    /// or `len × height × width × channels` for channels-last.
+    /// Normalized `f32` values, empty for another dtype: `len × channels × height × width`, or `len × height × width ×
+    /// channels` for channels-last.
     pub fn images(&self) -> &[f32] {
         self.filled.as_ref().map_or(&[], Filled::images)
     }
@@ -326,17 +326,17 @@ impl Batch {
         self.filled.as_ref().map_or(&[], Filled::bytes)
     }
 
-    /// What the values are.
+    /// Data type of the values.
     pub fn numbers(&self) -> BatchDtype {
         self.filled.as_ref().map_or(BatchDtype::F32, Filled::numbers)
     }
 
-    /// One label per sample: the place of its class in [`Dataset::classes`].
+    /// One label per sample: the index of its class in [`Dataset::classes`].
     pub fn labels(&self) -> &[i64] {
         self.filled.as_ref().map_or(&[], Filled::labels)
     }
 
-    /// What its images were mixed with; none where they were not.
+    /// How the images were mixed; `None` if they were not.
     pub fn mixed(&self) -> Option<&MixedLabels> {
         self.mixed.as_ref()
     }
@@ -351,12 +351,12 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Samples in the batch of all ranks, by whose number a mean over ranks is weighted.
+    /// Samples in the batch over all ranks, which weights a mean over ranks.
     pub fn of_all(&self) -> u64 {
         self.plan.all
     }
 
-    /// Where training stands once this batch is used; what a checkpoint keeps.
+    /// Cursor to resume from after this batch, as saved in checkpoints.
     pub fn cursor_after(&self) -> Cursor {
         self.plan.after
     }

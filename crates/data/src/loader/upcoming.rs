@@ -20,8 +20,7 @@ pub(super) struct BatchPlan {
     pub after: Cursor,
 }
 
-/// The plans that are still to come. Where they begin makes no difference to what it costs: nothing here is kept a
-/// sample.
+/// The batch plans from a cursor onwards. Starting at any cursor costs the same, because nothing is stored per sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upcoming {
     pub at: Cursor,
@@ -57,8 +56,8 @@ impl Iterator for Upcoming {
 }
 
 impl BatchPlan {
-    /// The position in its epoch of what a slot holds: ours from the first on, and behind them the one before it,
-    /// where the last of a batch is before its first.
+    /// The position in the epoch of a slot: this rank's samples from the first on, then the sample before them that
+    /// pads the batch.
     pub fn position(&self, slot: u64) -> u64 {
         match slot < self.len {
             true => self.from.pos + slot,
@@ -78,8 +77,8 @@ mod tests {
     /// A data set that no test could hold.
     const SAMPLES: u64 = 100_000_000;
 
-    /// Everything that a loader computes its next batch from is a few numbers that can be copied, so resuming reads no
-    /// list of samples, wherever it begins.
+    /// The state from which a loader computes its next batch is a few numbers that can be copied, so resuming at any
+    /// cursor reads no list of samples.
     fn is_a_few_numbers<T: Copy>() {
         assert!(size_of::<T>() <= 64, "{} bytes", size_of::<T>());
     }
@@ -109,9 +108,9 @@ mod tests {
                 for pos in positions {
                     prop_assert_eq!(order.position(epoch, order.at(epoch, pos)), pos);
                 }
-                let wanted = from.pos + plan.all;
-                let ended = wanted == SAMPLES;
-                let after = if ended { Cursor { epoch: epoch + 1, pos: 0 } } else { Cursor { epoch, pos: wanted } };
+                let end = from.pos + plan.all;
+                let ended = end == SAMPLES;
+                let after = if ended { Cursor { epoch: epoch + 1, pos: 0 } } else { Cursor { epoch, pos: end } };
                 prop_assert_eq!((plan.after, upcoming.at), (after, after));
             }
             prop_assert_eq!(covered, (from.pos + batch).min(SAMPLES));

@@ -1,4 +1,4 @@
-//! What will be packed in which order, decided from a listing of the data alone.
+//! Decides what is packed in which order, from a listing of the data alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) struct Contents {
     pub labels: Vec<u32>,
     pub matter: Matter,
     pub parts: Vec<List>,
-    /// Names of files that are left out because they are images of kinds that are not read.
+    /// Names of image files that are skipped because their format is not supported.
     pub unread: Vec<String>,
     /// A hash of the listing and the options.
     pub fingerprint: String,
@@ -44,7 +44,7 @@ impl List {
         self.samples.len() as u64
     }
 
-    /// The sample at a position: the order is drawn once, over the whole part.
+    /// The sample at a position: the order is drawn once, over the complete part.
     pub fn at(&self, position: u64) -> u32 {
         self.samples[permute(position, self.len(), self.key) as usize]
     }
@@ -69,9 +69,9 @@ impl Contents {
             return Err(Error::Layout { path: source.into(), why, hint: "give the data itself to the job".into() });
         }
         if let (Content::Encoded(Encoded::Shards(shards)), PackFormat::Webdataset) = (&content, options.format)
-            && let Some(place) = shards.places().iter().find(|place| place.codec != SampleCodec::Original)
+            && let Some(entry) = shards.places().iter().find(|entry| entry.codec != SampleCodec::Original)
         {
-            let why = format!("its shards hold {}, and tars hold image files", place.codec.word());
+            let why = format!("its shards hold {}, and tars hold image files", entry.codec.word());
             let hint = "pack the images that these shards were made of".into();
             return Err(Error::Layout { path: source.into(), why, hint });
         }
@@ -93,8 +93,8 @@ impl Contents {
             return Err(Error::Layout { path: source.into(), why, hint: "divide it".into() });
         }
         let list = |part: Option<Part>, samples| {
-            let place = part.map_or(3, |part| part as u64);
-            List { part, samples, key: key(Purpose::Pack, options.seed, &[place]) }
+            let stream = part.map_or(3, |part| part as u64);
+            List { part, samples, key: key(Purpose::Pack, options.seed, &[stream]) }
         };
         let of_parts = |parts: split::Parts| {
             let named = [Part::Train, Part::Validation, Part::Test].into_iter().zip(parts);
@@ -126,15 +126,15 @@ impl Contents {
         self.labels.len()
     }
 
-    /// The samples that something may be trained on: those for training, or all where there are no parts.
+    /// The samples that may be trained on: the training part, or all if there are no parts.
     pub fn trained_on(&self) -> impl Iterator<Item = u32> {
         let trained = self.parts.iter().filter(|list| matches!(list.part, Some(Part::Train) | None));
         trained.flat_map(|list| list.samples.iter().copied())
     }
 }
 
-/// Lists the data, with the parts that its folders name if any of them does: a split that somebody made is kept whole,
-/// or it is an error.
+/// Lists the data, with the parts that its folders name if any folder does: an existing split is preserved, or it is an
+/// error.
 fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
     let listed = |by_folders| formats::list(source, &Reading { by_folders, skip: options.skip });
     if options.split.is_some() {
@@ -149,7 +149,7 @@ fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
     })
 }
 
-/// A hash of all that decides what is written: names, sizes and times of the files, classes, and the options.
+/// A hash of all inputs of a pack: names, sizes and times of the files, classes, and the options.
 fn fingerprint(
     source: &Path,
     options: &PackOptions,
@@ -186,7 +186,7 @@ fn hash_images(hash: &mut blake3::Hasher, source: &Path, content: &Content) -> R
     match content {
         Content::Encoded(Encoded::Files { root, paths, notes, .. }) => {
             for path in paths {
-                // A file that cannot be read is met again, by name, when its turn comes.
+                // An unreadable file is reported later, by name, when it is packed.
                 let _ = hash_file(hash, source, &root.join(path));
             }
             for noted in notes {
@@ -203,7 +203,7 @@ fn hash_images(hash: &mut blake3::Hasher, source: &Path, content: &Content) -> R
         }
         Content::Encoded(Encoded::Rows(rows)) => hash_files(hash, source, rows.files().paths())?,
         Content::Encoded(Encoded::Shards(shards)) => hash_files(hash, source, shards.files().paths())?,
-        // A pack reads what lies on a disk.
+        // A pack reads from disk.
         Content::Encoded(Encoded::Loaded(_)) => {}
         Content::Decoded(decoded) => {
             hash.update(&decoded.pixels);

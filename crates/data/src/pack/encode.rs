@@ -1,4 +1,4 @@
-//! What becomes of one sample: its bytes as they were, shrunk, its coefficients packed anew, or its plain pixels.
+//! Converts one sample: its original bytes, a smaller image, repacked JPEG coefficients, or raw pixels.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::transform::resize::resize;
 
 /// The quality of images that are shrunk, on the scale of JPEG encoders.
 const QUALITY: u8 = 90;
-/// Packed coefficients that take more hundredths of the file than these are not wanted, whatever others save.
+/// Largest size of packed coefficients, in percent of the file; larger results are discarded.
 const MOST_PERCENT: usize = 110;
 /// So many hundredths of their files the samples of a shard may take.
 const SHARD_PERCENT: u64 = 102;
@@ -37,7 +37,7 @@ pub(super) struct Prepared {
     pub sample: Sample,
     /// Bytes that the sample had.
     pub source: u64,
-    /// The same sample as a file, where it was packed into more room than that.
+    /// The same sample as a file, if packing made it larger.
     file: Option<Vec<u8>>,
 }
 
@@ -47,9 +47,9 @@ impl Prepared {
         self.sample.bytes.len() + self.file.as_ref().map_or(0, Vec::len)
     }
 
-    /// What is written into a shard that holds `bytes`, where its samples as files would have `plain`; and the bytes of
-    /// the one that is written as a file. Coefficients may take more room than their file as long as the shard takes at
-    /// most [`SHARD_PERCENT`] of its files.
+    /// Chooses the form of a sample for a shard that holds `bytes`, whose samples as files would take `plain`; returns
+    /// it with its size as a file. Coefficients may be larger than their file as long as the shard takes at most
+    /// [`SHARD_PERCENT`] of its files.
     pub fn settled(self, bytes: u64, plain: u64) -> (Sample, u64) {
         let Prepared { sample, file, .. } = self;
         let packed = sample.bytes.len() as u64;
@@ -62,11 +62,11 @@ impl Prepared {
     }
 }
 
-/// Bytes of a sample, how they are to be read, and those of its file where that is smaller.
+/// Codec and bytes of a sample, and its file if that is smaller.
 type Converted = (SampleCodec, Vec<u8>, Option<Vec<u8>>);
 
 impl<'a> Encoder<'a> {
-    /// Makes ready to encode what was listed. A tokenizer is left in the folder `out`.
+    /// Prepares the encoding of the listed data. A tokenizer is saved in the folder `out`.
     pub fn new(contents: &'a Contents, options: &PackOptions, out: &Path) -> Result<Encoder<'a>, Error> {
         let text = match (&contents.matter, &options.text) {
             (Matter::Texts(documents), Some(text)) => {
@@ -85,38 +85,38 @@ impl<'a> Encoder<'a> {
 
     /// One sample as it may be written.
     pub fn encode(&self, sample: u32) -> Result<Prepared, Error> {
-        let place = sample as usize;
+        let index = sample as usize;
         let (name, source, (codec, bytes, file), note) = match &self.contents.matter {
             Matter::Images(Content::Encoded(encoded)) => {
                 let mut bytes = Vec::new();
-                encoded.read(place, &mut bytes)?;
-                let name = encoded.name(place);
-                let (known, source) = (encoded.codec(place), bytes.len());
+                encoded.read(index, &mut bytes)?;
+                let name = encoded.name(index);
+                let (known, source) = (encoded.codec(index), bytes.len());
                 let converted = self.convert(known, bytes).map_err(|why| Error::Image { name: name.clone(), why })?;
-                (name, source, converted, encoded.note(place)?)
+                (name, source, converted, encoded.note(index)?)
             }
             Matter::Images(Content::Decoded(decoded)) => {
-                let image = interleaved(decoded, place)
+                let image = interleaved(decoded, index)
                     .ok_or_else(|| Error::Internal("pixels that are no colours were listed for packing".into()))?;
                 let source = image.pixels.len();
-                (format!("{place:08}"), source, (SampleCodec::Pixels, plain(&self.shrunk(image).0), None), Vec::new())
+                (format!("{index:08}"), source, (SampleCodec::Pixels, plain(&self.shrunk(image).0), None), Vec::new())
             }
             Matter::Texts(documents) => {
-                let (name, text) = (format!("text {}", place + 1), documents.text(place)?);
+                let (name, text) = (format!("text {}", index + 1), documents.text(index)?);
                 let encoder = self.text.as_ref().ok_or_else(|| Error::Internal("text without a tokenizer".into()))?;
                 let bytes = encoder.encode(&text).map_err(|why| Error::Image { name: name.clone(), why })?;
                 (name, text.len(), (SampleCodec::Tokens, bytes, None), Vec::new())
             }
         };
-        let label = self.contents.labels[place];
-        let sample = Sample { id: place as u64, label, codec, name, bytes, note };
+        let label = self.contents.labels[index];
+        let sample = Sample { id: index as u64, label, codec, name, bytes, note };
         Ok(Prepared { sample, source: source as u64, file })
     }
 
     fn convert(&self, known: SampleCodec, bytes: Vec<u8>) -> Result<Converted, String> {
         match (self.codec, self.shrink) {
             (SampleCodec::Original, None) => {
-                // What is kept as it is can be read all the same, or is reported by its name.
+                // Bytes that are stored unchanged must still be readable, or are reported by name.
                 if known == SampleCodec::Original {
                     decode_once(&bytes)?;
                 }
@@ -150,7 +150,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// The image with the short side asked for, and whether it had to be changed; it is never enlarged.
+    /// Shrinks an image to the requested short side, and returns whether it changed; images are never enlarged.
     fn shrunk(&self, image: Rgb) -> (Rgb, bool) {
         let Some(side) = self.shrink.map(|side| side as usize) else {
             return (image, false);
@@ -170,9 +170,9 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The coefficients of a JPEG file, packed, or packed again if an earlier version did; other files stay as they are if they can be read, and so
-/// do JPEGs that are progressive, of four colours, of a kind that is not decoded, or whose coefficients would take more
-/// room than [`MOST_PERCENT`]. Where they take more than the file, that comes along.
+/// Packs the coefficients of a JPEG file, or repacks those of an earlier version. Other readable files are stored
+/// unchanged, and so are JPEGs that are progressive, have four channels, are of an unsupported kind, or whose
+/// coefficients would exceed [`MOST_PERCENT`]. If the coefficients are larger than the file, the file is returned too.
 fn packed(known: SampleCodec, bytes: Vec<u8>) -> Result<Converted, String> {
     if known == SampleCodec::Coefficients && PackedJpeg::is_of_old(&bytes) {
         let coefficients = PackedJpeg::open(&bytes).and_then(|packed| packed.coefficients());
@@ -199,7 +199,7 @@ fn packed(known: SampleCodec, bytes: Vec<u8>) -> Result<Converted, String> {
         Ok(Some(packed)) if packed.len() <= bytes.len() => Ok((SampleCodec::Coefficients, packed, None)),
         Ok(Some(packed)) => Ok((SampleCodec::Coefficients, packed, Some(bytes))),
         Ok(None) | Err(JpegError::Unsupported(_)) => {
-            // What is kept as it is can be read all the same, or is reported by its name.
+            // Bytes that are stored unchanged must still be readable, or are reported by name.
             decode_once(&bytes)?;
             Ok((known, bytes, None))
         }
@@ -208,13 +208,13 @@ fn packed(known: SampleCodec, bytes: Vec<u8>) -> Result<Converted, String> {
 }
 
 /// One image of plain pixels; `None` unless they are 8-bit colours.
-fn interleaved(decoded: &Decoded, place: usize) -> Option<Rgb> {
+fn interleaved(decoded: &Decoded, index: usize) -> Option<Rgb> {
     let &Decoded { channels, height, width, full, ref pixels } = decoded;
     if (channels, full) != (3, 255) {
         return None;
     }
     let size = height * width;
-    let planes = &pixels[place * 3 * size..][..3 * size];
+    let planes = &pixels[index * 3 * size..][..3 * size];
     let pixels = (0..size).flat_map(|at| [planes[at], planes[size + at], planes[2 * size + at]]).collect();
     Some(Rgb { height, width, pixels })
 }
@@ -242,9 +242,9 @@ mod tests {
             let (sample, length) = prepared.settled(bytes, plain);
             (sample.codec, sample.bytes.len(), length)
         };
-        // What takes less room than its file is always written as coefficients.
+        // Coefficients smaller than their file are always used.
         assert_eq!(settled(90, None, 500, 100), (SampleCodec::Coefficients, 90, 90));
-        // What takes more is, as long as the whole shard stays within 102 hundredths of its files.
+        // Larger ones are used as long as the shard stays within 102 % of its files.
         assert_eq!(settled(106, Some(100), 96, 100), (SampleCodec::Coefficients, 106, 100));
         assert_eq!(settled(110, Some(100), 96, 100), (SampleCodec::Original, 100, 100));
         assert_eq!(settled(103, Some(100), 0, 0), (SampleCodec::Original, 100, 100));

@@ -1,7 +1,7 @@
-//! Work by many threads, taken in order by one.
+//! Parallel work whose results are consumed in order by one thread.
 //!
-//! A thread may run ahead of the one that takes, but only by so many pieces and so many bytes: that is the bound of the
-//! memory. The piece that is taken next may always be worked on, so nothing waits for itself.
+//! A worker may run ahead of the consumer only by a number of items and of bytes, which bounds memory. The item that is
+//! consumed next may always be worked on, so there is no deadlock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Pieces that are worked on or wait, for each thread.
+/// Items in progress or waiting, per thread.
 const AHEAD: u64 = 16;
 /// Bytes that wait.
 const WAITING: usize = 256 << 20;
 
 struct State<T> {
-    /// The next piece that nobody works on.
+    /// The next item that no thread works on.
     next: u64,
-    /// The piece that is taken next.
+    /// The item that is consumed next.
     taken: u64,
-    /// Pieces that are done, and what each weighs.
+    /// Finished items and their sizes in bytes.
     ready: BTreeMap<u64, (thread::Result<T>, usize)>,
     waiting: usize,
     stopped: bool,
@@ -34,9 +34,10 @@ impl<F: Fn()> Drop for Ending<F> {
     }
 }
 
-/// Calls `work` for every number of `range` on some threads, and `take` with the results in ascending order here.
+/// Calls `work` for every number of `range` on several threads, and `take` with the results in ascending order on this
+/// one.
 ///
-/// Ends early with the first error of `take`. `weigh` tells the bytes of a result.
+/// Stops at the first error of `take`. `weigh` returns the size of a result in bytes.
 pub(crate) fn in_order<T: Send, E>(
     range: Range<u64>,
     threads: usize,
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn results_come_in_order_and_not_too_many_wait() {
         for threads in [1, 2, 7] {
-            let (begun, mut wanted) = (AtomicU64::new(0), 5);
+            let (begun, mut expected) = (AtomicU64::new(0), 5);
             let work = |number: u64| {
                 begun.fetch_max(number, Ordering::SeqCst);
                 number * number
@@ -118,14 +119,14 @@ mod tests {
                 work,
                 |_| WAITING / 4,
                 |number, square| {
-                    assert_eq!((number, square), (wanted, wanted * wanted));
+                    assert_eq!((number, square), (expected, expected * expected));
                     // Four wait at most, and each thread may be at one more.
                     assert!(begun.load(Ordering::SeqCst) <= number + 5 + threads as u64);
-                    wanted += 1;
+                    expected += 1;
                     Ok(())
                 },
             );
-            assert!(result.is_ok() && wanted == 2000);
+            assert!(result.is_ok() && expected == 2000);
         }
     }
 

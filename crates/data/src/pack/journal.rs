@@ -1,7 +1,8 @@
-//! `pack.journal`: what is done, one line a shard, so that a pack that was killed continues, and a second one ends at once.
+//! `pack.journal`: progress of a pack, one line per shard, so that a killed pack resumes and a second one returns at
+//! once.
 //!
-//! A line is written when its shard is durable. The first line names the plan: the data as it lay there, and the
-//! options. It is no promise to anybody else, and may be deleted once the folder has its manifest.
+//! A line is written after its shard is synced. The first line identifies the plan: the state of the data and the
+//! options. The file is internal, and may be deleted once the folder has its manifest.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -23,13 +24,13 @@ enum Line {
     Plan {
         fingerprint: String,
     },
-    /// A shard is in place, and all positions of its part before `position` are done.
+    /// A shard is complete, and so are all positions of its part before `position`.
     Shard {
         shard: ShardFile,
         position: u64,
         left: Vec<SkippedSample>,
     },
-    /// Positions were passed over without a shard: none of their samples could be read.
+    /// Positions were skipped without a shard, because none of their samples could be read.
     Passed {
         part: Option<Part>,
         position: u64,
@@ -41,11 +42,11 @@ enum Line {
     },
 }
 
-/// What the journal tells.
+/// Progress recorded in a journal.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub shards: Vec<ShardFile>,
-    pub left: Vec<SkippedSample>,
+    pub skipped: Vec<SkippedSample>,
     /// Positions of each part that are done.
     positions: Vec<(Option<Part>, u64)>,
     pub manifest: Option<ShardManifest>,
@@ -73,7 +74,7 @@ impl Journal {
             let mut others = fs::read_dir(out).map_err(&refused)?.filter_map(|entry| Some(entry.ok()?.file_name()));
             Ok::<bool, Error>(others.any(|name| name != NAME))
         };
-        // A folder of other things is left as it is.
+        // A folder with other contents is left unchanged.
         if !path.exists() && is_foreign()? {
             return Err(unusable(out, FOREIGN));
         }
@@ -134,16 +135,16 @@ fn lock(file: &File, out: &Path) -> Result<(), Error> {
     }
 }
 
-/// What a journal of this plan says is done, and how many of its bytes say so.
+/// Reads what a journal of this plan records as done, and how many of its bytes are valid.
 ///
 /// # Errors
-/// [`Error::Layout`] if it is the journal of another plan, or none.
+/// [`Error::Layout`] if it is the journal of another plan, or not a journal.
 fn replay(out: &Path, fingerprint: &str, text: &[u8]) -> Result<(Done, usize), Error> {
     let mut done = Done::default();
     // A line without its end was being written when the pack was killed.
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut sound = 0;
-    for (number, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
+    for (number, line) in text[..complete].split_inclusive(|byte| *byte == b'\n').enumerate() {
         match (number, serde_json::from_slice(line)) {
             (0, Ok(Line::Plan { fingerprint: planned })) if planned == fingerprint => {}
             (0, Ok(Line::Plan { .. })) => {
@@ -160,7 +161,7 @@ fn replay(out: &Path, fingerprint: &str, text: &[u8]) -> Result<(Done, usize), E
 }
 
 impl Done {
-    /// Whether what a line tells is so.
+    /// Whether the state on disk matches a line.
     fn accept(&mut self, out: &Path, line: &Line) -> bool {
         match line {
             Line::Plan { .. } => return false,
@@ -171,11 +172,11 @@ impl Done {
                 }
                 self.positions.push((shard.part, *position));
                 self.shards.push(shard.clone());
-                self.left.extend_from_slice(left);
+                self.skipped.extend_from_slice(left);
             }
             Line::Passed { part, position, left } => {
                 self.positions.push((*part, *position));
-                self.left.extend_from_slice(left);
+                self.skipped.extend_from_slice(left);
             }
             Line::Finished { manifest } => self.manifest = Some(manifest.clone()),
         }
@@ -190,7 +191,7 @@ fn write(file: &mut File, line: &Line) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What a killed pack was writing.
+/// Removes what a killed pack was writing.
 fn remove_temporary(out: &Path) -> io::Result<()> {
     for entry in fs::read_dir(out)? {
         let entry = entry?;

@@ -1,9 +1,9 @@
-//! `data pack`: a data set of any form becomes shards, shuffled once, with an index and hashes.
+//! `data pack`: converts a data set of any format to shards, shuffled once, with an index and hashes.
 //!
-//! What each shard holds is decided before the first byte is read: the samples of a part in an order drawn by the seed,
-//! cut where a shard is full. So the bytes do not depend on the number of threads, a second run finds nothing to do,
-//! and one that was killed continues behind the last shard that is durable. Read on in `flow` (many threads, one order),
-//! `contents` (what is in which shard), `journal` (what is done) and `encode` (what becomes of a sample).
+//! The contents of each shard are decided before the first byte is read: the samples of a part in an order drawn by the
+//! seed, divided where a shard is full. So the bytes do not depend on the number of threads, a second run finds nothing
+//! to do, and a killed run resumes after the last synced shard. Read on in `flow` (many threads, one order), `contents`
+//! (what is in which shard), `journal` (progress) and `encode` (conversion of a sample).
 
 mod contents;
 mod encode;
@@ -42,9 +42,9 @@ pub struct PackOptions {
     pub codec: SampleCodec,
     /// The short side that larger images are shrunk to.
     pub shrink: Option<u32>,
-    /// What is written.
+    /// Output format.
     pub format: PackFormat,
-    /// Whether damaged samples are left out and counted.
+    /// Whether damaged samples are skipped and counted.
     pub skip: bool,
     /// How text is packed, if the data is text.
     pub text: Option<TextOptions>,
@@ -52,7 +52,7 @@ pub struct PackOptions {
     pub threads: usize,
 }
 
-/// What is written.
+/// Output format of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackFormat {
@@ -88,7 +88,7 @@ impl PackOptions {
 /// How far packing has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PackProgress {
-    /// Samples that are written or left out.
+    /// Samples that are written or skipped.
     pub done: u64,
     /// Samples of the data.
     pub samples: u64,
@@ -99,13 +99,13 @@ pub struct PackProgress {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackSummary {
-    /// What the folder holds.
+    /// Contents of the folder.
     pub manifest: ShardManifest,
     /// Whether all of it was there already.
     pub nothing_to_do: bool,
     /// Shards that an earlier call had finished.
     pub resumed: usize,
-    /// Names of files that are left out because they are images of kinds that are not read.
+    /// Names of image files that are skipped because their format is not supported.
     pub unread: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ pub fn pack(
         PackFormat::Shards => ShardManifest::read(out)?,
         PackFormat::Webdataset => done.manifest.clone(),
     };
-    if let Some(manifest) = manifest.filter(|manifest| is_whole(out, manifest)) {
+    if let Some(manifest) = manifest.filter(|manifest| is_complete(out, manifest)) {
         return Ok(PackSummary { manifest, nothing_to_do: true, resumed: done.shards.len(), unread });
     }
     let resumed = done.shards.len();
@@ -137,7 +137,7 @@ pub fn pack(
     let (contents, encoder) = (&contents, &encoder);
     let mut packing = Packing { out, contents, encoder, options, journal, done, progress, state };
     packing.run()?;
-    let Done { shards, left, .. } = packing.done;
+    let Done { shards, skipped, .. } = packing.done;
     let recipe = PackSettings {
         codec: if tokens.is_some() { SampleCodec::Tokens } else { options.codec },
         shrink: options.shrink,
@@ -147,7 +147,7 @@ pub fn pack(
         tokens,
     };
     let coefficients = options.codec == SampleCodec::Coefficients || contents.has_coefficients();
-    let manifest = ShardManifest::new(contents.classes.clone(), recipe, coefficients, shards, left);
+    let manifest = ShardManifest::new(contents.classes.clone(), recipe, coefficients, shards, skipped);
     if manifest.samples == 0 {
         let why = "not one sample of it can be read";
         return Err(Error::Layout {
@@ -164,8 +164,8 @@ pub fn pack(
     Ok(PackSummary { manifest, nothing_to_do: false, resumed, unread })
 }
 
-/// Whether every shard is there, as far as lengths tell.
-fn is_whole(out: &Path, manifest: &ShardManifest) -> bool {
+/// Whether every shard exists with the expected length.
+fn is_complete(out: &Path, manifest: &ShardManifest) -> bool {
     let there = |shard: &ShardFile| fs::metadata(out.join(&shard.file)).is_ok_and(|file| file.len() == shard.bytes);
     manifest.shards.iter().all(there) && (manifest.recipe.tokens.is_none() || out.join(TOKENIZER).is_file())
 }
@@ -187,10 +187,10 @@ struct Filling {
     output: Output,
     /// Bytes of its samples before they were converted.
     source: u64,
-    /// Bytes that its samples would have, were none of them packed into more room than its file takes.
+    /// Bytes that its samples would take if none were larger than its file.
     plain: u64,
-    /// Samples that were left out since the last shard.
-    left: Vec<SkippedSample>,
+    /// Samples skipped since the last shard.
+    skipped: Vec<SkippedSample>,
 }
 
 enum Output {
@@ -215,13 +215,13 @@ impl Packing<'_> {
         let work = |position: u64| encoder.encode(list.at(position));
         let weigh = |result: &Result<Prepared, Error>| result.as_ref().map_or(0, Prepared::weight);
         let mut filling: Option<Filling> = None;
-        let mut left = Vec::new();
+        let mut skipped = Vec::new();
         in_order(from..list.len(), self.options.threads, work, weigh, |position, result| {
             let prepared = match result {
                 Ok(found) => found,
                 Err(Error::Image { name, why }) if self.options.skip => {
-                    left.push(SkippedSample { name, why });
-                    return self.tell(0);
+                    skipped.push(SkippedSample { name, why });
+                    return self.report(0);
                 }
                 Err(error) => return Err(error),
             };
@@ -230,7 +230,7 @@ impl Packing<'_> {
                     && filling.output.count() > 0
             });
             if full && let Some(mut filled) = filling.take() {
-                filled.left = std::mem::take(&mut left);
+                filled.skipped = std::mem::take(&mut skipped);
                 self.close(filled, list.part, position)?;
             }
             let mut open = match filling.take() {
@@ -242,39 +242,39 @@ impl Packing<'_> {
             open.plain += length;
             open.output.append(&sample).map_err(refusing(self.out))?;
             filling = Some(open);
-            self.tell(sample.bytes.len() as u64)
+            self.report(sample.bytes.len() as u64)
         })?;
         match filling {
             Some(mut filled) => {
-                filled.left = left;
+                filled.skipped = skipped;
                 self.close(filled, list.part, list.len())
             }
-            None if left.is_empty() => Ok(()),
+            None if skipped.is_empty() => Ok(()),
             None => {
-                self.done.left.extend(left.iter().cloned());
-                self.journal.passed(list.part, list.len(), &left).map_err(refusing(self.out))
+                self.done.skipped.extend(skipped.iter().cloned());
+                self.journal.passed(list.part, list.len(), &skipped).map_err(refusing(self.out))
             }
         }
     }
 
     fn open(&self, part: Option<Part>) -> Result<Filling, Error> {
         let number = self.done.shards.iter().filter(|shard| shard.part == part).count();
-        let word = part.map_or("data", Part::word);
+        let prefix = part.map_or("data", Part::word);
         let file = match self.options.format {
-            PackFormat::Shards => format!("{word}-{number:06}.shard"),
-            PackFormat::Webdataset => format!("{word}-{number:06}.tar"),
+            PackFormat::Shards => format!("{prefix}-{number:06}.shard"),
+            PackFormat::Webdataset => format!("{prefix}-{number:06}.tar"),
         };
         let path = self.temporary(&file);
         let output = match self.options.format {
             PackFormat::Shards => Writer::create(&path, part.map_or(3, |part| part as u32)).map(Output::Shard),
             PackFormat::Webdataset => TarWriter::create(&path).map(Output::Tar),
         };
-        Ok(Filling { file, output: output.map_err(refusing(&path))?, source: 0, plain: 0, left: Vec::new() })
+        Ok(Filling { file, output: output.map_err(refusing(&path))?, source: 0, plain: 0, skipped: Vec::new() })
     }
 
-    /// Makes a shard durable, puts it in place, and notes that all before `position` is done.
+    /// Syncs a shard, moves it into place, and records that everything before `position` is done.
     fn close(&mut self, filling: Filling, part: Option<Part>, position: u64) -> Result<(), Error> {
-        let Filling { file, output, source, left, .. } = filling;
+        let Filling { file, output, source, skipped, .. } = filling;
         let count = output.count();
         let path = self.out.join(&file);
         let finished = match output {
@@ -286,9 +286,9 @@ impl Packing<'_> {
         placed.map_err(refusing(&path))?;
         let source_bytes = self.options.converts().then_some(source);
         let shard = ShardFile { file, part, count, bytes, source_bytes, blake3: hash.to_hex().to_string() };
-        self.journal.shard(&shard, position, &left).map_err(refusing(self.out))?;
+        self.journal.shard(&shard, position, &skipped).map_err(refusing(self.out))?;
         self.done.shards.push(shard);
-        self.done.left.extend(left);
+        self.done.skipped.extend(skipped);
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Packing<'_> {
         self.out.join(format!("{file}.tmp"))
     }
 
-    fn tell(&mut self, bytes: u64) -> Result<(), Error> {
+    fn report(&mut self, bytes: u64) -> Result<(), Error> {
         self.state.done += 1;
         self.state.bytes += bytes;
         (self.progress)(self.state);
@@ -327,7 +327,7 @@ impl Output {
     }
 }
 
-/// Turns what the system says about a file that is written into an error with its name.
+/// Adds the name of a file that is being written to an I/O error.
 fn refusing(path: &Path) -> impl Fn(io::Error) -> Error {
     let name = path.display().to_string();
     move |source| Error::Write { name: name.clone(), source }

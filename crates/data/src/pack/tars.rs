@@ -1,7 +1,7 @@
-//! Tars in the form of WebDataset: an image, its class and what is noted about it, under one key.
+//! Tars in WebDataset format: an image, its class and its metadata, under one key.
 //!
-//! The key is the sample's id with leading zeros, so sorting by key restores the order of the data that was packed.
-//! Owner, time and mode are the same for all, so the same samples give the same bytes.
+//! The key is the sample's id with leading zeros, so sorting by key restores the order of the packed data. Owner, time
+//! and mode are fixed, so the same samples give the same bytes.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,7 @@ pub(super) struct TarWriter {
     count: u64,
 }
 
-/// A file whose hash is made while it is written.
+/// A file that is hashed while it is written.
 struct Hashing {
     out: BufWriter<File>,
     hash: blake3::Hasher,
@@ -60,12 +60,12 @@ impl TarWriter {
         Ok(())
     }
 
-    /// Bytes written so far.
+    /// Bytes written.
     pub fn bytes(&self) -> u64 {
         self.tar.get_ref().bytes
     }
 
-    /// Samples written so far.
+    /// Samples written.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -85,7 +85,7 @@ impl TarWriter {
     }
 }
 
-/// The ending that tells readers how to decode a member.
+/// The extension that selects a reader's decoder for a member.
 fn ending(sample: &Sample) -> io::Result<&'static str> {
     match sample.codec {
         SampleCodec::Original => Ok(match image::guess_format(&sample.bytes) {
@@ -102,7 +102,7 @@ fn ending(sample: &Sample) -> io::Result<&'static str> {
     }
 }
 
-/// Writes what stands beside the tars.
+/// Writes the files that accompany the tars.
 pub(super) fn finish(out: &Path, classes: &[String]) -> io::Result<()> {
     let lines: String = classes.iter().map(|class| class.replace(['\n', '\r'], " ") + "\n").collect();
     replace(out, CLASSES, lines.as_bytes())

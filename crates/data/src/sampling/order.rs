@@ -1,15 +1,15 @@
 //! The order of the samples: a permutation that is computed, not stored.
 //!
-//! A Feistel network permutes the smallest power of four that covers the samples, and cycle walking (Black and
-//! Rogaway, "Ciphers with Arbitrary Finite Domains", 2002) keeps it inside: a result that is no sample goes through
-//! the network again. Any position of any epoch costs the same few nanoseconds and no memory, so the state of the
-//! loader is one [`Cursor`], and resuming in mid-epoch is looking up the next position.
+//! A Feistel network permutes the smallest power of four that covers the samples, and cycle walking (Black and Rogaway,
+//! "Ciphers with Arbitrary Finite Domains", 2002) stays in range: a result that is not a sample goes through the
+//! network again. Any position of any epoch costs the same few nanoseconds and no memory, so the state of the loader is
+//! one [`Cursor`], and resuming in mid-epoch is a lookup of the next position.
 
 use domain::random::GOLDEN;
 
 use super::random::{Draws, Purpose, key};
 
-/// How far training has come: the whole state of the loader.
+/// The position of training in its data: the complete state of the loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cursor {
     /// The epoch, from 0.
@@ -80,10 +80,10 @@ fn walked(i: u64, n: u64, key: u64, direction: Direction) -> u64 {
     let mut x = i;
     loop {
         let (mut left, mut right) = (x >> half, x & mask);
-        for place in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let round = match direction {
-                Direction::Forward => place,
-                Direction::Inverse => ROUNDS - 1 - place,
+                Direction::Forward => round,
+                Direction::Inverse => ROUNDS - 1 - round,
             };
             let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
             (left, right) = match direction {
@@ -133,7 +133,7 @@ mod tests {
             assert!(!std::mem::replace(&mut seen[sample as usize], true), "sample {sample} came twice, n = {n}");
             assert_eq!(order.position(epoch, sample), pos, "n = {n}");
         }
-        assert!(seen.iter().all(|&seen| seen), "a sample never came, n = {n}");
+        assert!(seen.iter().all(|&seen| seen), "a sample is missing, n = {n}");
     }
 
     #[test]

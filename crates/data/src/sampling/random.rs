@@ -1,10 +1,10 @@
-//! What the draws of the loader are keyed by: (purpose, seed, epoch, sample), so that they are the same for any number of
+//! Keys of the loader's random draws: (purpose, seed, epoch, sample), so that the draws are the same for any number of
 //! threads and after any interruption.
 
 pub(crate) use domain::random::Draws;
 use domain::random::{self, GOLDEN, mix};
 
-/// What a key is for; two purposes never share draws.
+/// The purpose of a key; two purposes never share draws.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
     /// Which samples are for training, validation and test.
@@ -15,9 +15,9 @@ pub(crate) enum Purpose {
     Augment = 3,
     /// The order in which samples are packed.
     Pack = 4,
-    /// Which words of a row are masked in one epoch.
+    /// The tokens of a row that are masked in one epoch.
     Mask = 5,
-    /// What is drawn into one image.
+    /// Generated drawings in an image.
     Shapes = 6,
     /// How the images of one batch are mixed.
     Mix = 7,

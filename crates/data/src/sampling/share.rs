@@ -1,11 +1,11 @@
-//! Which samples of a batch are whose, when several ranks train together.
+//! Assigns the samples of a batch to ranks.
 //!
-//! A batch is cut into consecutive pieces that differ by one sample at most, the longer ones first. So a batch is the
-//! same set of samples for any number of ranks, and a run may continue with another number at any step.
+//! A batch is divided into consecutive ranges whose lengths differ by at most one sample, longer ones first. So a batch
+//! is the same set of samples for any number of ranks, and a run may resume with another number at any step.
 
 use std::ops::Range;
 
-/// The place of one rank among all.
+/// One rank's share of each batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankShare {
     rank: u64,
@@ -13,15 +13,15 @@ pub struct RankShare {
 }
 
 impl RankShare {
-    /// The whole batch.
+    /// The complete batch.
     pub const ALL: RankShare = RankShare { rank: 0, world: 1 };
 
-    /// The share of `rank` of `world`; none when there is no such rank.
+    /// The share of `rank` out of `world`; `None` if there is no such rank.
     pub fn new(rank: u32, world: u32) -> Option<RankShare> {
         (rank < world).then_some(RankShare { rank: u64::from(rank), world: u64::from(world) })
     }
 
-    /// The places in a batch of `len` samples that are this rank's.
+    /// The positions in a batch of `len` samples that belong to this rank.
     pub fn of(self, len: u64) -> Range<u64> {
         let (each, longer) = (len / self.world, len % self.world);
         let start = |rank: u64| rank * each + rank.min(longer);

@@ -1,7 +1,7 @@
-//! Which samples are for training, validation and test.
+//! Splits samples into training, validation and test.
 //!
-//! Sample i goes where its place in a permutation drawn by the seed falls, so every sample is in exactly one part, and
-//! the number in each is exact.
+//! The position of a sample in a permutation drawn by the seed decides its part, so every sample is in exactly one
+//! part, and the sizes are exact.
 
 use super::order::permute;
 use super::random::{Purpose, key};
@@ -11,16 +11,16 @@ use crate::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// What the weights are fitted to.
+    /// Used to fit the weights.
     Train,
-    /// What the best model is chosen by.
+    /// Used to select the best model.
     Validation,
-    /// What is used once, at the end.
+    /// Used once, at the end.
     Test,
 }
 
 impl Part {
-    /// The word for it, as folders are named.
+    /// The name, as used for folders.
     pub fn word(self) -> &'static str {
         match self {
             Part::Train => "train",
@@ -39,13 +39,13 @@ pub(crate) fn by_shares(n: usize, shares: [f64; 3], seed: u64) -> Result<Parts, 
     let drawn = key(Purpose::Split, seed, &[]);
     let mut parts = counts.map(Vec::with_capacity);
     for sample in 0..n {
-        let place = permute(sample as u64, n as u64, drawn) as usize;
-        parts[part_at(place, counts) as usize].push(sample as u32);
+        let position = permute(sample as u64, n as u64, drawn) as usize;
+        parts[part_at(position, counts) as usize].push(sample as u32);
     }
     Ok(parts)
 }
 
-/// The same in their order: the first for training, the last for test.
+/// Splits samples in their order: the first for training, the last for test.
 pub(crate) fn in_order(n: usize, shares: [f64; 3]) -> Result<Parts, Error> {
     let counts = checked(n, shares)?;
     let mut parts = counts.map(Vec::with_capacity);
@@ -55,18 +55,18 @@ pub(crate) fn in_order(n: usize, shares: [f64; 3]) -> Result<Parts, Error> {
     Ok(parts)
 }
 
-/// The part of a place, where so many places are for training, then validation, then test.
-fn part_at(place: usize, [training, validation, _]: [usize; 3]) -> Part {
-    if place < training {
+/// The part at a position, given the sizes of training and validation.
+fn part_at(position: usize, [training, validation, _]: [usize; 3]) -> Part {
+    if position < training {
         Part::Train
-    } else if place < training + validation {
+    } else if position < training + validation {
         Part::Validation
     } else {
         Part::Test
     }
 }
 
-/// How many samples each part gets; none may be left empty that has a share.
+/// Computes the size of each part; a part with a share must not be empty.
 fn checked(n: usize, shares: [f64; 3]) -> Result<[usize; 3], Error> {
     let valid =
         shares.iter().all(|share| (0.0..=1.0).contains(share)) && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-6;
@@ -77,7 +77,7 @@ fn checked(n: usize, shares: [f64; 3]) -> Result<[usize; 3], Error> {
     let counts = counts(n, shares);
     for ((count, share), name) in counts.iter().zip(shares).zip(["training", "validation", "test"]) {
         if *count == 0 && (share > 0.0 || name == "training") {
-            let why = format!("a share of {share} of {n} images leaves none for {name}");
+            let why = format!("a share of {share} of {n} images gives none for {name}");
             return Err(Error::Split { why, hint: "give more images, or a larger share".into() });
         }
     }
@@ -101,8 +101,8 @@ pub(crate) fn by_homes(homes: &[Part], seed: u64) -> Result<Parts, Error> {
         let n = train.len() as u64;
         let drawn = key(Purpose::Split, seed, &[]);
         let tenth = ((n + 5) / 10).max(1);
-        let mut place = 0..n;
-        let is_drawn = |_: &u32| place.next().is_some_and(|place| permute(place, n, drawn) < tenth);
+        let mut index = 0..n;
+        let is_drawn = |_: &u32| index.next().is_some_and(|index| permute(index, n, drawn) < tenth);
         (*validation, *train) = std::mem::take(train).into_iter().partition(is_drawn);
     }
     if train.is_empty() || validation.is_empty() {
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn counts_are_exact() {
         let default = [0.7, 0.2, 0.1];
-        let check = |n, shares, wanted: [usize; 3]| {
-            assert_eq!(counts(n, shares), wanted);
-            assert_eq!(by_shares(n, shares, 1).unwrap().map(|part| part.len()), wanted);
+        let check = |n, shares, expected: [usize; 3]| {
+            assert_eq!(counts(n, shares), expected);
+            assert_eq!(by_shares(n, shares, 1).unwrap().map(|part| part.len()), expected);
         };
         check(1797, default, [1258, 359, 180]);
         check(10, default, [7, 2, 1]);
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn impossible_splits_are_refused() {
-        let check = |result: Result<Parts, Error>, wanted: &str| {
+        let check = |result: Result<Parts, Error>, expected: &str| {
             let error = result.unwrap_err();
-            assert!(error.to_string().contains(wanted), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
             assert!(error.hint().is_some());
         };
         check(by_shares(10, [0.7, 0.2, 0.2], 0), "add up to 1");

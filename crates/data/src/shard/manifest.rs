@@ -1,7 +1,8 @@
-//! What a folder of shards holds: `manifest.json`, written when all shards are durable.
+//! The manifest of a folder of shards: `manifest.json`, written when all shards are synced.
 //!
-//! It is a promise: it carries a version, later versions read what earlier ones wrote, and a reader refuses what it
-//! does not know. The names of shards are checked, so that a hostile manifest cannot lead outside its folder.
+//! It is a stable format: it carries a version, later versions read what earlier ones wrote, and a reader refuses
+//! versions and values that it does not know. The names of shards are checked, so that a hostile manifest cannot point
+//! outside its folder.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -29,13 +30,13 @@ pub struct ShardManifest {
     pub format: String,
     /// Version of this file.
     pub schema: u32,
-    /// Names of the classes, in label order; none for text without classes.
+    /// Names of the classes, in label order; empty for text without classes.
     pub classes: Vec<String>,
     /// How the shards were made.
     pub recipe: PackSettings,
     /// Samples in all shards.
     pub samples: u64,
-    /// What was left out, because it could not be read.
+    /// Samples that were skipped because they could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedSample>,
     /// The files, in order.
@@ -57,23 +58,23 @@ pub struct PackSettings {
     pub split: Option<[f64; 3]>,
     /// Bytes that a shard was filled to.
     pub shard_bytes: u64,
-    /// How text was turned into tokens.
+    /// How text was tokenized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenFormat>,
 }
 
-/// How the documents of a pack were turned into tokens.
+/// How the documents of a pack were tokenized.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TokenFormat {
     /// BLAKE3 of [`TOKENIZER`], in hexadecimal digits.
     pub blake3: String,
-    /// Tokens that it knows.
+    /// Size of its vocabulary.
     pub vocabulary: u32,
     /// Bytes of a token in the shards: 2 or 4.
     pub width: u32,
 }
 
-/// A sample that was left out.
+/// A sample that was skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedSample {
     /// Its name.
@@ -94,7 +95,7 @@ pub struct ShardFile {
     pub count: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Bytes of its samples before they were converted, where they were.
+    /// Bytes of its samples before conversion, if they were converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_bytes: Option<u64>,
     /// BLAKE3 of the file, in hexadecimal digits.
@@ -102,7 +103,8 @@ pub struct ShardFile {
 }
 
 impl ShardManifest {
-    /// A manifest of the earliest version that allows what is in the shards, which may hold packed coefficients.
+    /// Creates a manifest of the earliest version that supports the contents of the shards, which may be packed
+    /// coefficients.
     pub(crate) fn new(
         classes: Vec<String>,
         recipe: PackSettings,
@@ -115,10 +117,10 @@ impl ShardManifest {
         ShardManifest { format: FORMAT.into(), schema, classes, recipe, samples, skipped, shards }
     }
 
-    /// Reads the manifest of a folder; `None` if it has none of ours.
+    /// Reads the manifest of a folder; `None` if it has none of this format.
     ///
     /// # Errors
-    /// [`Error`] if it cannot be read, is of a later version, or does not make sense.
+    /// [`Error`] if it cannot be read, has a later version, or is malformed.
     pub fn read(folder: &Path) -> Result<Option<ShardManifest>, Error> {
         let path = folder.join(NAME);
         let refused = |source| Error::Read { name: path.display().to_string(), source };
@@ -160,7 +162,7 @@ impl ShardManifest {
         let start: Option<Start> = serde_json::from_slice(text).ok();
         match start {
             Some(start) => (start.format == FORMAT).then_some(start.schema),
-            // Cut or broken: it is ours if it says so.
+            // Truncated or damaged: it is ours if it names the format.
             None => text.windows(FORMAT.len()).take(4096).any(|part| part == FORMAT.as_bytes()).then_some(0),
         }
     }
@@ -179,7 +181,7 @@ impl ShardManifest {
             total = total.checked_add(shard.count).ok_or("it lists too many samples")?;
         }
         if total != self.samples {
-            return Err(format!("its shards hold {total} samples, and it says {}", self.samples));
+            return Err(format!("its shards hold {total} samples, but it says {}", self.samples));
         }
         Ok(())
     }

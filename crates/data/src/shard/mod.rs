@@ -1,17 +1,18 @@
-//! Our shards: many samples in one file, each found and checked without reading the others.
+//! The shard format: many samples in one file, each located and verified without reading the others.
 //!
 //! ```text
 //! head     32 bytes: magic, version, part
-//! samples  one behind another: the image's bytes, then what is noted about it (JSON, often nothing)
-//! index    32 bytes a sample: offset u64, bytes u32, note u32, id u64, label u32, codec u8, 3 zeros
-//! hashes   32 bytes a sample: BLAKE3 of its bytes and note
-//! names    one u32 a sample: where its name ends in the text that follows
+//! samples  one behind another: the image's bytes, then its metadata (JSON, often empty)
+//! index    32 bytes per sample: offset u64, bytes u32, note u32, id u64, label u32, codec u8, 3 zeros
+//! hashes   32 bytes per sample: BLAKE3 of its bytes and metadata
+//! names    one u32 per sample: the end of its name in the text that follows
 //! foot     48 bytes: index offset u64, samples u64, bytes of names u64, 16 bytes of the BLAKE3 of all from the index
 //!          to the names, magic
 //! ```
 //!
-//! All numbers are little-endian. A sample's id is its place in the data that was packed, so shards give the samples in
-//! that order whatever order they lie in. Read on in `write`, `read`, and in `manifest`, which names a folder's shards.
+//! All numbers are little-endian. A sample's id is its position in the data that was packed, so shards yield the
+//! samples in that order, however they are stored. Read on in `write`, `read`, and `manifest`, which lists a folder's
+//! shards.
 
 pub(crate) mod manifest;
 mod read;
@@ -39,7 +40,7 @@ impl SampleCodec {
     const ALL: [SampleCodec; 4] =
         [SampleCodec::Original, SampleCodec::Coefficients, SampleCodec::Pixels, SampleCodec::Tokens];
 
-    /// The word for it.
+    /// The name of the codec.
     pub fn word(self) -> &'static str {
         match self {
             SampleCodec::Original => "original",
@@ -60,7 +61,7 @@ const FOOT: u64 = 48;
 const RECORD: u64 = 32;
 const HASH: u64 = 32;
 
-/// What the index says of a sample.
+/// The index entry of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
     offset: u64,

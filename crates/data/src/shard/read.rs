@@ -1,10 +1,10 @@
-//! Reading shards: the indexes when the data is opened, a sample by position when it is needed.
+//! Reads shards: the indexes when the data is opened, a sample by position when it is needed.
 //!
-//! Each sample that is read is compared with the first 64 bits of its BLAKE3, which every shard has had from the first
-//! version on, so a bit that flipped on a disk is an error with the name of the shard and never a wrong pixel.
+//! Each sample that is read is compared with the first 64 bits of its BLAKE3, which is in shards of every version, so a
+//! bit flip on disk is an error that names the shard and never a wrong pixel.
 //!
-//! Whatever a shard claims is compared with the length that its manifest gives and with what surrounds it, so a damaged
-//! or hostile one is an error with its name, and nothing is taken for granted later.
+//! Every value of a shard is checked against the length in its manifest and against the neighbouring values, so a
+//! damaged or hostile shard is an error that names it, and later code can rely on these values.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,19 +73,22 @@ impl Shards {
             let file = files.file(number).map_err(refused)?;
             let foot = Foot::read(&file, shard.bytes).map_err(refused)?.map_err(|why| damaged(path, why))?;
             if foot.count != shard.count {
-                return Err(damaged(path, format!("it has {} samples, its manifest says {}", foot.count, shard.count)));
+                return Err(damaged(
+                    path,
+                    format!("it has {} samples, but its manifest says {}", foot.count, shard.count),
+                ));
             }
             let table = foot.table(&file).map_err(refused)?.map_err(|why| damaged(path, why))?;
             let (records, rest) = table.split_at((foot.count * RECORD) as usize);
             let hashes = rest.chunks_exact(HASH as usize);
             for ((record, hash), slot) in records.chunks_exact(RECORD as usize).zip(hashes).zip(0_u32..) {
                 let record = Record::read(record).ok_or_else(|| damaged(path, "a sample has an unknown codec"))?;
-                let place = foot.place(record, number, slot, manifest.classes.len());
-                places.push(Place { hash: long(hash, 0), ..place.map_err(|why| damaged(path, why))? });
+                let entry = foot.place(record, number, slot, manifest.classes.len());
+                places.push(Place { hash: long(hash, 0), ..entry.map_err(|why| damaged(path, why))? });
             }
             names.push(Names { count: foot.count, ends: foot.index + foot.count * (RECORD + HASH), text: foot.names });
         }
-        places.sort_unstable_by_key(|place| place.id);
+        places.sort_unstable_by_key(|entry| entry.id);
         if let Some(pair) = places.windows(2).find(|pair| pair[0].id == pair[1].id) {
             let why = format!("sample {} is there twice", pair[0].id);
             return Err(damaged(folder, why));
@@ -93,7 +96,7 @@ impl Shards {
         Ok(Shards { files, names, places })
     }
 
-    /// Where each sample lies.
+    /// The index entry of each sample.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
@@ -103,7 +106,7 @@ impl Shards {
         &self.files
     }
 
-    /// What a sample was called in the data that was packed; its place if that cannot be read.
+    /// The name of a sample in the data that was packed; its position if the name cannot be read.
     pub fn name(&self, sample: usize) -> String {
         let Place { shard, slot, .. } = self.places[sample];
         self.stored_name(shard, slot).unwrap_or_else(|| {
@@ -134,19 +137,19 @@ impl Shards {
     /// # Errors
     /// [`Error::Read`] if the system refuses; [`Error::Image`] or, for text, [`Error::Layout`] if the bytes are others.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: AccessTime) -> Result<(), Error> {
-        let place = self.places[sample];
+        let entry = self.places[sample];
         bytes.clear();
-        bytes.resize(place.length() as usize, 0);
-        let read = self.files.read_due(place.shard, bytes, place.offset, when);
+        bytes.resize(entry.length() as usize, 0);
+        let read = self.files.read_due(entry.shard, bytes, entry.offset, when);
         read.map_err(|source| Error::Read { name: self.name(sample), source })?;
-        if long(blake3::hash(bytes).as_bytes(), 0) != place.hash {
+        if long(blake3::hash(bytes).as_bytes(), 0) != entry.hash {
             return Err(self.altered(sample));
         }
-        bytes.truncate(place.bytes as usize);
+        bytes.truncate(entry.bytes as usize);
         Ok(())
     }
 
-    /// The error of a sample whose bytes are not those that were packed.
+    /// The error of a sample that does not match its hash.
     fn altered(&self, sample: usize) -> Error {
         let Place { shard, slot, codec, .. } = self.places[sample];
         let path = self.files.path(shard);
@@ -161,11 +164,11 @@ impl Shards {
         }
     }
 
-    /// Reads what is noted about one sample.
+    /// Reads the metadata of a sample.
     pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
-        let place = self.places[sample];
-        let mut note = vec![0; place.note as usize];
-        let read = self.files.read_exact_at(place.shard, &mut note, place.offset + u64::from(place.bytes));
+        let entry = self.places[sample];
+        let mut note = vec![0; entry.note as usize];
+        let read = self.files.read_exact_at(entry.shard, &mut note, entry.offset + u64::from(entry.bytes));
         read.map_err(|source| Error::Read { name: self.name(sample), source })?;
         Ok(note)
     }
@@ -177,7 +180,7 @@ impl Shards {
     }
 }
 
-/// What the last bytes of a shard say.
+/// The footer of a shard.
 struct Foot {
     index: u64,
     count: u64,
@@ -187,11 +190,11 @@ struct Foot {
 }
 
 impl Foot {
-    /// The foot of a shard that should have `bytes` bytes. The inner error says what is wrong with it.
+    /// Reads the footer of a shard that should have `bytes` bytes. The inner error describes the damage.
     fn read(file: &Opened, bytes: u64) -> io::Result<Result<Foot, String>> {
         let length = file.length()?;
         if length != bytes {
-            return Ok(Err(format!("it has {length} bytes, its manifest says {bytes}")));
+            return Ok(Err(format!("it has {length} bytes, but its manifest says {bytes}")));
         }
         if length < HEAD + FOOT {
             return Ok(Err("it is too short for a shard".into()));
@@ -219,7 +222,7 @@ impl Foot {
 
     /// Index, hashes and names, checked.
     fn table(&self, file: &Opened) -> io::Result<Result<Vec<u8>, String>> {
-        // As long as count and names say, which is as long as the file is; a file of holes may still be huge.
+        // Bounded by the length of the file; but a sparse file may still be huge.
         let bytes = (self.length - FOOT - self.index) as usize;
         let mut table = Vec::new();
         if table.try_reserve_exact(bytes).is_err() {
@@ -235,7 +238,7 @@ impl Foot {
 
     fn place(&self, record: Record, shard: u32, slot: u32, classes: usize) -> Result<Place, String> {
         let Record { offset, bytes, note, id, label, codec } = record;
-        // Whoever reads a sample takes so much memory.
+        // Reading a sample allocates this much memory.
         if u64::from(bytes) > LARGEST_FILE || u64::from(note) > LARGEST_FILE {
             return Err(format!("sample {} is larger than 256 MiB", slot + 1));
         }
@@ -251,10 +254,10 @@ impl Foot {
     }
 }
 
-/// Reads one shard whole and compares every hash; tells what is wrong with it, sample by sample.
+/// Reads one shard completely and compares every hash; returns the damage, sample by sample.
 ///
 /// # Errors
-/// [`Error::Read`] if the system refuses.
+/// [`Error::Read`] on an I/O error.
 pub(crate) fn verify(
     folder: &Path,
     shard: &crate::shard::manifest::ShardFile,
@@ -275,18 +278,18 @@ pub(crate) fn verify(
     let (records, rest) = table.split_at((foot.count * RECORD) as usize);
     let mut wrong = Vec::new();
     if foot.count != shard.count {
-        wrong.push(format!("{}: it has {} samples, its manifest says {}", shard.file, foot.count, shard.count));
+        wrong.push(format!("{}: it has {} samples, but its manifest says {}", shard.file, foot.count, shard.count));
     }
     let mut bytes = Vec::new();
     for (slot, (record, hash)) in
         records.chunks_exact(RECORD as usize).zip(rest.chunks_exact(HASH as usize)).enumerate()
     {
         let known = Record::read(record).ok_or_else(|| "it has an unknown codec".to_owned());
-        let place = known.and_then(|record| foot.place(record, 0, slot as u32, classes));
-        match place {
-            Ok(place) => {
-                bytes.resize(place.bytes as usize + place.note as usize, 0);
-                file.read_exact_at(&mut bytes, place.offset).map_err(refused)?;
+        let entry = known.and_then(|record| foot.place(record, 0, slot as u32, classes));
+        match entry {
+            Ok(entry) => {
+                bytes.resize(entry.bytes as usize + entry.note as usize, 0);
+                file.read_exact_at(&mut bytes, entry.offset).map_err(refused)?;
                 if blake3::hash(&bytes).as_bytes() != hash {
                     wrong.push(format!(
                         "{}, sample {}: its bytes are not those that were packed",
@@ -298,9 +301,9 @@ pub(crate) fn verify(
             Err(why) => wrong.push(format!("{}, sample {}: {why}", shard.file, slot + 1)),
         }
     }
-    let mut whole = blake3::Hasher::new();
-    whole.update_reader(&plain).map_err(refused)?;
-    if wrong.is_empty() && whole.finalize().to_hex().as_str() != shard.blake3 {
+    let mut total = blake3::Hasher::new();
+    total.update_reader(&plain).map_err(refused)?;
+    if wrong.is_empty() && total.finalize().to_hex().as_str() != shard.blake3 {
         wrong.push(format!("{}: it is not the shard that was packed", shard.file));
     }
     Ok(wrong)
@@ -311,6 +314,6 @@ fn damaged(path: &Path, why: impl Into<String>) -> Error {
     Error::Layout {
         path: path.to_owned(),
         why,
-        hint: "get it again, or pack it again; `gradus data inspect --verify` lists what is wrong".into(),
+        hint: "copy it again, or pack it again; `gradus data inspect --verify` lists what is wrong".into(),
     }
 }

@@ -9,14 +9,14 @@ use super::{FOOT_MAGIC, HEAD, HEAD_MAGIC, Record, SampleCodec, VERSION};
 /// One sample, ready to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Its place in the data that is packed.
+    /// Its position in the data that is packed.
     pub id: u64,
     pub label: u32,
     pub codec: SampleCodec,
-    /// What it was called there.
+    /// Its name there.
     pub name: String,
     pub bytes: Vec<u8>,
-    /// What is noted about it, as JSON; empty for nothing.
+    /// Its metadata, as JSON; may be empty.
     pub note: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begins a shard at `path`; `part` is 0 to 2 for training, validation and test, and 3 for none of them.
+    /// Creates a shard at `path`; `part` is 0 to 2 for training, validation and test, and 3 for none of them.
     pub fn create(path: &Path, part: u32) -> io::Result<Writer> {
         let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         let empty = (Vec::new(), Vec::new(), Vec::new());
@@ -48,10 +48,10 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes a sample behind the last one.
+    /// Appends a sample.
     ///
     /// # Errors
-    /// What the system refused; or the sample is larger than 4 GiB.
+    /// An I/O error, or the sample is larger than 4 GiB.
     pub fn append(&mut self, sample: &Sample) -> io::Result<()> {
         let too_large = |_| io::Error::new(io::ErrorKind::InvalidData, "a sample is larger than 4 GiB");
         let record = Record {
@@ -73,17 +73,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Bytes of samples so far.
+    /// Bytes of samples written.
     pub fn bytes(&self) -> u64 {
         self.at - HEAD
     }
 
-    /// Samples written so far.
+    /// Samples written.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Writes the index and makes all durable; returns the bytes and the hash of the whole file.
+    /// Writes the index and syncs the file; returns its size and hash.
     pub fn finish(mut self) -> io::Result<(u64, blake3::Hash)> {
         let index_at = self.at;
         let tables =

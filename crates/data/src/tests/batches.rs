@@ -1,4 +1,4 @@
-//! What a loader gives, and that nothing but data, seed and position can be seen in it.
+//! The batches of a loader depend on data, seed and position alone.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{Files, complains, sixty};
 use crate::{Cursor, Dataset, Loader, LoaderOptions, Part, RankShare};
 
-/// A data set whose images tell which they are: value 0 of image n is n.
+/// A data set whose images identify themselves: value 0 of image n is n.
 fn numbered(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
     let files = Files::of(&[""], &["a", "b", "c"], 30);
     let files = Files(files.0.into_iter().filter(|(name, _)| name.ends_with("png")).collect());
@@ -69,15 +69,15 @@ fn every_sample_comes_once_in_an_epoch() {
                     .collect();
                 let mut sorted = order.clone();
                 sorted.sort_by(f32::total_cmp);
-                let mut wanted: Vec<f32> = dataset
+                let mut expected: Vec<f32> = dataset
                     .part(Part::Train)
                     .iter()
                     .map(|sample| {
                         f32::from(dataset.planes(*sample, Default::default(), &mut Default::default()).unwrap()[0])
                     })
                     .collect();
-                wanted.sort_by(f32::total_cmp);
-                assert_eq!(sorted, wanted);
+                expected.sort_by(f32::total_cmp);
+                assert_eq!(sorted, expected);
                 orders.push(order);
             }
             assert!(orders[0] != orders[1] && orders[1] != orders[2], "two epochs have the same order");
@@ -89,10 +89,10 @@ fn every_sample_comes_once_in_an_epoch() {
 fn threads_cannot_be_seen() {
     let (_root, kept) = numbered(true);
     let (_other, read) = numbered(false);
-    let wanted = drain(Loader::train(Arc::clone(&kept), options(4, 0), Cursor::START, 5));
+    let expected = drain(Loader::train(Arc::clone(&kept), options(4, 0), Cursor::START, 5));
     for dataset in [kept, read] {
         for workers in [0, 1, 2, 5] {
-            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(4, workers), Cursor::START, 5)), wanted);
+            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(4, workers), Cursor::START, 5)), expected);
         }
     }
 }
@@ -115,15 +115,15 @@ fn layouts_hold_the_same_values() {
 fn resuming_gives_the_undisturbed_batches() {
     for in_memory in [true, false] {
         let (_root, dataset) = numbered(in_memory);
-        let wanted = drain(Loader::train(Arc::clone(&dataset), options(5, 1), Cursor::START, 3));
-        for (used, workers) in (0..wanted.len()).zip([0, 1, 3].into_iter().cycle()) {
+        let expected = drain(Loader::train(Arc::clone(&dataset), options(5, 1), Cursor::START, 3));
+        for (used, workers) in (0..expected.len()).zip([0, 1, 3].into_iter().cycle()) {
             let mut loader = Loader::train(Arc::clone(&dataset), options(5, workers), Cursor::START, 3);
             let mut cursor = Cursor::START;
             for _ in 0..used {
                 cursor = loader.next().unwrap().unwrap().cursor_after();
             }
             drop(loader);
-            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(5, workers), cursor, 3)), wanted[used..]);
+            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(5, workers), cursor, 3)), expected[used..]);
         }
     }
 }
@@ -159,13 +159,13 @@ proptest! {
     }
 }
 
-/// The samples of a plain batch, by the values that tell which they are.
+/// The samples of an unaugmented batch, identified by their values.
 fn samples(batch: &Copy) -> Vec<u32> {
     batch.images.chunks_exact(108).map(|values| f32::from_bits(values[0]).round() as u32).collect()
 }
 
-/// One life of a run: so many ranks with so many threads each, killed after so many batches, and how many more batches
-/// each rank had taken that no checkpoint has.
+/// One incarnation of a run: a number of ranks with a number of threads each, killed after some batches, and how many
+/// batches each rank had taken beyond the last checkpoint.
 #[derive(Debug, Clone)]
 struct Life {
     world: u32,
@@ -186,9 +186,9 @@ fn life() -> impl Strategy<Value = Life> {
     })
 }
 
-/// The next batch of all ranks, put together in their order; none at the end.
+/// The next batch of all ranks, combined in rank order; `None` at the end.
 fn together(ranks: &mut [Loader]) -> Option<Copy> {
-    let mut whole: Option<(Copy, u64)> = None;
+    let mut all_ranks: Option<(Copy, u64)> = None;
     let mut ended = 0;
     for rank in ranks.iter_mut() {
         let Some(batch) = rank.next() else {
@@ -199,22 +199,23 @@ fn together(ranks: &mut [Loader]) -> Option<Copy> {
         assert_eq!(batch.is_empty(), batch.labels().is_empty());
         let images = batch.images().iter().map(|value| value.to_bits());
         let (epoch, after, all) = (batch.epoch(), batch.cursor_after(), batch.of_all());
-        let (whole, known) =
-            whole.get_or_insert_with(|| (Copy { images: Vec::new(), labels: Vec::new(), epoch, after }, all));
-        assert_eq!((whole.epoch, whole.after, *known), (epoch, after, all), "ranks disagree on a batch");
-        whole.images.extend(images);
-        whole.labels.extend(batch.labels());
+        let (all_ranks, known) =
+            all_ranks.get_or_insert_with(|| (Copy { images: Vec::new(), labels: Vec::new(), epoch, after }, all));
+        assert_eq!((all_ranks.epoch, all_ranks.after, *known), (epoch, after, all), "ranks disagree on a batch");
+        all_ranks.images.extend(images);
+        all_ranks.labels.extend(batch.labels());
     }
     assert!(ended == 0 || ended == ranks.len(), "{ended} of {} ranks have ended", ranks.len());
-    let (whole, all) = whole?;
-    assert_eq!(whole.labels.len() as u64, all);
-    Some(whole)
+    let (all_ranks, all) = all_ranks?;
+    assert_eq!(all_ranks.labels.len() as u64, all);
+    Some(all_ranks)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever kills a run, and however many ranks and threads continue with it, every batch is the undisturbed run's.
+    /// However often a run is killed, and with any number of ranks and threads, every batch is that of the undisturbed
+    /// run.
     #[test]
     fn no_change_of_world_can_be_seen(
         lives in prop::collection::vec(life(), 1..6),
@@ -226,7 +227,7 @@ proptest! {
         let (_read_root, read) = numbered(false);
         let augment = if augmented { options(batch, 0).augment } else { Vec::new() };
         let options = LoaderOptions { seed, augment, ..options(batch, 1) };
-        let wanted = drain(Loader::train(Arc::clone(&kept), options.clone(), Cursor::START, 2));
+        let expected = drain(Loader::train(Arc::clone(&kept), options.clone(), Cursor::START, 2));
         let (mut cursor, mut seen) = (Cursor::START, Vec::new());
         let last = Life { used: usize::MAX, ..lives[0].clone() };
         for Life { world, workers, used, lost, in_memory } in lives.into_iter().chain([last]) {
@@ -248,7 +249,7 @@ proptest! {
             }
         }
         prop_assert_eq!(cursor, Cursor { epoch: 2, pos: 0 });
-        prop_assert!(seen == wanted, "a batch is not the undisturbed run's");
+        prop_assert!(seen == expected, "a batch is not the undisturbed run's");
         if !augmented {
             let all = drain(Loader::train(kept, LoaderOptions { batch: 42, ..options }, Cursor::START, 1));
             let mut all = samples(&all[0]);
@@ -318,18 +319,18 @@ trait Rebatched {
 }
 
 impl Rebatched for Vec<Copy> {
-    /// The single batch of an evaluation, cut into smaller ones.
+    /// The single batch of an evaluation, divided into smaller ones.
     fn rebatched(&self, batch: usize) -> Vec<Copy> {
-        let [whole] = self.as_slice() else { panic!("{} batches", self.len()) };
-        let samples = whole.labels.len();
+        let [single] = self.as_slice() else { panic!("{} batches", self.len()) };
+        let samples = single.labels.len();
         let cut = |(images, labels): (&[u32], &[i64]), pos: usize| Copy {
             images: images.to_vec(),
             labels: labels.to_vec(),
             epoch: 0,
             after: if pos < samples { Cursor { epoch: 0, pos: pos as u64 } } else { Cursor { epoch: 1, pos: 0 } },
         };
-        let pieces = whole.images.chunks(batch * 108).zip(whole.labels.chunks(batch));
-        pieces.zip((batch..).step_by(batch)).map(|(piece, pos)| cut(piece, pos)).collect()
+        let chunks = single.images.chunks(batch * 108).zip(single.labels.chunks(batch));
+        chunks.zip((batch..).step_by(batch)).map(|(chunk, pos)| cut(chunk, pos)).collect()
     }
 }
 
@@ -354,7 +355,7 @@ fn memory_is_bounded() {
     while let Some(batch) = loader.next() {
         addresses.insert(batch.unwrap().images().as_ptr());
     }
-    assert!(addresses.len() <= 5, "{} pieces of memory for 1050 batches", addresses.len());
+    assert!(addresses.len() <= 5, "{} allocations for 1050 batches", addresses.len());
 }
 
 #[test]
@@ -379,18 +380,18 @@ fn a_cursor_of_other_data_is_refused() {
     }
 }
 
-/// Whoever waits for a batch may look elsewhere at any time: nothing that was made is lost or made twice.
+/// A caller may stop waiting at any time: no work is lost or done twice.
 #[test]
 fn a_wait_that_is_given_up_goes_on_where_it_was() {
     let files = Files::of(&[""], &["a", "b"], 30);
     let (_root, dataset) = sixty(&files, [0.5, 0.25], false);
     for workers in [0, 2] {
         let options = LoaderOptions { batch: 21, seed: 3, workers, ..Default::default() };
-        let wanted = drain(Loader::train(Arc::clone(&dataset), options.clone(), Cursor::START, 2));
+        let expected = drain(Loader::train(Arc::clone(&dataset), options.clone(), Cursor::START, 2));
         let mut loader = Loader::train(Arc::clone(&dataset), options, Cursor::START, 2);
         let (mut found, mut given_up) = (Vec::new(), 0_u64);
         loop {
-            // The first time is over at once, so a batch of 21 images is never complete by then.
+            // The first deadline has passed already, so a batch of 21 images is never complete by then.
             match loader.next_by(Instant::now() + Duration::from_micros(given_up % 7 * 30)) {
                 Poll::Pending => given_up += 1,
                 Poll::Ready(None) => break,
@@ -400,7 +401,7 @@ fn a_wait_that_is_given_up_goes_on_where_it_was() {
             }
         }
         assert!(given_up > 0);
-        assert_eq!(found, wanted.iter().map(|batch| batch.images.clone()).collect::<Vec<_>>());
+        assert_eq!(found, expected.iter().map(|batch| batch.images.clone()).collect::<Vec<_>>());
         assert_eq!(loader.measured().samples, 84);
     }
 }

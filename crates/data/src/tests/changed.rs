@@ -17,7 +17,7 @@ use crate::{
 };
 use crate::{TokenizerSource, pack};
 
-/// All but a fifth is for training, nothing for validation.
+/// Four fifths for training, none for validation.
 fn halves() -> Data {
     Data { split: Split::Shares([0.8, 0.0, 0.2]), ..spec() }
 }
@@ -29,10 +29,10 @@ fn opened(path: &Path, earlier: Option<&DataIdentity>, accepts: bool) -> Result<
     Ok(provenance.found().unwrap().clone())
 }
 
-/// What is said of data that has changed.
+/// The message about changed data.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(found: Result<T, Error>) -> String {
-    let error = found.expect_err("it was not noticed");
+    let error = found.expect_err("the change was not noticed");
     assert!(matches!(error, Error::Changed(_)) && error.hint().is_some(), "{error}");
     error.to_string()
 }
@@ -106,7 +106,7 @@ fn a_sample_that_is_removed_added_or_edited_is_noticed_in_every_form() {
                 keeps_the_split(&before, &accepted);
             }
             assert_ne!(accepted.digest(), before.digest());
-            // What was accepted is what is compared from then on.
+            // Accepted data is the reference from then on.
             assert_eq!(opened(&path, Some(&accepted), false).unwrap().splits(), accepted.splits());
         }
     }
@@ -212,8 +212,8 @@ fn a_row_of_text_that_is_replaced_is_noticed_and_the_vocabulary_stays() {
     lines[trained] = "0,zebra zebra zebra zebra quagga quagga quagga\n".into();
     fs::write(&path, texts(&lines, "class,text\n")).unwrap();
     let message = refused(read(&path, TextObjective::Class, Some(&before), false));
-    let said = format!("1 sample removed (sample {0}); 1 sample added (sample {0})", trained + 1);
-    assert!(message.ends_with(&said), "{message}");
+    let expected = format!("1 sample removed (sample {0}); 1 sample added (sample {0})", trained + 1);
+    assert!(message.ends_with(&expected), "{message}");
     let (changed, after) = read(&path, TextObjective::Class, Some(&before), true).unwrap();
     assert_eq!(changed.tokenizer(), whole.tokenizer());
     keeps_the_split(&before, &after);

@@ -1,5 +1,5 @@
-//! A corpus of broken and hostile files, made here: each gives a clear error, or is counted where that was asked, and
-//! nothing is read or written outside. Those of our own shards are in `hostile_shards`.
+//! A corpus of damaged and hostile files: each gives a clear error or is counted if requested, and nothing outside is
+//! read or written. Those of our own shards are in `hostile_shards`.
 
 use std::fs;
 use std::io::Write;
@@ -14,21 +14,21 @@ use super::written::{ALL, Written, example, field, record, tfrecord, zip};
 use super::{Files, encoded, image, scratch, spec};
 use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
 
-/// Opens a data set both ways. It must be refused in words that hold `wanted`; where it may be skipped, `left` says how
-/// many samples are counted.
+/// Opens a data set with both settings of `corrupt`. It must be refused with a message that contains `message`; with
+/// `skip`, `left` is the number of skipped samples, if opening succeeds.
 #[track_caller]
-pub(super) fn check(path: &Path, wanted: &str, left: Option<usize>) {
+pub(super) fn check(path: &Path, message: &str, left: Option<usize>) {
     let error = Dataset::open(&spec(), path, 0).expect_err("it opened").to_string();
-    assert!(error.contains(wanted), "`{wanted}` is not in: {error}");
+    assert!(error.contains(message), "`{message}` is not in: {error}");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
     let skipped = Dataset::open(&skip, path, 0).map(|dataset| dataset.skipped().len());
     match left {
-        Some(left) => assert_eq!(skipped.unwrap_or_else(|error| panic!("{error}")), left, "{wanted}"),
-        None => assert!(skipped.is_err(), "it opened with what is damaged left out: {wanted}"),
+        Some(left) => assert_eq!(skipped.unwrap_or_else(|error| panic!("{error}")), left, "{message}"),
+        None => assert!(skipped.is_err(), "it opened without the damaged samples: {message}"),
     }
     let options = InspectOptions { verify: true, sheet: None, threads: 1 };
     if let Ok(found) = inspect(path, &options) {
-        assert!(!found.damaged.is_empty(), "inspection found nothing: {wanted}");
+        assert!(!found.damaged.is_empty(), "inspection found nothing: {message}");
     }
 }
 
@@ -36,9 +36,9 @@ pub(super) fn check(path: &Path, wanted: &str, left: Option<usize>) {
 fn images() {
     let jpeg = encoded(&image(3, 6), ImageFormat::Jpeg);
     let png = encoded(&image(3, 6), ImageFormat::Png);
-    let at = |bytes: &[u8], place: usize, value: &[u8]| {
+    let at = |bytes: &[u8], offset: usize, value: &[u8]| {
         let mut bytes = bytes.to_vec();
-        bytes[place..place + value.len()].copy_from_slice(value);
+        bytes[offset..offset + value.len()].copy_from_slice(value);
         bytes
     };
     let frame = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
@@ -82,7 +82,7 @@ fn images() {
     }
 }
 
-/// A tar header with what is asked.
+/// A tar header with these fields.
 fn header(name: &str, size: &[u8; 12], kind: u8, link: &str) -> [u8; 512] {
     let mut header = [0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
@@ -136,10 +136,10 @@ fn tars() {
         ("a name of 2097152 bytes", [&header("x", &octal(2 << 20), b'L', "")[..], &vec![b'a'; 2 << 20]].concat()),
         ("`a/x.png` is stored as a sparse file", header("a/x.png", &octal(0), b'S', "").to_vec()),
     ];
-    for (wanted, bytes) in cases {
+    for (message, bytes) in cases {
         let path = root.path().join("hostile.tar");
         fs::write(&path, [sound, &bytes].concat()).unwrap();
-        check(&path, wanted, Some(1));
+        check(&path, message, Some(1));
     }
     // Paths that lead out, links and devices: names without a meaning for the file system.
     let outside = root.path().join("outside.png");
@@ -196,10 +196,10 @@ fn tfrecords() {
         ("it is no `tf.train.Example`", record(&[0x0B])),
         ("it has no feature `image/encoded`", record(&field(1, b""))),
     ];
-    for (wanted, bytes) in cases {
+    for (message, bytes) in cases {
         let path = root.path().join("hostile.tfrecord");
         fs::write(&path, [&sound[..], &bytes].concat()).unwrap();
-        check(&path, wanted, Some(1));
+        check(&path, message, Some(1));
     }
 }
 
@@ -253,7 +253,7 @@ fn tables() {
     }
 }
 
-/// A zip whose directory lies, and one that claims to hold very much.
+/// A zip with a wrong directory, and a zip bomb.
 #[test]
 fn zips() {
     let root = scratch();
@@ -267,7 +267,7 @@ fn zips() {
         path.clone()
     };
     assert_eq!(Dataset::open(&spec(), &of(&sound), 0).unwrap().counts(), [7, 2, 1]);
-    // The places of the directory's second entry: of a member that is deflated.
+    // The fields of the directory's second entry, a deflated member.
     let second = sound.windows(7).rposition(|name| name == b"b/1.png").unwrap() - 46;
     let with = |at: usize, value: &[u8]| {
         let mut bytes = sound.clone();
@@ -277,12 +277,12 @@ fn zips() {
     check(&of(&with(8, &[1, 0])), "`b/1.png` cannot be read: it is encrypted", Some(1));
     check(&of(&with(10, &[12, 0])), "it is compressed by the method", Some(1));
     check(&of(&with(16, &[1, 2, 3, 4])), "`b/1.png` cannot be read: its checksum is wrong", Some(1));
-    check(&of(&with(20, &(1_u32 << 30).to_le_bytes())), "it lies outside of the zip", Some(1));
+    check(&of(&with(20, &(1_u32 << 30).to_le_bytes())), "it is outside of the zip", Some(1));
     check(&of(&with(24, &(1_u32 << 30).to_le_bytes())), "it is larger than 256 MiB", Some(1));
-    check(&of(&with(24, &(200_u32 << 20).to_le_bytes())), "it does not unpack to the size", Some(1));
-    check(&of(&with(24, &7_u32.to_le_bytes())), "it does not unpack to the size", Some(1));
+    check(&of(&with(24, &(200_u32 << 20).to_le_bytes())), "its unpacked size differs from the zip directory", Some(1));
+    check(&of(&with(24, &7_u32.to_le_bytes())), "its unpacked size differs from the zip directory", Some(1));
     check(&of(&sound[..sound.len() - 30]), "the zip is damaged", None);
-    // What is no image may be whatever it likes, and names never leave the zip.
+    // Files that are not images are ignored, and names never leave the zip.
     let names = [("../../a/x.png", 3), ("/etc/b/y.png", 4), ("C:/a/z.png", 6)];
     let mut more = members.clone();
     more.extend(names.map(|(name, number)| (name.to_owned(), image(number).1)));
@@ -310,9 +310,9 @@ fn pipes_are_not_waited_for() {
     }
 }
 
-/// Some hundred damaged files of each form, drawn from a seed: whatever comes of them, it is reported.
+/// Hundreds of damaged files of each format, drawn from a seed: any damage is reported.
 #[test]
-fn any_damage_is_told() {
+fn any_damage_is_reported() {
     const EACH: u64 = 60;
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 6);

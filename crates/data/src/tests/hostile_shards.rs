@@ -1,5 +1,4 @@
-//! Shards and manifests that somebody broke, or made to do harm: each gives a clear error, and nothing is read or written
-//! outside.
+//! Damaged and hostile shards and manifests: each gives a clear error, and nothing outside is read or written.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ fn manifests_and_shards() {
     let manifest = fs::read_to_string(sound.join("manifest.json")).unwrap();
     fs::write(root.path().join("outside.shard"), fs::read(sound.join("data-000000.shard")).unwrap()).unwrap();
     let mut number = 0;
-    let mut case = |wanted: &str, change: &dyn Fn(&Path)| {
+    let mut case = |message: &str, change: &dyn Fn(&Path)| {
         number += 1;
         let copy = root.path().join(format!("copy{number}"));
         fs::create_dir(&copy).unwrap();
@@ -26,7 +25,7 @@ fn manifests_and_shards() {
             fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
         change(&copy);
-        check(&copy, wanted, None);
+        check(&copy, message, None);
     };
     let texts: [(&str, &str, &str); 10] = [
         ("\"schema\": 1", "\"schema\": 99", "it is of version 99"),
@@ -40,10 +39,10 @@ fn manifests_and_shards() {
         ("\"samples\": 20", "\"samples\": 1e99", "the manifest is damaged"),
         ("\"a\",\n    \"b\"", "", "is of class 0, and there are 0"),
     ];
-    for (from, to, wanted) in texts {
+    for (from, to, message) in texts {
         let changed = manifest.replacen(from, to, 1);
         assert_ne!(changed, manifest, "{from}");
-        case(wanted, &|folder| fs::write(folder.join("manifest.json"), &changed).unwrap());
+        case(message, &|folder| fs::write(folder.join("manifest.json"), &changed).unwrap());
     }
     case("the manifest is damaged", &|folder| fs::write(folder.join("manifest.json"), &manifest[..200]).unwrap());
     // A count that is raised everywhere would take memory, were it believed.
@@ -75,7 +74,7 @@ fn manifests_and_shards() {
     case("is larger than 256 MiB", &|folder| in_index(folder, |index| index[8..12].fill(0xFF)));
     case("is larger than 256 MiB", &|folder| in_index(folder, |index| index[12..16].fill(0xFF)));
     case("lies outside it", &|folder| in_index(folder, |index| index[8..12].copy_from_slice(&[0, 0, 0, 1])));
-    // A file of holes is as long as it claims, and takes no room until it is read.
+    // A sparse file is as long as it claims, and takes no space until it is read.
     case("its foot does not fit its length", &|folder| {
         let length = 1_u64 << 36;
         let mut foot = vec![0; 48];
@@ -130,7 +129,7 @@ fn in_index(folder: &Path, change: impl Fn(&mut [u8])) {
 }
 
 #[test]
-fn a_later_version_is_told_also_where_classes_do_not_matter() {
+fn a_later_version_is_reported_also_without_classes() {
     let root = scratch();
     let (source, out) = (Files::of(&[""], &["a", "b"], 4).folder(root.path()), root.path().join("out"));
     pack(&source, &out, &PackOptions::default(), &mut |_| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Images that are mixed, and changed at random: the same for any number of threads and ranks, and after a kill.
+//! Mixed and randomly augmented images are the same for any number of threads and ranks, and after a kill.
 
 use std::sync::Arc;
 
@@ -61,30 +61,30 @@ proptest! {
         let augment = [&[Augment::PadCrop(2), RANDOM, Augment::Flip][..], &mix].concat();
         let layout = if last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
         let (_root, dataset) = images(in_memory);
-        let whole = drain(&dataset, LoaderOptions { layout, workers: 1, ..options(batch, &augment) }, Cursor::START);
-        let used = used % whole.len();
-        let from = if used == 0 { Cursor::START } else { whole[used - 1].after };
+        let all = drain(&dataset, LoaderOptions { layout, workers: 1, ..options(batch, &augment) }, Cursor::START);
+        let used = used % all.len();
+        let from = if used == 0 { Cursor::START } else { all[used - 1].after };
         let ranks: Vec<Vec<Copy>> = (0..world)
             .map(|rank| {
                 let share = RankShare::new(rank, world).unwrap();
                 drain(&dataset, LoaderOptions { layout, workers, share, ..options(batch, &augment) }, from)
             })
             .collect();
-        for (number, wanted) in whole[used..].iter().enumerate() {
+        for (number, expected) in all[used..].iter().enumerate() {
             let parts: Vec<&Copy> = ranks.iter().map(|batches| &batches[number]).collect();
             let bytes: Vec<u8> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
-            prop_assert_eq!(&bytes, &wanted.bytes);
+            prop_assert_eq!(&bytes, &expected.bytes);
             let labels: Vec<i64> = parts.iter().flat_map(|part| part.labels.clone()).collect();
-            prop_assert_eq!(&labels, &wanted.labels);
+            prop_assert_eq!(&labels, &expected.labels);
             let others: Vec<i64> = parts.iter().filter_map(|part| part.mixed.clone()).flat_map(|m| m.labels).collect();
-            prop_assert_eq!(&others, &wanted.mixed.as_ref().unwrap().labels);
-            let own = wanted.mixed.as_ref().unwrap().own;
+            prop_assert_eq!(&others, &expected.mixed.as_ref().unwrap().labels);
+            let own = expected.mixed.as_ref().unwrap().own;
             prop_assert!(parts.iter().filter_map(|part| part.mixed.as_ref()).all(|mixed| mixed.own == own));
         }
     }
 }
 
-/// What comes out is what goes in without mixing, mixed with the one before it.
+/// The output is the unmixed input, mixed with the image before it.
 #[test]
 fn batches_are_mixed_as_their_shares_say() {
     let (_root, dataset) = images(true);
@@ -98,12 +98,12 @@ fn batches_are_mixed_as_their_shares_say() {
         let before: Vec<i64> = (0..count).map(|at| plain.labels[(at + count - 1) % count]).collect();
         assert_eq!(mixed.mixed.as_ref().unwrap().labels, before);
         let image = |at: usize| &plain.images[at * 108..][..108];
-        let value = |at: usize, place: usize| mixed.images[at * 108 + place];
+        let value = |at: usize, index: usize| mixed.images[at * 108 + index];
         let other = |at: usize| image((at + count - 1) % count);
         let is_sum = (0..count).all(|at| {
-            (0..108).all(|place| {
-                let wanted = image(at)[place] * own as f32 + other(at)[place] * (1.0 - own) as f32;
-                value(at, place) == wanted
+            (0..108).all(|index| {
+                let expected = image(at)[index] * own as f32 + other(at)[index] * (1.0 - own) as f32;
+                value(at, index) == expected
             })
         });
         if is_sum {
@@ -111,12 +111,12 @@ fn batches_are_mixed_as_their_shares_say() {
             continue;
         }
         rectangles += 1;
-        // Two images may agree at a place; what is theirs alone is counted against the area.
+        // Two images may agree at a pixel; only pixels unique to one are counted.
         let area = ((1.0 - own) * 36.0).round() as usize;
         for at in 0..count {
-            let shown = |place: usize| value(at, place) == image(at)[place] || value(at, place) == other(at)[place];
+            let shown = |index: usize| value(at, index) == image(at)[index] || value(at, index) == other(at)[index];
             assert!((0..108).all(shown), "a value is neither image's");
-            let foreign = (0..36).filter(|place| value(at, *place) != image(at)[*place]).count();
+            let foreign = (0..36).filter(|index| value(at, *index) != image(at)[*index]).count();
             assert!(foreign <= area, "{foreign} of {area} pixels are another image's");
         }
     }
@@ -132,8 +132,8 @@ fn other_numbers_are_mixed_alike() {
     for (bytes, exact) in of(BatchDtype::U8).iter().zip(&exact) {
         for (byte, value) in bytes.bytes.iter().zip(&exact.images) {
             // Of mean ¼ and deviation ½.
-            let wanted = (value * 0.5 + 0.25) * 255.0;
-            assert!((f32::from(*byte) - wanted).abs() <= 0.51, "{byte} is not {wanted}");
+            let expected = (value * 0.5 + 0.25) * 255.0;
+            assert!((f32::from(*byte) - expected).abs() <= 0.51, "{byte} is not {expected}");
         }
     }
     for (halves, exact) in of(BatchDtype::Bf16).iter().zip(&exact) {

@@ -1,4 +1,4 @@
-//! Whole data sets, from files to batches.
+//! Complete data sets, from files to batches.
 
 mod batches;
 mod changed;
@@ -24,7 +24,7 @@ use image::{ImageFormat, RgbImage};
 
 use crate::{Dataset, Error};
 
-/// A job's `data` section with nothing but defaults.
+/// A job's `data` section with defaults.
 pub(crate) fn spec() -> Data {
     Data {
         path: String::new(),
@@ -41,7 +41,7 @@ pub(crate) fn spec() -> Data {
     }
 }
 
-/// An image that tells its number: every pixel depends on it.
+/// An image that identifies its number: every pixel depends on it.
 fn image(number: usize, size: u32) -> RgbImage {
     RgbImage::from_fn(size, size, |x, y| [number as u8, (number as u32 * 7 + x * 20) as u8, (y * 31) as u8].into())
 }
@@ -52,7 +52,7 @@ fn encoded(image: &RgbImage, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// Files by path, to be laid out as a folder or as a tar.
+/// Files by path, to be written as a folder or as a tar.
 #[derive(Clone, Default)]
 pub(crate) struct Files(Vec<(String, Vec<u8>)>);
 
@@ -111,8 +111,8 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A tar of sixty images, opened: 42 to train on, normalised by this mean and deviation; kept in memory, or read anew
-/// each time.
+/// A tar of sixty images, opened: 42 to train on, normalized with this mean and deviation; held in memory, or read each
+/// time.
 fn sixty(files: &Files, [mean, std]: [f32; 2], in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
     let root = scratch();
     let spec = Data { normalize: Some(Normalize { mean: vec![mean; 3], std: vec![std; 3] }), ..spec() };
@@ -122,17 +122,17 @@ fn sixty(files: &Files, [mean, std]: [f32; 2], in_memory: bool) -> (tempfile::Te
     (root, Arc::new(dataset))
 }
 
-/// The data must not open, its error must say `wanted`, and there must be a hint that says `hinted`.
+/// The data must not open; the message must contain `message`, and the hint `hint`.
 #[track_caller]
-fn refused(spec: &Data, path: &Path, wanted: &str, hinted: &str) {
+fn refused(spec: &Data, path: &Path, message: &str, hint: &str) {
     let error = Dataset::open(spec, path, 0).expect_err("it opened");
-    complains(&error, wanted, hinted);
+    complains(&error, message, hint);
 }
 
 #[track_caller]
-fn complains(error: &Error, wanted: &str, hinted: &str) {
+fn complains(error: &Error, part: &str, hinted: &str) {
     let message = error.to_string();
-    assert!(message.contains(wanted), "`{wanted}` is not in: {message}");
+    assert!(message.contains(part), "`{part}` is not in: {message}");
     assert!(message.chars().next().is_some_and(|first| !first.is_uppercase()) && !message.ends_with('.'), "{message}");
     let hint = error.hint().unwrap_or_default();
     assert!(hint.contains(hinted), "`{hinted}` is not in the hint: {hint}");

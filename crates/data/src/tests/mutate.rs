@@ -1,4 +1,4 @@
-//! Damage, drawn from a seed: what a disk, a network or an attacker does to a file.
+//! Damage drawn from a seed, as done to a file by a disk, a network or an attacker.
 
 use domain::random::Draws;
 
@@ -6,14 +6,14 @@ use domain::random::Draws;
 const EXTREMES: [u64; 12] =
     [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, i64::MAX as u64, u64::MAX];
 
-/// Changes a file at one to four places.
+/// Changes a file at one to four positions.
 pub fn mutate(bytes: &mut Vec<u8>, draws: &mut Draws) {
     for _ in 0..1 + draws.below(4) {
         if bytes.is_empty() {
             return;
         }
         let length = bytes.len() as u64;
-        // Most of what matters stands at the ends of a file.
+        // Most structure is at the ends of a file.
         let at = match draws.below(4) {
             0 => draws.below(length.min(600)),
             1 => length - 1 - draws.below(length.min(600)),

@@ -1,4 +1,4 @@
-//! Packing: the same data in shards, whatever happens on the way.
+//! Packing: the same data in shards, whatever happens in between.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn shards_are_the_data_that_was_packed() {
     let root = scratch();
     let files = Files::of(&[""], &["one", "two", "zero"], 11);
     let folder = files.folder(root.path());
-    let wanted = open(&spec(), &folder);
+    let expected = open(&spec(), &folder);
     let mut forms = vec![folder];
     forms.extend(ALL.iter().map(|form| files.written(*form, root.path(), 3)));
     for (number, source) in forms.iter().enumerate() {
@@ -51,7 +51,7 @@ fn shards_are_the_data_that_was_packed() {
                 let found = open(&spec(), &out);
                 assert_eq!(found.classes(), classes, "{format:?}");
                 for part in PARTS {
-                    assert_eq!(all(&found, part), all(&wanted, part), "{source:?} {format:?} {split:?}");
+                    assert_eq!(all(&found, part), all(&expected, part), "{source:?} {format:?} {split:?}");
                 }
             }
         }
@@ -64,14 +64,14 @@ fn parts_are_kept_or_drawn() {
     let folders = Data { split: Split::Folders(Folders::Folders), ..spec() };
     let files = Files::of(&["train/", "val/", "test/"], &["a", "b"], 5);
     let source = files.folder(root.path());
-    let wanted = open(&folders, &source);
+    let expected = open(&folders, &source);
     let out = root.path().join("kept");
     let manifest = packed(&source, &out, &options()).manifest;
     assert!(manifest.shards.iter().any(|shard| shard.file == "validation-000000.shard"));
     let found = open(&folders, &out);
     assert_eq!(found.counts(), [10, 10, 10]);
     for part in PARTS {
-        assert_eq!(all(&found, part), all(&wanted, part));
+        assert_eq!(all(&found, part), all(&expected, part));
     }
     let out = root.path().join("drawn");
     packed(&source, &out, &PackOptions { split: Some([0.8, 0.1, 0.1]), seed: 5, ..options() });
@@ -86,23 +86,23 @@ fn parts_are_kept_or_drawn() {
 }
 
 #[test]
-fn a_split_that_is_not_whole_is_refused() {
+fn an_incomplete_split_is_refused() {
     let root = scratch();
-    let check = |name: &str, files: Files, wanted: &str| {
+    let check = |name: &str, files: Files, message: &str| {
         let root = root.path().join(name);
         fs::create_dir(&root).unwrap();
         for source in [files.folder(&root), files.tar(&root)] {
             let error = pack(&source, &root.join("out"), &options(), &mut |_| {}).unwrap_err();
-            complains(&error, wanted, "or give `--split`");
+            complains(&error, message, "or give `--split`");
             let drawn = PackOptions { split: Some([0.5, 0.25, 0.25]), ..options() };
             let out = root.join(format!("drawn{}", source.is_dir()));
             assert!(packed(&source, &out, &drawn).manifest.shards.iter().all(|shard| shard.part.is_some()));
         }
     };
-    check("other", Files::of(&["train/", "extra/"], &["a", "b"], 8), "lies in none of the folders");
+    check("other", Files::of(&["train/", "extra/"], &["a", "b"], 8), "is in none of the folders");
     let uneven = Files::of(&["train/"], &["a", "b"], 8).with("test/c/1.png", encoded(&image(1, 6), ImageFormat::Png));
     check("uneven", uneven, "`train` has no images of `c`");
-    // Where nothing names a part, all is one.
+    // Without named parts, all data is one part.
     let source = Files::of(&["x/"], &["train", "b"], 8).folder(&root.path().join("none"));
     let shards = packed(&source, &root.path().join("one"), &options()).manifest.shards;
     assert!(shards.iter().all(|shard| shard.part.is_none()));
@@ -113,14 +113,14 @@ fn two_packs_at_once_are_one_too_many() {
     let root = scratch();
     let source = Files::of(&[""], &["a", "b"], 8).folder(root.path());
     let out = root.path().join("out");
-    let mut told = None;
+    let mut error = None;
     pack(&source, &out, &options(), &mut |_| {
-        told.get_or_insert_with(|| pack(&source, &out, &options(), &mut |_| {}).unwrap_err());
+        error.get_or_insert_with(|| pack(&source, &out, &options(), &mut |_| {}).unwrap_err());
     })
     .unwrap();
-    complains(&told.unwrap(), "another pack is at work there", "wait");
+    complains(&error.unwrap(), "another pack is at work there", "wait");
     assert!(packed(&source, &out, &options()).nothing_to_do);
-    // A folder of other things stays as it is.
+    // A folder with other contents stays unchanged.
     let error = pack(&source, &source, &options(), &mut |_| {}).unwrap_err();
     complains(&error, "the folder to pack into is not empty", "another folder");
     assert!(!source.join("pack.journal").exists());
@@ -145,8 +145,8 @@ fn bytes_depend_on_the_seed_and_not_on_threads() {
         .unwrap()
         .places()
         .iter()
-        .filter(|place| place.shard < 5)
-        .map(|place| place.label)
+        .filter(|entry| entry.shard < 5)
+        .map(|entry| entry.label)
         .collect();
     assert!(labels.contains(&0) && labels.contains(&1), "{labels:?}");
 }
@@ -200,9 +200,9 @@ fn other_codecs_keep_or_shrink_the_pixels() {
         crate::formats::list(&out, &crate::formats::Reading { by_folders: crate::formats::ByFolders::No, skip: false })
             .unwrap();
     let crate::formats::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
-    let place = (0..encoded.len()).find(|place| encoded.name(*place) == "a/wide.png").unwrap();
+    let index = (0..encoded.len()).find(|index| encoded.name(*index) == "a/wide.png").unwrap();
     let mut bytes = Vec::new();
-    encoded.read(place, &mut bytes).unwrap();
+    encoded.read(index, &mut bytes).unwrap();
     let image = crate::decode::rgb::decode_once(&bytes).unwrap();
     assert_eq!((image.height, image.width), (20, 30));
     assert!(image.pixels.chunks(3).all(|p| p[0].abs_diff(9) < 4 && p[1].abs_diff(80) < 4 && p[2].abs_diff(200) < 4));
@@ -238,23 +238,23 @@ fn coefficients_give_the_pixels_of_the_files() {
     complains(&error, "a/twelve.jpg", "replace the file");
     fs::remove_file(source.join("a/twelve.jpg")).unwrap();
     let manifest = packed(&source, &out, &coefficients).manifest;
-    // An earlier program says so, instead of reading the coefficients as damaged images.
+    // An earlier version refuses the schema, instead of reading the coefficients as damaged images.
     assert_eq!(manifest.schema, 2);
     let total: u64 = wanted.values().map(|bytes| bytes.len() as u64).sum();
     assert_eq!(manifest.shards.iter().map(|shard| shard.source_bytes.unwrap()).sum::<u64>(), total);
-    // PackSummary once more they stay what they are.
+    // Packed again, they stay the same.
     let again = root.path().join("again");
     assert_eq!(packed(&out, &again, &PackOptions { seed: 8, ..coefficients }).manifest.schema, 2);
     for out in [out, again] {
         let shards = crate::shard::Shards::open(&out, &ShardManifest::read(&out).unwrap().unwrap()).unwrap();
-        let (mut kept, mut taken) = (Vec::new(), 0);
-        for place in 0..wanted.len() {
-            let (name, mut bytes) = (shards.name(place), Vec::new());
-            shards.read(place, &mut bytes, crate::files::remote::AccessTime::ONCE).unwrap();
+        let (mut originals, mut taken) = (Vec::new(), 0);
+        for index in 0..wanted.len() {
+            let (name, mut bytes) = (shards.name(index), Vec::new());
+            shards.read(index, &mut bytes, crate::files::remote::AccessTime::ONCE).unwrap();
             taken += bytes.len() as u64;
-            if shards.places()[place].codec == SampleCodec::Original {
+            if shards.places()[index].codec == SampleCodec::Original {
                 assert_eq!(bytes, wanted[&name], "{name}");
-                kept.push(name);
+                originals.push(name);
                 continue;
             }
             assert!(bytes.len() < wanted[&name].len(), "{name} takes {} bytes", bytes.len());
@@ -264,7 +264,7 @@ fn coefficients_give_the_pixels_of_the_files() {
         }
         assert!(taken * 100 <= total * 75, "{taken} bytes of {total}");
         for name in ["a/cmyk.jpg", "b/some.png"] {
-            assert!(kept.iter().any(|kept| kept == name), "{name} was packed anew");
+            assert!(originals.iter().any(|original| original == name), "{name} was packed again");
         }
         let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
         assert!(found.kinds["coefficients"] > 15 && found.damaged.len() <= 1, "{found:?}");
@@ -299,7 +299,7 @@ struct Stopped;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However often a pack is killed, and wherever, it ends as an undisturbed one: byte for byte.
+    /// However often and wherever a pack is killed, the result equals that of an undisturbed one, byte for byte.
     #[test]
     fn killed_packs_end_as_undisturbed_ones(kills in prop::collection::vec((1_u64..60, 1_usize..5, 0_u8..4), 0..5), tars: bool) {
         let root = scratch();
@@ -320,7 +320,8 @@ proptest! {
                 })
             }));
             prop_assert!(run.is_err() || run.unwrap().is_ok());
-            // What a kill at another instant leaves: half a line, a torn temporary file, a shard without its line.
+            // The state after a kill at another instant: a partial line, a partial temporary file, a shard without its
+            // line.
             let journal = out.join("pack.journal");
             let text = fs::read(&journal).unwrap_or_default();
             match damage {
@@ -339,11 +340,11 @@ proptest! {
 }
 
 #[test]
-fn digits_and_single_classes_are_told() {
+fn digits_and_single_classes_are_reported() {
     let root = scratch();
     let error = pack(&root.path().join("nothing"), &root.path().join("out"), &options(), &mut |_| {}).unwrap_err();
     complains(&error, "there is no data at", "");
-    assert!(!root.path().join("out").exists(), "a folder was made for nothing");
+    assert!(!root.path().join("out").exists(), "a folder was created");
     let table = root.path().join("digits.csv");
     fs::write(&table, format!("{}1\n{}0\n", "3,".repeat(64), "4,".repeat(64))).unwrap();
     let error = pack(&table, &root.path().join("out"), &options(), &mut |_| {}).unwrap_err();
@@ -365,7 +366,7 @@ fn a_packed_parquet_holds_the_same_samples() {
 }
 
 #[test]
-fn inspection_tells_what_lies_there() {
+fn inspection_describes_the_data() {
     let root = scratch();
     let files = Files::of(&["train/", "test/"], &["a", "b", "c"], 20).with("train/a/bad.png", "no image");
     let source = files.folder(root.path());
@@ -400,7 +401,7 @@ fn inspection_tells_what_lies_there() {
     assert_eq!(named, ["data-000004.shard, sample 1"]);
 }
 
-/// A bit that flips on a disk after packing is noticed by whoever reads the sample, whatever it would decode to.
+/// A bit that flips on disk after packing is noticed when the sample is read, whatever it would decode to.
 #[test]
 fn a_flipped_bit_is_an_error_and_never_another_pixel() {
     let root = scratch();
@@ -420,7 +421,7 @@ fn a_flipped_bit_is_an_error_and_never_another_pixel() {
     assert!(left.skipped()[0].why.contains("does not match its checksum"), "{:?}", left.skipped());
 }
 
-/// Every kind of image that is read is packed, and what is not read is named, in a folder and in a tar alike.
+/// Every supported kind of image is packed, and unsupported files are named, in a folder as in a tar.
 #[test]
 fn no_image_vanishes_in_silence() {
     let root = scratch();
@@ -434,9 +435,9 @@ fn no_image_vanishes_in_silence() {
     for (number, source) in [files.folder(root.path()), files.tar(root.path())].into_iter().enumerate() {
         let found = inspect(&source, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
         assert_eq!((found.samples, found.damaged.len(), &found.unread[..]), (12, 0, &["b/photo.HEIC".to_owned()][..]));
-        let told = "1 image file is left out: its format is not read (1 HEIC); the first is `b/photo.HEIC`";
-        assert_eq!(open(&spec(), &source).left_out(), Some(told));
-        assert_eq!(crate::Outline::of(&spec(), &source, 5).unwrap().left_out.as_deref(), Some(told));
+        let report = "1 image file is left out: its format is not read (1 HEIC); the first is `b/photo.HEIC`";
+        assert_eq!(open(&spec(), &source).left_out(), Some(report));
+        assert_eq!(crate::Outline::of(&spec(), &source, 5).unwrap().left_out.as_deref(), Some(report));
         for kind in ["webp", "bmp", "gif", "tiff"] {
             assert_eq!(found.kinds.get(kind), Some(&1), "{:?}", found.kinds);
         }
@@ -451,7 +452,7 @@ fn no_image_vanishes_in_silence() {
     }
 }
 
-/// Coefficients are of JPEG files; what else lies there is kept as it is, if it can be read.
+/// Coefficients are those of JPEG files; other files are stored unchanged, if they can be read.
 #[test]
 fn coefficients_leave_out_what_cannot_be_read() {
     let root = scratch();

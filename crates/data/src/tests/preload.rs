@@ -1,4 +1,4 @@
-//! Files that were read into memory: nothing is read from the disk any more, and the batches are the same.
+//! Files that were read into memory: the disk is no longer read, and the batches are the same.
 
 use std::fs;
 use std::path::Path;
@@ -35,16 +35,16 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
     let (tree, shards) = (files.folder(root.path()), root.path().join("shards"));
     let options = PackOptions { shard_bytes: 4 << 10, seed: 1, ..PackOptions::default() };
     crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
-    let wanted = drain(open(&tree, None, Corrupt::Fail).unwrap());
+    let expected = drain(open(&tree, None, Corrupt::Fail).unwrap());
     for path in [&shards, &tree, &files.tar(root.path())] {
         let much = format!("its images take {bytes} B or more, and `preload` allows {} B", bytes - 1);
-        complains(&open(path, Some(bytes - 1), Corrupt::Fail).unwrap_err(), &much, "give `preload` more");
+        complains(&open(path, Some(bytes - 1), Corrupt::Fail).unwrap_err(), &much, "raise `preload`");
         let dataset = open(path, Some(bytes), Corrupt::Fail).unwrap();
         match path.is_dir() {
             true => fs::remove_dir_all(path).unwrap(),
             false => fs::write(path, "").unwrap(),
         }
-        assert_eq!(drain(dataset), wanted, "{}", path.display());
+        assert_eq!(drain(dataset), expected, "{}", path.display());
     }
 }
 
@@ -77,7 +77,7 @@ fn parts_of_packed_pixels_are_the_same_from_memory() {
 }
 
 #[test]
-fn damaged_images_are_left_out_of_memory_too() {
+fn damaged_images_are_also_skipped_in_memory() {
     let root = scratch();
     let mut files = Files::of(&[""], &["a", "b", "c"], 20);
     files.0[5].1.truncate(20);

@@ -1,4 +1,4 @@
-//! Data that cannot be used, and what is said about it.
+//! Unusable data and its error messages.
 
 use std::fs;
 use std::io::Write;
@@ -44,15 +44,15 @@ fn paths_without_data() {
 #[test]
 fn trees_without_classes() {
     let root = scratch();
-    let check = |name: &str, files: Files, wanted: &str, hinted: &str| {
+    let check = |name: &str, files: Files, expected: &str, hinted: &str| {
         let root = root.path().join(name);
         fs::create_dir(&root).unwrap();
-        refused(&spec(), &files.folder(&root), wanted, hinted);
-        refused(&spec(), &files.tar(&root), wanted, hinted);
+        refused(&spec(), &files.folder(&root), expected, hinted);
+        refused(&spec(), &files.tar(&root), expected, hinted);
     };
     let some = || Files::of(&[""], &["a", "b"], 5);
     check("one", Files::of(&[""], &["only"], 5), "one class only, `only`", "each class a folder");
-    check("loose", some().with("loose.png", "x"), "`loose.png` lies in no class folder", "<class>/<file>");
+    check("loose", some().with("loose.png", "x"), "`loose.png` is not in a class folder", "<class>/<file>");
     check("few", Files::of(&[""], &["a", "b"], 1), "none for", "more images");
     let folder = some().with("c/readme.txt", "soon").folder(root.path());
     refused(&spec(), &folder, "no file in its folder `c` ends in `.jpg`", "remove it");
@@ -62,7 +62,12 @@ fn trees_without_classes() {
 fn another_number_of_classes() {
     let root = scratch();
     let path = Files::of(&[""], &["a", "b"], 5).folder(root.path());
-    refused(&Data { classes: Some(3), ..spec() }, &path, "has 2 classes, the job says 3: `a`, `b`", "`classes: 2`");
+    refused(
+        &Data { classes: Some(3), ..spec() },
+        &path,
+        "has 2 classes, the job specifies 3: `a`, `b`",
+        "`classes: 2`",
+    );
     let names: Vec<String> = (0..12).map(|class| format!("class{class:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let path = Files::of(&[""], &names, 1).folder(&root.path().join("many"));
@@ -73,12 +78,12 @@ fn another_number_of_classes() {
 fn splits_by_folders_that_lack_some() {
     let root = scratch();
     let folders = Data { split: Split::Folders(Folders::Folders), ..spec() };
-    let check = |name: &str, files: Files, wanted: &str, hinted: &str| {
-        refused(&folders, &files.folder(&root.path().join(name)), wanted, hinted);
+    let check = |name: &str, files: Files, expected: &str, hinted: &str| {
+        refused(&folders, &files.folder(&root.path().join(name)), expected, hinted);
     };
     check("no test", Files::of(&["train/"], &["a", "b"], 5), "no `test` folder", "have the split drawn");
     check("no train", Files::of(&["test/"], &["a", "b"], 5), "no `train` folder", "name it so");
-    check("other", Files::of(&["train/", "extra/"], &["a", "b"], 5), "lies in none of the folders", "move it");
+    check("other", Files::of(&["train/", "extra/"], &["a", "b"], 5), "is in none of the folders", "move it");
     let uneven = Files::of(&["train/", "test/"], &["a", "b"], 5);
     let uneven = uneven.with("test/c/1.png", encoded(&image(1, 6), ImageFormat::Png));
     check("uneven", uneven, "`train` has no images of `c`", "give every class");
@@ -100,9 +105,9 @@ fn damaged_images_are_named() {
         let files = Files::of(&[""], &["a", "b"], 30).with(name, bytes).with("b/z.png", "x");
         let root = root.path().join(number.to_string());
         for path in [files.folder(&root), files.tar(&root)] {
-            let wanted = format!("the image `{name}` cannot be read: {why}");
-            refused(&spec(), &path, &wanted, "`corrupt: skip`");
-            // Where images are not decoded when the data is opened, the batch that needs it says so.
+            let expected = format!("the image `{name}` cannot be read: {why}");
+            refused(&spec(), &path, &expected, "`corrupt: skip`");
+            // If images are not decoded when the data is opened, the batch that needs the image reports the error.
             let unmeasured = Data { normalize: Some(Normalize { mean: vec![0.0; 3], std: vec![1.0; 3] }), ..spec() };
             let dataset = Arc::new(Dataset::open_keeping(&unmeasured, &path, 0, 0).unwrap());
             for workers in [0, 3] {
@@ -116,7 +121,7 @@ fn damaged_images_are_named() {
                     assert!(loader.next().is_none(), "something came after the error");
                 }
                 let messages: Vec<String> = errors.iter().map(|error| error.to_string()).collect();
-                assert!(messages.iter().any(|message| message.contains(&wanted)), "{messages:?}");
+                assert!(messages.iter().any(|message| message.contains(&expected)), "{messages:?}");
             }
         }
     }
@@ -167,9 +172,9 @@ fn files_that_vanish() {
 fn normalisation_that_does_not_fit() {
     let root = scratch();
     let path = Files::of(&[""], &["a", "b"], 10).folder(root.path());
-    let check = |mean: &[f32], std: &[f32], wanted: &str| {
+    let check = |mean: &[f32], std: &[f32], expected: &str| {
         let normalize = Some(Normalize { mean: mean.into(), std: std.into() });
-        refused(&Data { normalize, ..spec() }, &path, wanted, "leave `normalize` out");
+        refused(&Data { normalize, ..spec() }, &path, expected, "leave `normalize` out");
     };
     check(&[0.5], &[0.5; 3], "`mean` has 1 values, the images have 3");
     check(&[0.5; 3], &[0.5; 4], "`std` has 4 values");
@@ -181,10 +186,10 @@ fn normalisation_that_does_not_fit() {
 #[test]
 fn tables_that_are_none() {
     let root = scratch();
-    let check = |name: &str, bytes: &[u8], wanted: &str, hinted: &str| {
+    let check = |name: &str, bytes: &[u8], expected: &str, hinted: &str| {
         let path = root.path().join(name);
         fs::write(&path, bytes).unwrap();
-        refused(&spec(), &path, wanted, hinted);
+        refused(&spec(), &path, expected, hinted);
     };
     let good = |label: u32| format!("{}{label}\n", "3,".repeat(64)).repeat(20);
     let both = format!("{}{}", good(0), good(1));
@@ -219,7 +224,7 @@ fn tables_that_are_none() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a tar is damaged to, opening it gives data or an error, and never anything else.
+    /// Opening a damaged tar gives data or an error, whatever the damage.
     #[test]
     fn damaged_tars_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), keep in 0.0..1.0_f64) {
         let root = scratch();
@@ -256,7 +261,7 @@ fn boxes_are_not_taken_for_images_of_classes() {
         .with("labels/train/1.txt", "0 0.5 0.5 0.1 0.1")
         .with("labels/val/2.txt", "0 0.5 0.5 0.1 0.1")
         .folder(root.path());
-    refused(&spec(), &path, "mark objects with boxes, as YOLO programs do", "--as objects");
+    refused(&spec(), &path, "are YOLO annotations with boxes", "--as objects");
     // Classes may have these names all the same.
     let root = scratch();
     let path = Files::of(&[""], &["images", "labels"], 5).folder(root.path());

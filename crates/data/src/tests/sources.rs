@@ -1,4 +1,4 @@
-//! The same images are the same data set, whatever form they lie in.
+//! The same images are the same data set in any format.
 
 use std::fs;
 use std::path::Path;
@@ -17,14 +17,14 @@ const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 fn every_form_gives_the_samples_of_the_folder() {
     let root = scratch();
     let files = Files::of(&[""], &["one", "two", "zero"], 11);
-    let wanted = open(&spec(), &files.folder(root.path()));
+    let expected = open(&spec(), &files.folder(root.path()));
     for form in ALL {
         for (count, root) in [(1, root.path().join("one")), (4, root.path().join("four"))] {
             fs::create_dir_all(&root).unwrap();
             let found = open(&spec(), &files.written(form, &root, count));
-            assert_eq!((found.mean(), found.std()), (wanted.mean(), wanted.std()), "{form:?}");
+            assert_eq!((found.mean(), found.std()), (expected.mean(), expected.std()), "{form:?}");
             for part in PARTS {
-                assert_eq!(all(&found, part), all(&wanted, part), "{form:?} {part:?}");
+                assert_eq!(all(&found, part), all(&expected, part), "{form:?} {part:?}");
             }
             let classes: &[&str] = match form {
                 Written::Tar => &["one", "two", "zero"],
@@ -45,19 +45,19 @@ fn every_form_gives_the_samples_of_the_folder() {
 fn samples_that_stay_on_disk_are_read_by_position() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 20);
-    let wanted = open(&spec(), &files.folder(root.path()));
+    let expected = open(&spec(), &files.folder(root.path()));
     for form in ALL {
         let path = files.written(form, root.path(), 3);
         let found = std::sync::Arc::new(Dataset::open_keeping(&spec(), &path, 5, 0).unwrap());
         assert!(!found.in_memory());
         for part in PARTS {
-            assert_eq!(all(&found, part), all(&wanted, part), "{form:?} {part:?}");
+            assert_eq!(all(&found, part), all(&expected, part), "{form:?} {part:?}");
         }
     }
 }
 
 #[test]
-fn files_are_named_by_braces_and_tell_the_parts() {
+fn braces_expand_and_file_names_imply_the_parts() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 12);
     let (rows, whole) = (files.rows(), open(&spec(), &files.folder(root.path())));
@@ -97,11 +97,11 @@ fn a_damaged_record_is_named_or_counted() {
     let first = record(&example(&rows[0].2, 1)).len();
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
     let path = root.path().join("data.tfrecord");
-    let check = |bytes: &[u8], wanted: &str, counts: [u64; 3], left: usize| {
+    let check = |bytes: &[u8], expected: &str, counts: [u64; 3], left: usize| {
         fs::write(&path, bytes).unwrap();
-        refused(&spec(), &path, wanted, "");
+        refused(&spec(), &path, expected, "");
         let dataset = Dataset::open(&skip, &path, 0).unwrap();
-        assert_eq!((dataset.counts(), dataset.skipped().len()), (counts, left), "{wanted}");
+        assert_eq!((dataset.counts(), dataset.skipped().len()), (counts, left), "{expected}");
         assert!(dataset.skipped()[0].name.starts_with("data.tfrecord"));
     };
     let with = |at: usize| {
@@ -128,7 +128,7 @@ fn a_damaged_record_is_named_or_counted() {
 }
 
 #[test]
-fn a_damaged_tar_keeps_all_but_the_damage_if_asked() {
+fn a_damaged_tar_keeps_all_but_the_damage_if_requested() {
     let root = scratch();
     let path = Files::of(&[""], &["a", "b"], 15).tar(root.path());
     let bytes = fs::read(&path).unwrap();
@@ -156,7 +156,7 @@ fn coco_lists_its_images() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10);
     let rows = files.rows();
-    let wanted = open(&spec(), &files.folder(root.path()));
+    let expected = open(&spec(), &files.folder(root.path()));
     fs::create_dir_all(root.path().join("coco/annotations")).unwrap();
     fs::create_dir_all(root.path().join("coco/train2017")).unwrap();
     let (mut images, mut marks) = (Vec::new(), Vec::new());
@@ -182,8 +182,8 @@ fn coco_lists_its_images() {
     write(&images, &marks);
     let found = open(&spec(), &list);
     assert_eq!(found.classes(), ["cat", "dog", "none"]);
-    assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train));
-    // PackSummary, the marks stay beside the images, also when they are packed again, and as tars.
+    assert_eq!(all(&found, Part::Train), all(&expected, Part::Train));
+    // Packed, the annotations stay with the images, also when they are packed again, and as tars.
     let out = |name: &str| root.path().join(name);
     let pack = |source: &std::path::Path, name: &str, format| {
         let options = crate::PackOptions { seed: 7, format, ..Default::default() };
@@ -197,11 +197,11 @@ fn coco_lists_its_images() {
         for limit in [0, usize::MAX] {
             let found = Arc::new(Dataset::open_keeping(&spec(), &path, 5, limit).unwrap());
             assert_eq!(found.classes(), ["cat", "dog", "none"], "{path:?}");
-            assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{path:?}");
+            assert_eq!(all(&found, Part::Train), all(&expected, Part::Train), "{path:?}");
             for (sample, (_, label, _)) in rows.iter().enumerate() {
                 let label = *label as u32;
-                let wanted = [mark(1 - label, 3.0), mark(label, 10.0), mark(1 - label, 4.0)];
-                assert_eq!(found.marks(sample as u32).unwrap(), wanted, "{path:?}");
+                let expected = [mark(1 - label, 3.0), mark(label, 10.0), mark(1 - label, 4.0)];
+                assert_eq!(found.marks(sample as u32).unwrap(), expected, "{path:?}");
             }
         }
     }
@@ -234,10 +234,10 @@ fn coco_lists_its_images() {
 }
 
 #[test]
-fn lists_beside_images_tell_their_classes() {
+fn lists_give_images_their_classes() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10);
-    let wanted = open(&spec(), &files.folder(root.path()));
+    let expected = open(&spec(), &files.folder(root.path()));
     let rows = files.rows();
     for form in ["csv", "jsonl", "objects"] {
         let folder = root.path().join(form);
@@ -259,7 +259,7 @@ fn lists_beside_images_tell_their_classes() {
         let path = folder.join(format!("metadata.{ending}"));
         fs::write(&path, &list).unwrap();
         let found = open(&spec(), &folder);
-        assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{form}");
+        assert_eq!(all(&found, Part::Train), all(&expected, Part::Train), "{form}");
         let marks: Vec<u32> = found.marks(0).unwrap().iter().map(|mark| mark.class).collect();
         assert_eq!(marks, if form == "objects" { vec![1, 0] } else { vec![] });
         let hostile = if form == "csv" { "../x.png,0,\n" } else { "{\"file_name\": \"../x.png\", \"label\": 0}\n" };
@@ -277,7 +277,7 @@ fn lists_beside_images_tell_their_classes() {
 }
 
 #[test]
-fn texts_beside_images_are_kept() {
+fn texts_of_images_are_packed() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 4);
     let source = files.written(Written::WebDataset, root.path(), 2);
@@ -299,7 +299,7 @@ fn with_classes(rows: &[Row], classes: arrow_array::ArrayRef, path: &Path) {
     table((image, batch.column_by_name("image").unwrap().clone()), classes, path);
 }
 
-/// A table of texts, a word and the number of the row, with these classes.
+/// A table of texts, a string and the number of the row, with these classes.
 fn with_texts(labels: &[i64], classes: arrow_array::ArrayRef, path: &Path) {
     use arrow_array::StringArray;
     use arrow_schema::{DataType, Field};
@@ -355,7 +355,7 @@ fn classes_of_a_table_may_be_a_dictionary_and_not_fractions() {
         for (column, holds) in &unfit {
             let path = root.path().join(format!("unfit.{ending}"));
             with_classes(&rows, Arc::clone(column), &path);
-            let why = format!("its column `label` holds {holds}, and a class is a whole number or a word");
+            let why = format!("its column `label` holds {holds}, but a class is an integer or a string");
             refused(&spec(), &path, &why, "`.astype(int)`");
         }
     }
@@ -383,7 +383,7 @@ fn parquet_is_read_however_it_is_encoded() {
     let root = scratch();
     let files = Files::of(&[""], &["zero", "one"], 20);
     let rows = files.rows();
-    let wanted = open(&spec(), &files.written(Written::ArrowFile, root.path(), 1));
+    let expected = open(&spec(), &files.written(Written::ArrowFile, root.path(), 1));
     let encodings =
         [None, Some(Encoding::PLAIN), Some(Encoding::DELTA_LENGTH_BYTE_ARRAY), Some(Encoding::DELTA_BYTE_ARRAY)];
     let versions = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
@@ -406,8 +406,8 @@ fn parquet_is_read_however_it_is_encoded() {
             writer.write(&batch).unwrap();
             writer.close().unwrap();
             let found = open(&spec(), &path);
-            assert_eq!(found.classes(), wanted.classes());
-            assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{encoding:?} {version:?}");
+            assert_eq!(found.classes(), expected.classes());
+            assert_eq!(all(&found, Part::Train), all(&expected, Part::Train), "{encoding:?} {version:?}");
         }
     }
 }

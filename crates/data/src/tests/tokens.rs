@@ -15,7 +15,7 @@ use crate::{
 };
 use crate::{inspect, pack};
 
-/// Some texts of few words, some long.
+/// Texts of few and of many words.
 fn documents() -> Vec<(String, i64)> {
     const WORDS: [&str; 8] = ["the", "learning", "rate", "falls", "while", "Größe", "\"quoted\"", "steps, rise"];
     let text = |number: usize| {
@@ -95,8 +95,8 @@ fn packed_text_gives_the_rows_of_the_text() {
     for ending in ["jsonl", "csv", "parquet", "arrow"] {
         let source = written(root.path(), ending);
         let out = root.path().join(format!("out-{ending}"));
-        let pieces = options(TokenizerSource::WordPiece(400));
-        let manifest = pack(&source, &out, &pieces, &mut |_| {}).unwrap().manifest;
+        let word_piece = options(TokenizerSource::WordPiece(400));
+        let manifest = pack(&source, &out, &word_piece, &mut |_| {}).unwrap().manifest;
         let tokens = manifest.recipe.tokens.clone().unwrap();
         assert_eq!((manifest.recipe.codec, tokens.width, manifest.samples), (SampleCodec::Tokens, 2, 60), "{ending}");
         assert_eq!(manifest.classes, ["0", "1", "2"], "{ending}");
@@ -112,11 +112,11 @@ fn packed_text_gives_the_rows_of_the_text() {
             let outline = TextOutline::of(&shares(), &keys(24), goal, &out, 3).unwrap();
             assert_eq!(outline.counts, Some([36, 12, 12]));
         }
-        assert!(pack(&source, &out, &pieces, &mut |_| {}).unwrap().nothing_to_do);
-        // Whatever happens to the tokenizer, it is trained again, and is the same.
+        assert!(pack(&source, &out, &word_piece, &mut |_| {}).unwrap().nothing_to_do);
+        // A deleted tokenizer is trained again, with the same result.
         let trained = fs::read(out.join("tokenizer.json")).unwrap();
         fs::remove_file(out.join("tokenizer.json")).unwrap();
-        assert!(!pack(&source, &out, &pieces, &mut |_| {}).unwrap().nothing_to_do);
+        assert!(!pack(&source, &out, &word_piece, &mut |_| {}).unwrap().nothing_to_do);
         assert_eq!(fs::read(out.join("tokenizer.json")).unwrap(), trained);
         let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
         assert_eq!((found.verified, found.damaged.len(), found.kinds["tokens"]), (60, 0, 60));
@@ -129,7 +129,7 @@ fn packed_text_gives_the_rows_of_the_text() {
     let with = Text { tokenizer: Some("x.json".into()), ..keys(24) };
     complains(
         &TextDataset::open(&shares(), &with, TextObjective::Class, &out, 3).unwrap_err(),
-        "a tokenizer of its own",
+        "its own tokenizer",
         "leave",
     );
     let error = TextDataset::open(&shares(), &keys(24), TextObjective::Next, &out, 3).unwrap_err();
@@ -137,55 +137,55 @@ fn packed_text_gives_the_rows_of_the_text() {
 }
 
 #[test]
-fn documents_share_rows_and_are_told_apart() {
+fn documents_share_rows_and_are_separated() {
     let root = scratch();
     let source = written(root.path(), "jsonl");
     let out = root.path().join("out");
     pack(&source, &out, &options(TokenizerSource::Bpe(400)), &mut |_| {}).unwrap();
-    let whole: Data = serde_json::from_str(r#"{"path": "", "split": [1, 0, 0]}"#).unwrap();
+    let train_only: Data = serde_json::from_str(r#"{"path": "", "split": [1, 0, 0]}"#).unwrap();
     let tokenizer = tokenizers::Tokenizer::from_file(out.join("tokenizer.json")).unwrap();
     let end = i64::from(tokenizer.token_to_id("<|endoftext|>").unwrap());
-    let mut wanted: Vec<Vec<i64>> = documents()
+    let mut expected: Vec<Vec<i64>> = documents()
         .iter()
         .map(|(text, _)| {
             tokenizer.encode(text.as_str(), false).unwrap().get_ids().iter().map(|id| i64::from(*id)).collect()
         })
         .collect();
-    let words: usize = wanted.iter().map(Vec::len).sum();
+    let tokens: usize = expected.iter().map(Vec::len).sum();
     for length in [16, 100, 1024] {
-        let texts = TextDataset::open(&whole, &keys(length), TextObjective::Next, &out, 3).unwrap();
+        let texts = TextDataset::open(&train_only, &keys(length), TextObjective::Next, &out, 3).unwrap();
         let count = texts.counts()[0] as usize;
-        // Each word but the first of each text is guessed once, and so is the end.
+        // Each token but the first of each text is a target once, and so is the end token.
         let found = rows(texts, 4);
-        let mut guessed: Vec<i64> =
+        let mut targets: Vec<i64> =
             found.iter().flat_map(|(_, labels)| labels).copied().filter(|id| *id >= 0).collect();
-        let mut all: Vec<i64> = wanted.iter().flat_map(|text| text[1..].iter().copied().chain([end])).collect();
-        guessed.sort_unstable();
+        let mut all: Vec<i64> = expected.iter().flat_map(|text| text[1..].iter().copied().chain([end])).collect();
+        targets.sort_unstable();
         all.sort_unstable();
-        assert_eq!(guessed, all, "{length}");
-        // Hardly a place is empty.
-        let places = count * length as usize;
-        assert!(length > 100 || words as f64 / places as f64 > 0.9, "{words} words in {places} places");
+        assert_eq!(targets, all, "{length}");
+        // Hardly any padding.
+        let positions = count * length as usize;
+        assert!(length > 100 || tokens as f64 / positions as f64 > 0.9, "{tokens} tokens in {positions} positions");
         for (tokens, labels) in &found {
-            for (place, token) in tokens.iter().enumerate().filter(|(_, token)| **token == end) {
-                assert!(labels[place] < 0, "what follows the end is guessed: {token}");
+            for (position, token) in tokens.iter().enumerate().filter(|(_, token)| **token == end) {
+                assert!(labels[position] < 0, "the token after the end is a target: {token}");
             }
         }
     }
-    // Cut by documents, every text is whole in the longest rows.
-    let texts = TextDataset::open(&whole, &keys(1024), TextObjective::Next, &out, 3).unwrap();
+    // Split by documents: with the longest rows, every text is complete.
+    let texts = TextDataset::open(&train_only, &keys(1024), TextObjective::Next, &out, 3).unwrap();
     let mut found: Vec<Vec<i64>> = Vec::new();
     for (tokens, _) in rows(texts, 1) {
         found.extend(tokens.split(|token| *token == end).filter(|text| !text.is_empty()).map(<[i64]>::to_vec));
     }
-    // The end of the last text of a row is guessed and not given.
+    // The end token of the last text of a row is a target only.
     found.sort();
-    wanted.sort();
-    assert_eq!(found, wanted);
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn parts_of_packed_text_are_kept() {
+fn packed_text_keeps_its_parts() {
     let root = scratch();
     let source = root.path().join("texts");
     fs::create_dir(&source).unwrap();
@@ -208,9 +208,9 @@ fn parts_of_packed_text_are_kept() {
     );
     let error = TextDataset::open(&shares(), &keys(16), TextObjective::Class, &out, 3).unwrap_err();
     complains(&error, "packed without classes", "--label");
-    // What is wrong with a text, or with what is asked of it, is reported.
-    let fails = |options: &PackOptions, wanted: &str, hint: &str| {
-        complains(&pack(&source, &root.path().join("none"), options, &mut |_| {}).unwrap_err(), wanted, hint);
+    // Errors in a text or in the options are reported.
+    let fails = |options: &PackOptions, message: &str, hint: &str| {
+        complains(&pack(&source, &root.path().join("none"), options, &mut |_| {}).unwrap_err(), message, hint);
     };
     let mut labelled = options.clone();
     labelled.text.as_mut().unwrap().label = Some("label".into());
@@ -233,9 +233,9 @@ fn parts_of_packed_text_are_kept() {
     assert!(!root.path().join("none").join("manifest.json").exists());
 }
 
-/// Rows and guesses stay as they are; each word's place counts from where its document begins in the row.
+/// Rows and targets stay the same; position ids restart at each document in the row.
 #[test]
-fn documents_may_be_kept_apart() {
+fn attention_may_be_limited_to_documents() {
     let root = scratch();
     let source = written(root.path(), "jsonl");
     let out = root.path().join("out");
@@ -255,11 +255,11 @@ fn documents_may_be_kept_apart() {
             let places = apart.places.as_ref().unwrap();
             for row in 0..apart.rows {
                 let range = row * apart.length..(row + 1) * apart.length;
-                let is_word = |at: usize| apart.mask.as_ref().is_none_or(|mask| mask[at]);
-                let words = range.clone().filter(|at| is_word(*at)).count();
+                let attended = |at: usize| apart.mask.as_ref().is_none_or(|mask| mask[at]);
+                let tokens = range.clone().filter(|at| attended(*at)).count();
                 assert_eq!(places[range.start], 0);
-                for at in range.start + 1..range.start + words {
-                    // A document's first word is not guessed from another.
+                for at in range.start + 1..range.start + tokens {
+                    // A document's first token is not predicted from another document.
                     let begins = apart.labels[at - 1] == -100;
                     assert_eq!(places[at], if begins { 0 } else { places[at - 1] + 1 }, "row {row}");
                     shared += usize::from(begins);
@@ -293,7 +293,7 @@ fn plain_tokens_are_one_stream() {
     fs::write(&path, [1, 2, 3]).unwrap();
     complains(&open(TextObjective::Next, &path), "3 bytes are no tokens of 2", "vocabulary");
     fs::write(&path, [0xFF, 2, 3, 4]).unwrap();
-    complains(&open(TextObjective::Next, &path), "token 767 is none of the 400", "tokenizer");
+    complains(&open(TextObjective::Next, &path), "token 767 is outside the vocabulary of 400", "tokenizer");
     complains(&open(TextObjective::Next, &root.path().join("none.u32")), "there is no data at", "");
 }
 
@@ -304,12 +304,12 @@ fn hostile_tokens_are_refused() {
     let out = root.path().join("out");
     pack(&source, &out, &options(TokenizerSource::WordPiece(400)), &mut |_| {}).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&fs::read(out.join("manifest.json")).unwrap()).unwrap();
-    let check = |change: fn(&mut serde_json::Value), wanted: &str| {
+    let check = |change: fn(&mut serde_json::Value), message: &str| {
         let mut changed = manifest.clone();
         change(&mut changed["recipe"]["tokens"]);
         fs::write(out.join("manifest.json"), changed.to_string()).unwrap();
         let error = TextDataset::open(&shares(), &keys(24), TextObjective::Class, &out, 3).unwrap_err().to_string();
-        assert!(error.contains(wanted), "`{wanted}` is not in: {error}");
+        assert!(error.contains(message), "`{message}` is not in: {error}");
     };
     check(|tokens| tokens["width"] = 3.into(), "its tokens are of 3 bytes");
     check(|tokens| tokens["width"] = 0.into(), "its tokens are of 0 bytes");

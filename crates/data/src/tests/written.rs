@@ -23,7 +23,7 @@ pub(super) enum Written {
     Parquet,
     ArrowStream,
     ArrowFile,
-    /// As `pyarrow.feather.write_feather` compresses unless told otherwise.
+    /// The default compression of `pyarrow.feather.write_feather`.
     FeatherLz4,
     FeatherZstd,
     /// WebDataset tars, compressed.
@@ -118,7 +118,7 @@ pub(super) fn members(rows: &[Row], first: usize) -> Vec<(String, Vec<u8>)> {
     let mut add = |name: String, bytes: &[u8]| members.push((name, bytes.to_vec()));
     for ((name, label, bytes), number) in rows.iter().zip(first..) {
         let ending = name.rsplit('.').next().unwrap();
-        // Half of the classes are reported by a JSON.
+        // Half of the classes come from a JSON.
         if number % 2 == 0 {
             add(format!("s{number:05}.cls"), format!("{label}\n").as_bytes());
         } else {
@@ -130,7 +130,7 @@ pub(super) fn members(rows: &[Row], first: usize) -> Vec<(String, Vec<u8>)> {
     members
 }
 
-/// A zip of some members, of which every second one is deflated, as `zip` writes what compresses and what does not.
+/// A zip of some members, of which every second one is deflated, as `zip` does depending on how well they compress.
 pub(super) fn zip(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for ((name, bytes), number) in members.iter().zip(0..) {
@@ -145,7 +145,7 @@ pub(super) fn zip(members: &[(String, Vec<u8>)]) -> Vec<u8> {
         let mut crc = flate2::Crc::new();
         crc.update(bytes);
         let sizes = [crc.sum(), stored.len() as u32, bytes.len() as u32];
-        // Version, flags, method, time and date, sums and sizes, lengths of the name and of what is extra.
+        // Version, flags, method, time and date, checksum and sizes, lengths of the name and the extra field.
         let mut common = [&20_u16.to_le_bytes()[..], &[0, 0], &method.to_le_bytes(), &[0; 4]].concat();
         sizes.iter().for_each(|number| common.extend(number.to_le_bytes()));
         common.extend([(name.len() as u16).to_le_bytes(), [0, 0]].concat());

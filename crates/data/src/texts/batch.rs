@@ -8,13 +8,13 @@ use super::{TextDataset, TextObjective};
 use crate::sampling::random::{Draws, Purpose, key};
 use crate::{Cursor, Error, Part, RankShare, SampleOrder};
 
-/// What takes no part in the loss, as `torch.nn.functional.cross_entropy` has it.
+/// Target index that the loss ignores, as in `torch.nn.functional.cross_entropy`.
 const IGNORED: i64 = -100;
-/// Rows are filled up to a multiple of this many words, which keeps the number of different shapes small.
+/// Rows are padded to a multiple of this many tokens, to keep the number of distinct shapes small.
 const MULTIPLE: usize = 8;
-/// Of a hundred words of a row so many are guessed; of those eight in ten are masked and one in ten is another word
-/// (Devlin et al. 2018, section 3.1).
-const GUESSED_PERCENT: u64 = 15;
+/// Percentage of the tokens of a row that are selected as targets. Of those, 80 % are replaced by the mask token
+/// and 10 % by a random token (Devlin et al. 2018, section 3.1).
+const MASKED_PERCENT: u64 = 15;
 
 /// A stream of batches in a fixed order.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct TextLoader {
     part: Part,
     batch: usize,
     seed: u64,
-    /// The order of the training rows; evaluation goes as the rows come.
+    /// The order of the training rows; `None` for evaluation, which reads rows in the order of the data.
     order: Option<SampleOrder>,
     at: Cursor,
     epochs: u64,
@@ -34,27 +34,29 @@ pub struct TextLoader {
 /// Rows of the same length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextBatch {
-    /// Numbers of the words, row by row.
+    /// Token ids, `rows` × `length`, row-major.
     pub tokens: Vec<i64>,
-    /// Which are words and which only fill a row; none where all are words.
+    /// `true` at tokens and `false` at padding; `None` if there is no padding.
     pub mask: Option<Vec<bool>>,
-    /// How far each word is from the beginning of its document, where words see their own document only.
+    /// Position ids: each token's offset from the start of its document. `None` unless attention is limited to a
+    /// document.
     pub places: Option<Vec<i64>>,
-    /// One class a row, or what is to be guessed at each place of each row and −100 where nothing is.
+    /// Targets: one class per row, or one token id per position, −100 where there is none.
     pub labels: Vec<i64>,
     /// Rows.
     pub rows: usize,
-    /// Words of each row.
+    /// Tokens per row, padding included.
     pub length: usize,
-    /// How many of the rows count: all, or none where the only one is another rank's.
+    /// Rows that count in metrics: all, or 0 if this rank has no row of its share and runs another rank's for shape
+    /// only.
     pub counted: usize,
     /// Rows of the batch over all ranks.
     pub whole: usize,
-    /// Where training stands once this batch is used.
+    /// Cursor to resume from after this batch.
     pub cursor_after: Cursor,
-    /// From 0.
+    /// Epoch, from 0.
     pub epoch: u64,
-    /// How long the caller waited for it.
+    /// Time that the caller waited for the batch.
     pub wait: Duration,
 }
 
@@ -85,13 +87,13 @@ impl TextLoader {
         }
     }
 
-    /// The same with only this share of each batch, whose size remains that of all ranks together.
+    /// Restricts the loader to this rank's share of each batch. The batch size remains that of all ranks together.
     pub fn shared(self, share: RankShare) -> TextLoader {
         TextLoader { share, ..self }
     }
 
     /// The next batch; `None` after the last one, and after an error.
-    #[allow(clippy::should_implement_trait)] // As the loader of images, which this stands beside.
+    #[allow(clippy::should_implement_trait)] // Named as in the loader of images.
     pub fn next(&mut self) -> Option<Result<TextBatch, Error>> {
         if let Some(error) = self.refused.take() {
             self.epochs = 0;
@@ -106,9 +108,9 @@ impl TextLoader {
         let rows = self.batch.min((samples - pos) as usize);
         let ours = self.share.of(rows as u64);
         let counted = (ours.end - ours.start) as usize;
-        // A rank that there is no row left for still has something to work at, which does not count.
-        let places = if ours.is_empty() { 0..1 } else { ours };
-        let numbers: Vec<u32> = places.map(|place| self.number(epoch, pos + place)).collect();
+        // A rank without a row still needs an input for its collective calls; its row does not count.
+        let indices = if ours.is_empty() { 0..1 } else { ours };
+        let numbers: Vec<u32> = indices.map(|index| self.number(epoch, pos + index)).collect();
         let after = pos + rows as u64;
         self.at = if after < samples { Cursor { epoch, pos: after } } else { Cursor { epoch: epoch + 1, pos: 0 } };
         let mut batch = match self.texts.batch(&numbers, self.order.is_some().then_some(epoch), self.seed) {
@@ -123,22 +125,22 @@ impl TextLoader {
         Some(Ok(batch))
     }
 
-    fn number(&self, epoch: u64, place: u64) -> u32 {
-        let place = self.order.as_ref().map_or(place, |order| order.at(epoch, place));
-        self.texts.rows.number(self.part, place)
+    fn number(&self, epoch: u64, index: u64) -> u32 {
+        let index = self.order.as_ref().map_or(index, |order| order.at(epoch, index));
+        self.texts.rows.number(self.part, index)
     }
 }
 
 impl TextDataset {
-    /// The rows of these numbers. `epoch` is none for an evaluation, whose masks are always the same.
+    /// Collates the rows with these numbers. `epoch` is `None` for evaluation, whose masks are the same each time.
     ///
     /// # Errors
-    /// When their tokens cannot be read, or are not those that were written.
+    /// If tokens cannot be read or do not match their checksums.
     pub(super) fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> Result<TextBatch, Error> {
         let spans = numbers.iter().map(|row| self.rows.span(*row)).collect::<Result<Vec<RowSpan>, Error>>()?;
         let read = spans.iter().map(|span| self.rows.tokens(span)).collect::<Result<Vec<Vec<u32>>, Error>>()?;
         let given = |row: &Vec<u32>| match self.goal {
-            // The last word is only guessed.
+            // The last token is only a target.
             TextObjective::Next => row.len().saturating_sub(1),
             TextObjective::Class | TextObjective::Masked => row.len(),
         };
@@ -150,23 +152,23 @@ impl TextDataset {
         let size = numbers.len() * length;
         let mut tokens = vec![i64::from(self.special.pad); size];
         let mut mask = vec![false; size];
-        // What fills a row sees itself only.
+        // Padding attends to itself only.
         let mut places = if self.apart { vec![0; size] } else { Vec::new() };
         let mut labels = match self.goal {
             TextObjective::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
             TextObjective::Masked | TextObjective::Next => vec![IGNORED; size],
         };
-        for (place, ((number, span), row)) in numbers.iter().zip(&spans).zip(&read).enumerate() {
-            let (start, count) = (place * length, given(row));
-            for (slot, word) in tokens[start..].iter_mut().zip(&row[..count]) {
-                *slot = i64::from(*word);
+        for (index, ((number, span), row)) in numbers.iter().zip(&spans).zip(&read).enumerate() {
+            let (start, count) = (index * length, given(row));
+            for (slot, token) in tokens[start..].iter_mut().zip(&row[..count]) {
+                *slot = i64::from(*token);
             }
             mask[start..start + count].fill(true);
             match self.goal {
                 TextObjective::Class => {}
                 TextObjective::Next => {
-                    for (slot, word) in labels[start..].iter_mut().zip(&row[1..]) {
-                        *slot = i64::from(*word);
+                    for (slot, token) in labels[start..].iter_mut().zip(&row[1..]) {
+                        *slot = i64::from(*token);
                     }
                     for border in self.rows.borders(span) {
                         labels[start + border - 1] = IGNORED;
@@ -195,7 +197,8 @@ impl TextDataset {
         Ok(TextBatch { tokens, mask, places, labels, rows, length, counted, whole, cursor_after, epoch, wait })
     }
 
-    /// Masks words of a row and notes what they were; at least one, so that every row has something to learn.
+    /// Masks tokens of a row and stores their ids as targets; at least one, so that every row contributes to the
+    /// loss.
     fn hide(&self, tokens: &mut [i64], labels: &mut [i64], mut draws: Draws) {
         let ordinary: Vec<usize> =
             (0..tokens.len()).filter(|at| !self.specials.contains(&(tokens[*at] as u32))).collect();
@@ -204,7 +207,7 @@ impl TextDataset {
         }
         let sure = ordinary[draws.below(ordinary.len() as u64) as usize];
         for at in ordinary {
-            if draws.below(100) >= GUESSED_PERCENT && at != sure {
+            if draws.below(100) >= MASKED_PERCENT && at != sure {
                 continue;
             }
             labels[at] = tokens[at];

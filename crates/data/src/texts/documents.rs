@@ -1,8 +1,9 @@
-//! What text is packed: the records of a CSV or JSONL, files of plain text, rows of Parquet or Arrow files.
+//! The text documents that are packed: records of CSV or JSONL files, plain-text files, rows of Parquet or Arrow
+//! files.
 //!
-//! They are read once, in their order, into a nameless file beside the pack, for they are packed in another order. In
-//! memory are a few bytes a document, and one document: a record, or the text of a whole `.txt`; of Parquet and Arrow the
-//! texts of one file.
+//! They are read once, in their order, into an unlinked temporary file next to the pack, because they are packed in
+//! another order. Memory holds a few bytes per document and one document: a record, or the text of a complete `.txt`
+//! file; for Parquet and Arrow, the texts of one file.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -102,11 +103,11 @@ impl Documents {
         if unlabelled {
             labels = vec![0; ends.len()];
         }
-        let mut places = vec![0; numbers.len()];
-        for (class, place) in classes.iter().zip(0..) {
-            places[numbers[class] as usize] = place;
+        let mut ranks = vec![0; numbers.len()];
+        for (class, rank) in classes.iter().zip(0..) {
+            ranks[numbers[class] as usize] = rank;
         }
-        labels.iter_mut().filter(|_| !unlabelled).for_each(|label| *label = places[*label as usize]);
+        labels.iter_mut().filter(|_| !unlabelled).for_each(|label| *label = ranks[*label as usize]);
         Ok(Documents { texts, ends, classes, labels, identity: hash.finalize() })
     }
 
@@ -119,13 +120,13 @@ impl Documents {
         String::from_utf8(bytes).map_err(|_| Error::Internal(format!("{} changed while it was packed", name())))
     }
 
-    /// What tells these documents from others.
+    /// Returns a hash that identifies these documents.
     pub fn identity(&self) -> blake3::Hash {
         self.identity
     }
 }
 
-/// A file without a name, which is gone with the process.
+/// Creates a file without a name, which is deleted when the process ends.
 fn nameless(folder: &Path) -> Result<File, Error> {
     let path = folder.join(format!(".gradus-texts-{}", std::process::id()));
     let made = File::options().read(true).write(true).create_new(true).open(&path);

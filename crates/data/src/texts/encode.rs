@@ -26,17 +26,18 @@ pub(super) struct RowEncoding<'a> {
     pub keys: &'a Text,
     /// The token that ends a document.
     pub end: u32,
-    /// A hash of the hashes of all texts, which must still be what they were.
+    /// A hash of the hashes of all texts, to detect a file that changed while it was read.
     pub contents: blake3::Hash,
     pub parts: Parts,
     pub preparation: Preparation,
 }
 
 impl RowEncoding<'_> {
-    /// The rows: from a folder in `kept` that holds them already, else encoded, into such a folder or into memory.
-    pub fn rows(self, tokenizer: TextTokenizer, json: &str, kept: Option<&Path>) -> Result<TokenRows, Error> {
+    /// Returns the rows: from a folder in `cache` if it holds them already, else encoded into such a folder or into
+    /// memory.
+    pub fn rows(self, tokenizer: TextTokenizer, json: &str, cache: Option<&Path>) -> Result<TokenRows, Error> {
         let (columns, vocabulary) = (self.columns(), tokenizer.count());
-        let store = match kept.map(|kept| self.folder(kept, json)) {
+        let store = match cache.map(|cache| self.folder(cache, json)) {
             None => self.encode(tokenizer, TokenWriter::in_memory(columns, vocabulary))?,
             Some(folder) => match TokenStore::access(&folder, &self.preparation)? {
                 StoreAccess::Complete(store) => store,
@@ -60,7 +61,7 @@ impl RowEncoding<'_> {
         Ok(rows)
     }
 
-    /// Columns of tokens, and where documents have ends that matter, columns of these.
+    /// The number of columns: those of tokens, plus those of document ends where these are needed.
     fn columns(&self) -> usize {
         match (self.goal, self.file.is_plain()) {
             (TextObjective::Class | TextObjective::Masked, _) => ROWS.len(),
@@ -69,8 +70,8 @@ impl RowEncoding<'_> {
         }
     }
 
-    /// The folder whose name stands for all that the tokens depend on.
-    fn folder(&self, kept: &Path, json: &str) -> PathBuf {
+    /// The folder of these tokens, named after a hash of all that they depend on.
+    fn folder(&self, cache: &Path, json: &str) -> PathBuf {
         let mut all = blake3::Hasher::new();
         all.update(self.contents.as_bytes());
         for part in &self.parts {
@@ -84,7 +85,7 @@ impl RowEncoding<'_> {
             TextObjective::Next => format!("streams, {} columns", self.columns()),
         };
         all.update(layout.as_bytes()).update(json.as_bytes());
-        kept.join(format!("tokens-{}", &all.finalize().to_hex()[..32]))
+        cache.join(format!("tokens-{}", &all.finalize().to_hex()[..32]))
     }
 
     /// Encodes the records that are not in the store yet.
@@ -96,7 +97,7 @@ impl RowEncoding<'_> {
             writer,
             texts: Vec::new(),
             bytes: 0,
-            places: [0; 3],
+            positions: [0; 3],
         };
         let mut number = 0;
         let mut contents = blake3::Hasher::new();
@@ -124,8 +125,8 @@ struct Waiting<'a> {
     writer: TokenWriter,
     texts: Vec<String>,
     bytes: usize,
-    /// How far the list of each part is worked through.
-    places: [usize; 3],
+    /// Position in the list of each part.
+    positions: [usize; 3],
 }
 
 impl Waiting<'_> {
@@ -177,12 +178,12 @@ impl Waiting<'_> {
         Ok(())
     }
 
-    /// The part that a record is in; asked of records in ascending order.
+    /// Returns the part of a record. Must be called with records in ascending order.
     fn part_of(&mut self, record: u32) -> Option<usize> {
         let parts = &self.encoding.parts;
-        for (part, place) in self.places.iter_mut().enumerate() {
-            *place += parts[part][*place..].iter().take_while(|other| **other < record).count();
-            if parts[part].get(*place) == Some(&record) {
+        for (part, position) in self.positions.iter_mut().enumerate() {
+            *position += parts[part][*position..].iter().take_while(|other| **other < record).count();
+            if parts[part].get(*position) == Some(&record) {
                 return Some(part);
             }
         }

@@ -1,4 +1,4 @@
-//! The batches of a text data set stay what they were in earlier versions: the same tokens, order, split and borders.
+//! Batches of a text data set are the same as in earlier versions: tokens, order, split and document borders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::texts::TextObjective;
 use crate::texts::survey::TextFile;
 use crate::{Cursor, Part, Provenance, TextDataset, TextLoader};
 
-/// A text of some sentences that repeat words often enough for a vocabulary to be trained.
+/// A text of some sentences that repeat words often enough to train a vocabulary.
 fn sentence(number: usize) -> String {
     const WORDS: [&str; 12] =
         ["the", "loss", "falls", "while", "learning", "rate", "Größe", "steps,", "rises", "again", "and", "stays"];
@@ -39,10 +39,10 @@ fn digest(texts: TextDataset) -> String {
     hash.finalize().to_hex()[..16].to_owned()
 }
 
-fn open(path: &Path, keys: serde_json::Value, goal: TextObjective, kept: Option<&Path>) -> TextDataset {
+fn open(path: &Path, keys: serde_json::Value, goal: TextObjective, cache: Option<&Path>) -> TextDataset {
     let spec: Data = serde_json::from_value(json!({"path": "", "split": [0.6, 0.2, 0.2]})).unwrap();
     let keys: Text = serde_json::from_value(keys).unwrap();
-    TextDataset::open_known(&spec, &keys, goal, path, 5, kept, &mut Provenance::unknown()).unwrap()
+    TextDataset::open_known(&spec, &keys, goal, path, 5, cache, &mut Provenance::unknown()).unwrap()
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn batches_are_those_of_earlier_versions() {
     fs::write(&plain, (0..90).map(|number| sentence(number) + "\n").collect::<String>()).unwrap();
     let folder = root.path().join("tokens");
     // In memory, on disk, and as it was found there.
-    for kept in [None, Some(&folder), Some(&folder)] {
-        let digest = |path, keys, goal| digest(open(path, keys, goal, kept.map(PathBuf::as_path)));
+    for cache in [None, Some(&folder), Some(&folder)] {
+        let digest = |path, keys, goal| digest(open(path, keys, goal, cache.map(PathBuf::as_path)));
         let found = [
             digest(&csv, json!({"label": "label", "length": 24, "vocabulary": 200}), TextObjective::Class),
             digest(&csv, json!({"length": 24, "vocabulary": 200}), TextObjective::Masked),
@@ -65,15 +65,15 @@ fn batches_are_those_of_earlier_versions() {
             digest(&jsonl, json!({"length": 16, "vocabulary": 300, "documents": "apart"}), TextObjective::Next),
             digest(&plain, json!({"length": 16, "vocabulary": 300}), TextObjective::Next),
         ];
-        let wanted =
+        let expected =
             ["84a8241701027804", "97dac01c81c1c6f3", "0da48830f2b47cfe", "27a2394e3ed23ba0", "2483de53eccee7e3"];
-        assert_eq!(found, wanted, "{kept:?}");
+        assert_eq!(found, expected, "{cache:?}");
     }
-    // What is masked and how tokens attend to each other is no matter of the stored tokens.
+    // Neither the masks nor the attention between documents depend on the stored tokens.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
 }
 
-/// A large plain text is remembered by blocks of lines rather than line by line; its tokens stay what they are.
+/// A large plain text is indexed by blocks of lines rather than by line; its tokens are the same.
 #[test]
 fn blocks_of_lines_have_the_tokens_of_the_lines() {
     let root = tempfile::tempdir().unwrap();
@@ -93,14 +93,14 @@ fn blocks_of_lines_have_the_tokens_of_the_lines() {
     assert!(records == 900 && blocks <= bytes / 2_000 + 1, "{records} lines, {blocks} blocks");
 }
 
-/// Whether a file is remembered by blocks: `bytes` long, of which a run knew so many records before.
+/// Whether a file is indexed by blocks: `bytes` long, of which a run knew so many records before.
 #[test]
 fn a_run_that_was_begun_by_lines_stays_with_lines() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a.txt");
     let keys: Text = serde_json::from_value(json!({"length": 16, "vocabulary": 300})).unwrap();
     let check = |bytes: u64, goal, known, expected: bool| {
-        // It is as long as it says and takes no space.
+        // A sparse file of that length.
         fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         let file = TextFile::of_run(&path, &keys, goal, known).unwrap();
         assert_eq!(file.is_by_blocks(), expected, "{bytes} bytes, {goal:?}, {known:?}");

@@ -38,14 +38,14 @@ use survey::{TextFile, TextSurvey};
 use tokenizer::Special;
 use tokenizer::{TOKENIZERS, TextTokenizer};
 
-/// What is trained on a text.
+/// The training objective of a text model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextObjective {
-    /// Its class.
+    /// Classification: the class of the text.
     Class,
-    /// The tokens that are masked in it.
+    /// Masked language modelling: the masked tokens.
     Masked,
-    /// The next token, at each position.
+    /// Causal language modelling: the next token at each position.
     Next,
 }
 
@@ -56,9 +56,9 @@ pub struct TextDataset {
     classes: Vec<String>,
     /// The rows of each part.
     rows: TokenRows,
-    /// The class of each row; empty where none is trained.
+    /// The class of each row; empty unless the objective is classification.
     labels: Vec<u32>,
-    /// Whether tokens attend to their own document only.
+    /// Whether attention is limited to the tokens of a document.
     apart: bool,
     special: Special,
     specials: Vec<u32>,
@@ -66,20 +66,20 @@ pub struct TextDataset {
     tokenizer: String,
 }
 
-/// What a text data set is made of, found without tokenizing it.
+/// The classes and sizes of a text data set, found without tokenizing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextOutline {
-    /// Names of the classes, in label order; none where no class is trained.
+    /// Names of the classes, in label order; empty unless the objective is classification.
     pub classes: Vec<String>,
-    /// Rows of training, validation and test; none where they depend on the tokens.
+    /// Rows of training, validation and test; `None` if they depend on the tokens.
     pub counts: Option<[u64; 3]>,
 }
 
 impl TextOutline {
-    /// Reads the file at `path` as [`TextDataset::open`] does.
+    /// Reads the outline of the file at `path`, as [`TextDataset::open`] would open it.
     pub fn of(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextOutline, Error> {
         if !packed::is_stream(path) || keys.tokenizer.is_some() {
-            // A job that cannot be trained shall not be planned.
+            // A job that cannot be trained must not be planned.
             library(TOKENIZERS)?;
         }
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
@@ -95,35 +95,35 @@ impl TextOutline {
 }
 
 impl TextDataset {
-    /// Reads the texts at `path` and tokenizes them, into memory. A tokenizer that is not given is trained on the
+    /// Reads the texts at `path` and tokenizes them into memory. Without a given tokenizer, one is trained on the
     /// training texts alone.
     ///
     /// # Errors
-    /// When the file, its columns or the tokenizer are not what `spec` says, or a part would be left empty.
+    /// If the file, its columns or the tokenizer do not match `spec`, or a part would be empty.
     pub fn open(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextDataset, Error> {
         TextDataset::open_known(spec, keys, goal, path, seed, None, &mut Provenance::unknown())
     }
 
-    /// The same for a run, whose data is compared with what it was trained on so far, and which keeps its tokenizer.
-    /// The tokens are stored in a folder of their own in the folder `kept`, if there is one, where every rank of a
-    /// machine and every later run on the same texts finds them.
+    /// Opens the data of a run: compares it with the data that the run was trained on and reuses its tokenizer.
+    /// With a folder `cache`, tokens are stored in a subfolder of it, which the ranks of a machine and later runs on
+    /// the same texts share.
     ///
     /// # Errors
-    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    /// Also [`Error::Changed`] if the data differs and the change is not accepted.
     pub fn open_known(
         spec: &Data,
         keys: &Text,
         goal: TextObjective,
         path: &Path,
         seed: u64,
-        kept: Option<&Path>,
+        cache: Option<&Path>,
         provenance: &mut Provenance,
     ) -> Result<TextDataset, Error> {
         if let Some(texts) = packed::open(spec, keys, goal, path, seed, provenance)? {
             return Ok(texts);
         }
         let file = TextFile::of_run(path, keys, goal, provenance.samples_before())?;
-        TextDataset::open_file(spec, goal, seed, file, kept, provenance)
+        TextDataset::open_file(spec, goal, seed, file, cache, provenance)
     }
 
     fn open_file(
@@ -131,7 +131,7 @@ impl TextDataset {
         goal: TextObjective,
         seed: u64,
         file: TextFile<'_>,
-        kept: Option<&Path>,
+        cache: Option<&Path>,
         provenance: &mut Provenance,
     ) -> Result<TextDataset, Error> {
         let keys = file.keys();
@@ -153,7 +153,7 @@ impl TextDataset {
         provenance.uses_tokenizer(&texts.tokenizer);
         texts.rows =
             RowEncoding { file, goal, keys, end: texts.special.end, contents: contents_hash, parts, preparation }
-                .rows(tokenizer, &texts.tokenizer, kept)?;
+                .rows(tokenizer, &texts.tokenizer, cache)?;
         Ok(texts)
     }
 
@@ -178,12 +178,12 @@ impl TextDataset {
         })
     }
 
-    /// What is trained.
+    /// The training objective.
     pub fn goal(&self) -> TextObjective {
         self.goal
     }
 
-    /// Names of the classes, in label order; none where no class is trained.
+    /// Names of the classes, in label order; empty unless the objective is classification.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -193,7 +193,7 @@ impl TextDataset {
         [Part::Train, Part::Validation, Part::Test].map(|part| self.rows.count(part))
     }
 
-    /// Tokens that the tokenizer knows; every token id is below it.
+    /// The size of the vocabulary; every token id is less than it.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
@@ -204,7 +204,7 @@ impl TextDataset {
     }
 }
 
-/// The tokenizer that was given or that the run has already; none where one is to be trained.
+/// Returns the tokenizer that was given or that the run uses already; `None` if one is to be trained.
 fn kept_tokenizer(
     given: Option<TextTokenizer>,
     goal: TextObjective,

@@ -1,8 +1,9 @@
-//! Texts that are tokens already: shards that `gradus data pack --tokenizer` wrote, and files of plain tokens.
+//! Texts that are token ids already: shards written by `gradus data pack --tokenizer`, and files of raw token ids.
 //!
-//! Packed documents give a classifier and a masked language model the rows that their texts would. A causal language
-//! model gets rows that documents share, best fit, so that hardly any padding is left; a document's first token is not to
-//! be predicted from the document before it. A file of plain tokens (`.u16` or `.u32`, little-endian) is one stream.
+//! From packed documents, a classifier and a masked language model get the same rows as from the texts. A causal
+//! language model gets rows that several documents share by best fit, with hardly any padding; a document's first token
+//! is not predicted from the document before it. A file of raw token ids (`.u16` or `.u32`, little-endian) is one
+//! stream.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,10 @@ use crate::shard::Shards;
 use crate::shard::manifest::TokenFormat;
 use crate::{Error, Part, ShardManifest};
 
-/// A file of tokens is read whole.
+/// Largest file of raw token ids, which is read into memory.
 const LARGEST: u64 = 64 << 30;
 
-/// What is in packed text; `None` if the path holds something else.
+/// Returns the outline of packed text; `None` if the path holds something else.
 pub(super) fn outline(spec: &Data, goal: TextObjective, path: &Path, seed: u64) -> Result<Option<TextOutline>, Error> {
     if width_of(path).is_some() {
         check_stream(goal, path)?;
@@ -55,7 +56,7 @@ pub(super) fn open(
     }
     let Some((manifest, tokens)) = tokens::find(path)? else { return Ok(None) };
     if keys.tokenizer.is_some() {
-        let why = "it is tokens already, and was packed with a tokenizer of its own";
+        let why = "it holds token ids already, and its pack has its own tokenizer";
         return Err(layout(path, why, "leave `tokenizer` out of `text`"));
     }
     let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
@@ -106,15 +107,15 @@ fn listing(spec: &Data, manifest: &ShardManifest, shards: &Shards) -> SampleList
         Split::Shares(_) => 0,
         Split::Folders(_) => manifest.shards[shard as usize].part.map_or(0, |part| 1 + part as u64) << 32,
     };
-    let contents = shards.places().iter().map(|place| place.hash).collect();
-    let targets = shards.places().iter().map(|place| u64::from(place.label) | home(place.shard)).collect();
+    let contents = shards.places().iter().map(|entry| entry.hash).collect();
+    let targets = shards.places().iter().map(|entry| u64::from(entry.label) | home(entry.shard)).collect();
     SampleList::of_contents(contents, targets)
 }
 
-/// The tokenizer that the documents were packed with.
+/// Returns the tokenizer that the documents were packed with.
 ///
 /// # Errors
-/// If it is not the one that the run was trained with, or not the one that the manifest speaks of.
+/// If it differs from the tokenizer that the run was trained with or that the manifest describes.
 fn packed_tokenizer(
     path: &Path,
     goal: TextObjective,
@@ -127,7 +128,7 @@ fn packed_tokenizer(
     }
     let (found, vocabulary) = (tokenizer.count(), tokens.vocabulary);
     if found != vocabulary as usize {
-        let why = format!("its tokenizer knows {found} tokens, and its manifest says {vocabulary}");
+        let why = format!("its tokenizer has {found} tokens, but its manifest says {vocabulary}");
         return Err(layout(path, why, "pack the text again"));
     }
     Ok(tokenizer)
@@ -148,7 +149,7 @@ impl Documents {
         self.shards.places()[document].bytes / self.tokens.width
     }
 
-    /// Adds tokens of a document from a place on, at most so many.
+    /// Appends at most `most` tokens of a document, starting at token `from`.
     fn read(&mut self, document: usize, from: usize, most: usize, into: &mut Vec<u32>) -> Result<(), Error> {
         self.shards.read(document, &mut self.bytes, AccessTime::SOME_TIME)?;
         self.preparation.advance(1);
@@ -162,12 +163,12 @@ impl Documents {
     }
 }
 
-/// Rows that are being put together.
+/// Rows under construction.
 struct PackedRows {
     writer: TokenWriter,
     count: u32,
     borders: Vec<u64>,
-    /// The token that stands for the end of a document.
+    /// The end-of-document token.
     end: u32,
 }
 
@@ -184,7 +185,7 @@ impl PackedRows {
         Ok(self.count - 1)
     }
 
-    /// Adds rows that the documents of a part share; each document ends with the token that stands for its end.
+    /// Appends rows that the documents of a part share; each document is followed by the end-of-document token.
     fn share(&mut self, documents: &mut Documents, part: &[u32], length: u32) -> Result<Vec<u32>, Error> {
         let counts: Vec<u32> = part.iter().map(|document| documents.count(*document as usize) + 1).collect();
         let mut rows = Vec::new();
@@ -224,17 +225,17 @@ fn documents(
     if goal == TextObjective::Class && classes.is_empty() {
         return Err(layout(path, "its texts were packed without classes", "pack them with `--label COLUMN`"));
     }
-    if goal == TextObjective::Class && spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
-        let wanted = spec.classes.unwrap_or_default();
-        return Err(Error::Classes { found: classes.len(), wanted, names: classes.clone() });
+    if goal == TextObjective::Class && spec.classes.is_some_and(|expected| expected as usize != classes.len()) {
+        let expected = spec.classes.unwrap_or_default();
+        return Err(Error::Classes { found: classes.len(), wanted: expected, names: classes.clone() });
     }
-    let labels = shards.places().iter().map(|place| place.label).collect();
+    let labels = shards.places().iter().map(|entry| entry.label).collect();
     let parts = match spec.split {
         Split::Shares(shares) => split::by_shares(shards.places().len(), shares, seed)?,
         Split::Folders(Folders::Folders) => {
             let mut parts = Parts::default();
-            for (place, document) in shards.places().iter().zip(0..) {
-                let part = manifest.shards[place.shard as usize].part;
+            for (entry, document) in shards.places().iter().zip(0..) {
+                let part = manifest.shards[entry.shard as usize].part;
                 let part = part.ok_or_else(|| {
                     let why = "it was packed without parts";
                     layout(path, why, "pack it with `--split 8:1:1`, or leave out `split: folders`")
@@ -242,7 +243,7 @@ fn documents(
                 parts[part as usize].push(document);
             }
             if parts[Part::Train as usize].is_empty() {
-                return Err(layout(path, "it holds nothing for training", "pack it with a larger first share"));
+                return Err(layout(path, "it has no training samples", "pack it with a larger first share"));
             }
             parts
         }
@@ -250,12 +251,12 @@ fn documents(
     Ok((shards, labels, parts))
 }
 
-/// Whether a file holds plain tokens, as its name tells.
+/// Whether a file holds raw token ids, judged by its extension.
 pub(super) fn is_stream(path: &Path) -> bool {
     width_of(path).is_some()
 }
 
-/// Bytes of a token in a file of plain tokens, as its name tells.
+/// Bytes per token in a file of raw token ids, from its extension.
 fn width_of(path: &Path) -> Option<u32> {
     match path.extension()?.to_str()? {
         "u16" => Some(2),

@@ -1,4 +1,4 @@
-//! Texts out of files: a CSV or JSONL with a text in each record, or a plain text that is one piece.
+//! Reads texts from files: CSV or JSONL with a text per record, or plain text as one document.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::formats::Record;
 pub(crate) enum Form {
     Csv,
     Jsonl,
-    /// The lines of a plain text; together they are the whole file.
+    /// The lines of a plain text, which together are the complete file.
     Plain,
 }
 
-/// The form of the file at `path`; compressed ones end in `.gz` besides.
+/// Returns the format of the file at `path`; compressed files have the additional extension `.gz`.
 pub(crate) fn form(path: &Path) -> Result<Form, Error> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     match name.strip_suffix(".gz").unwrap_or(&name) {
@@ -36,7 +36,7 @@ pub(crate) fn form(path: &Path) -> Result<Form, Error> {
     }
 }
 
-/// What is done with each record in turn.
+/// A callback for each record in turn.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Record) -> Result<(), Error>;
 
 /// Reads the file record by record, of which one is in memory at a time.
@@ -105,23 +105,23 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
         true => Vec::new(),
         false => reader.headers().map_err(broken)?.iter().map(|name| name.trim().to_owned()).collect(),
     };
-    let place = |column: &String| -> Result<usize, Error> {
+    let index = |column: &String| -> Result<usize, Error> {
         if numbered {
             return Ok(column.parse::<usize>().unwrap_or(1) - 1);
         }
         names.iter().position(|name| name == column).ok_or_else(|| {
-            let hint = "name columns of the first row, or number them from 1 (`\"1\"`) where it is no header";
+            let hint = "name columns of the first row, or number them from 1 (`\"1\"`) if it is not a header";
             layout(path, format!("it has no column `{column}`, only {}", crate::error::shorten(&names)), hint)
         })
     };
-    let columns = keys.columns.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
-    let label = keys.label.as_ref().map(place).transpose()?;
+    let columns = keys.columns.iter().map(index).collect::<Result<Vec<usize>, Error>>()?;
+    let label = keys.label.as_ref().map(index).transpose()?;
     for row in reader.records() {
         let row = row.map_err(broken)?;
         let line = row.position().map_or(0, csv::Position::line);
         let field = |at: usize| {
             let missing =
-                || format!("the row in line {line} has {} columns, and column {} is asked for", row.len(), at + 1);
+                || format!("the row in line {line} has {} columns, and column {} is requested", row.len(), at + 1);
             row.get(at).ok_or_else(|| layout(path, missing(), "correct the row, or name other columns"))
         };
         let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;

@@ -11,15 +11,15 @@ use crate::{Error, Part};
 pub(super) struct TokenRows {
     store: TokenStore,
     layout: RowLayout,
-    /// For each column of tokens, places where a document begins that is not to be predicted from the one before, in
-    /// ascending order.
+    /// For each column of tokens, positions at which a document begins that must not be predicted from the previous
+    /// one, in ascending order.
     borders: Vec<Vec<u64>>,
 }
 
 /// How tokens are divided into rows.
 #[derive(Debug)]
 enum RowLayout {
-    /// Rows follow each other in column 0, and column 1 says where each ends; they belong to these parts.
+    /// Rows follow each other in column 0, and column 1 holds the end of each; they belong to these parts.
     Ended(Parts),
     /// Columns 0, 1 and 2 are the streams of training, validation and test, in rows of so many tokens and the one after.
     Streams { length: u64, counts: [u64; 3] },
@@ -43,13 +43,13 @@ impl TokenRows {
         TokenRows::ended(TokenWriter::in_memory(2, 1).finish()?, Parts::default(), Vec::new())
     }
 
-    /// Rows with their ends in a column of their own.
+    /// Rows whose ends are in a separate column.
     pub fn ended(store: TokenStore, parts: Parts, borders: Vec<u64>) -> Result<TokenRows, Error> {
         Ok(TokenRows { store, layout: RowLayout::Ended(parts), borders: vec![borders] })
     }
 
-    /// Three streams that are divided into rows of `length` tokens; tokens attend to their own document only where
-    /// `apart` is set and the store says where documents end.
+    /// Three streams divided into rows of `length` tokens. With `apart`, attention is limited to a document if the
+    /// store has document ends.
     pub fn streams(store: TokenStore, length: u32, apart: bool) -> Result<TokenRows, Error> {
         let length = u64::from(length.max(1));
         let counts = [0, 1, 2].map(|column| store.tokens(column).saturating_sub(1).div_ceil(length));
@@ -70,11 +70,11 @@ impl TokenRows {
         }
     }
 
-    /// The number of a part's row at this place, in the order of the data.
-    pub fn number(&self, part: Part, place: u64) -> u32 {
+    /// The number of the row at this index of a part, in the order of the data.
+    pub fn number(&self, part: Part, index: u64) -> u32 {
         match &self.layout {
-            RowLayout::Ended(parts) => parts[part as usize][place as usize],
-            RowLayout::Streams { counts, .. } => (counts[..part as usize].iter().sum::<u64>() + place) as u32,
+            RowLayout::Ended(parts) => parts[part as usize][index as usize],
+            RowLayout::Streams { counts, .. } => (counts[..part as usize].iter().sum::<u64>() + index) as u32,
         }
     }
 
@@ -93,12 +93,12 @@ impl TokenRows {
                 Ok(RowSpan { column, places })
             }
             RowLayout::Streams { length, counts } => {
-                let (mut column, mut place) = (0, row);
-                while column + 1 < STREAMS && place >= counts[column] {
-                    place -= counts[column];
+                let (mut column, mut index) = (0, row);
+                while column + 1 < STREAMS && index >= counts[column] {
+                    index -= counts[column];
                     column += 1;
                 }
-                let start = place * length;
+                let start = index * length;
                 Ok(RowSpan { column, places: start..(start + length + 1).min(self.store.tokens(column)) })
             }
         }

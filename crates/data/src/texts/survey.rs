@@ -1,5 +1,5 @@
-//! What is in a text file, found by reading it once: how many records there are, their classes and a hash of each. The
-//! texts themselves are read again where they are needed, so that no more than some of them are in memory.
+//! The contents of a text file, found by reading it once: the number of records, their classes and a hash of each.
+//! The texts themselves are read again when they are needed, to keep memory bounded.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -18,8 +18,8 @@ use crate::identity::preparation::Preparation;
 use crate::identity::{Rule, hash};
 use crate::sampling::split::{self, Parts};
 
-/// A plain text of more bytes is divided by blocks of lines rather than by lines, or what is remembered of each would
-/// grow to gigabytes.
+/// A plain text larger than this is divided into blocks of lines rather than lines; otherwise the per-line index
+/// would grow to gigabytes.
 const LARGE: u64 = 256 << 20;
 /// Bytes of such a block, at least.
 const BLOCK: usize = 64 << 10;
@@ -33,12 +33,12 @@ pub(super) struct TextFile<'a> {
     path: &'a Path,
     form: Form,
     keys: &'a Text,
-    /// Bytes of a record of a plain text, at least; none where each line is one.
+    /// Minimum bytes per record of a plain text; `None` if each line is a record.
     block: Option<usize>,
 }
 
 impl<'a> TextFile<'a> {
-    /// The file at `path`, whose form its name tells.
+    /// Opens the file at `path`, whose extension determines its format.
     pub fn at(path: &'a Path, keys: &'a Text) -> Result<TextFile<'a>, Error> {
         Ok(TextFile { path, form: read::form(path)?, keys, block: None })
     }
@@ -61,7 +61,7 @@ impl<'a> TextFile<'a> {
         Ok(TextFile { block: is_by_blocks.then_some(BLOCK), ..file })
     }
 
-    /// The same with blocks of so many bytes.
+    /// Sets the block size.
     #[cfg(test)]
     pub fn by_blocks(self, bytes: usize) -> TextFile<'a> {
         TextFile { block: Some(bytes), ..self }
@@ -78,7 +78,7 @@ impl<'a> TextFile<'a> {
         self.keys
     }
 
-    /// Whether it is one piece of text rather than documents.
+    /// Whether the file is one text rather than separate documents.
     pub fn is_plain(&self) -> bool {
         self.form == Form::Plain
     }
@@ -104,11 +104,11 @@ impl<'a> TextFile<'a> {
     pub fn pieces<'t>(&self, text: &'t str, goal: TextObjective) -> impl Iterator<Item = &'t str> {
         let is_stream = self.is_plain() && goal == TextObjective::Next;
         let lines = is_stream.then(|| text.split_inclusive('\n'));
-        let whole = (!is_stream).then_some(text);
-        lines.into_iter().flatten().chain(whole)
+        let all = (!is_stream).then_some(text);
+        lines.into_iter().flatten().chain(all)
     }
 
-    /// Trains a tokenizer on the given records, whose numbers ascend.
+    /// Trains a tokenizer on the given records, in ascending order.
     pub fn train_tokenizer(
         &self,
         records: &[u32],
@@ -118,13 +118,13 @@ impl<'a> TextFile<'a> {
         let (sender, texts) = mpsc::sync_channel(WAITING);
         let failed = Mutex::new(None);
         let read = || {
-            let mut wanted = records.iter().copied().peekable();
+            let mut remaining = records.iter().copied().peekable();
             let mut number = 0;
             let read = self.each(&mut |record| {
-                // The trainer may have ended early, by an error of its own.
-                if wanted.next_if_eq(&number).is_some() {
-                    for piece in self.pieces(&record.text, goal) {
-                        let sent = sender.send(piece.to_owned());
+                // The trainer may have stopped early with an error.
+                if remaining.next_if_eq(&number).is_some() {
+                    for text in self.pieces(&record.text, goal) {
+                        let sent = sender.send(text.to_owned());
                         sent.map_err(|_| Error::Internal("the tokenizer's training has ended".into()))?;
                     }
                 }
@@ -153,10 +153,10 @@ pub(super) struct TextSurvey {
     /// A hash of each text.
     pub contents: Vec<u64>,
     pub classes: Vec<String>,
-    /// The class of each record; empty where none is trained.
+    /// The class of each record; empty unless the objective is classification.
     pub labels: Vec<u32>,
     pub parts: Parts,
-    /// By what rule they were divided.
+    /// The rule by which records were assigned to parts.
     pub rule: Rule,
 }
 
@@ -190,9 +190,9 @@ impl TextSurvey {
                 let why = format!("all its texts are of the class {}", crate::error::shorten(&classes));
                 return Err(layout(file.path, &why, "name the column of the classes with `data.text.label`"));
             }
-            if spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
-                let wanted = spec.classes.unwrap_or_default();
-                return Err(Error::Classes { found: classes.len(), wanted, names: classes });
+            if spec.classes.is_some_and(|expected| expected as usize != classes.len()) {
+                let expected = spec.classes.unwrap_or_default();
+                return Err(Error::Classes { found: classes.len(), wanted: expected, names: classes });
             }
         }
         let Split::Shares(shares) = spec.split else {
@@ -202,7 +202,7 @@ impl TextSurvey {
             });
         };
         let (parts, rule) = match (goal, file.form) {
-            // A plain text is not shuffled: what is held out comes after what is trained on.
+            // A plain text is not shuffled: validation and test follow the training part.
             (TextObjective::Next, Form::Plain) => (split::in_order(contents.len(), shares)?, Rule::InOrder),
             (TextObjective::Next | TextObjective::Class | TextObjective::Masked, _) => {
                 (split::by_shares(contents.len(), shares, seed)?, Rule::Shares(shares))
@@ -237,10 +237,10 @@ impl ClassNumbers {
     /// The names in label order, and the labels.
     fn sorted(self) -> (Vec<String>, Vec<u32>) {
         let classes = in_order(self.numbers.keys().cloned().collect());
-        let mut places = vec![0; classes.len()];
-        for (class, place) in classes.iter().zip(0..) {
-            places[self.numbers[class] as usize] = place;
+        let mut ranks = vec![0; classes.len()];
+        for (class, rank) in classes.iter().zip(0..) {
+            ranks[self.numbers[class] as usize] = rank;
         }
-        (classes, self.labels.into_iter().map(|label| places[label as usize]).collect())
+        (classes, self.labels.into_iter().map(|label| ranks[label as usize]).collect())
     }
 }

@@ -39,7 +39,7 @@ impl Shelf {
 }
 
 fn numbers_of(texts: &TextDataset, part: Part) -> Vec<u32> {
-    (0..texts.rows.count(part)).map(|place| texts.rows.number(part, place)).collect()
+    (0..texts.rows.count(part)).map(|index| texts.rows.number(part, index)).collect()
 }
 
 fn row_of(texts: &TextDataset, number: u32) -> Vec<u32> {
@@ -73,8 +73,8 @@ fn a_mark_of_utf8_is_passed_over_and_numbers_that_nobody_has_are_refused() {
     let model = format!(r#"{{"version": "1.0", "model": {{"type": "BPE", "vocab": {vocabulary}, "merges": []}}}}"#);
     fs::write(&tokenizer, model).unwrap();
     let keys = format!("{{\"tokenizer\": {:?}}}", tokenizer.display().to_string());
-    let told = shelf.open(&keys, TextObjective::Next).unwrap_err().finding();
-    assert!(told.message.contains("a token of id 4294967294"), "{}", told.message);
+    let report = shelf.open(&keys, TextObjective::Next).unwrap_err().finding();
+    assert!(report.message.contains("a token of id 4294967294"), "{}", report.message);
 }
 
 /// Sentences of two kinds of words.
@@ -113,7 +113,7 @@ fn every_form_gives_the_same_rows() {
     for texts in &opened {
         assert_eq!((texts.classes(), texts.counts()), (&["1".to_owned(), "2".to_owned()][..], [30, 10, 10]));
         assert_eq!((all_rows(texts), &texts.labels), (all_rows(&opened[0]), &opened[0].labels));
-        // Learning the tokeniser again gives the same one, or a resumed run would read other words.
+        // Training the tokenizer again must give the same one, or a resumed run would see other token ids.
         assert_eq!(texts.tokenizer(), opened[0].tokenizer());
     }
     let outline = TextOutline::of(&spec(), &text(NUMBERED), TextObjective::Class, &shelves[0].0.path(), 3).unwrap();
@@ -150,12 +150,12 @@ fn batches_are_filled_up_and_resumed() {
         assert_eq!((batch.tokens.len(), batch.labels.len()), (batch.rows * batch.length, batch.rows));
         assert!(batch.length <= 16 && batch.length % 8 == 0);
         for row in 0..batch.rows {
-            let words = &batch.tokens[row * batch.length..][..batch.length];
-            // `[CLS]` is 2 and `[PAD]` is 0; what fills is masked out.
-            assert_eq!(words[0], 2);
-            for (place, word) in words.iter().enumerate() {
-                let is_word = batch.mask.as_ref().is_none_or(|mask| mask[row * batch.length + place]);
-                assert_eq!(is_word, *word != 0);
+            let tokens = &batch.tokens[row * batch.length..][..batch.length];
+            // `[CLS]` is 2 and `[PAD]` is 0; padding is masked out.
+            assert_eq!(tokens[0], 2);
+            for (position, token) in tokens.iter().enumerate() {
+                let attended = batch.mask.as_ref().is_none_or(|mask| mask[row * batch.length + position]);
+                assert_eq!(attended, *token != 0);
             }
         }
     }
@@ -164,7 +164,7 @@ fn batches_are_filled_up_and_resumed() {
 }
 
 #[test]
-fn masked_words_are_noted_and_drawn_anew_each_epoch() {
+fn masked_tokens_are_targets_and_drawn_again_each_epoch() {
     let keys = r#"{"columns": ["2"], "length": 16, "vocabulary": 300}"#;
     let texts = Shelf::new("texts.csv", &csv("")).open(keys, TextObjective::Masked).unwrap();
     let numbers: Vec<u32> = (0..50).collect();
@@ -174,46 +174,46 @@ fn masked_words_are_noted_and_drawn_anew_each_epoch() {
     assert_eq!(epoch(None).labels, epoch(None).labels);
     let plain = texts.batch(&numbers, Some(0), 9).unwrap();
     assert_eq!((&plain.tokens, &plain.labels), (&first.tokens, &first.labels));
-    let mut guessed = 0;
+    let mut masked = 0;
     for row in 0..first.rows {
         let range = row * first.length..(row + 1) * first.length;
         let labels = &first.labels[range.clone()];
-        assert!(labels.iter().any(|label| *label >= 0), "every row has something to guess");
+        assert!(labels.iter().any(|label| *label >= 0), "every row has a target");
         for (label, original) in labels.iter().zip(&row_of(&texts, row as u32)) {
             if *label >= 0 {
-                guessed += 1;
+                masked += 1;
                 assert_eq!(*label, i64::from(*original));
                 assert!(!texts.specials.contains(original));
             }
         }
     }
-    assert!((60..200).contains(&guessed), "{guessed} of some 450 words");
+    assert!((60..200).contains(&masked), "{masked} of about 450 tokens");
 }
 
 #[test]
-fn each_next_word_is_guessed_once() {
+fn each_next_token_is_predicted_once() {
     let story: String = (0..60).map(|line| format!("line {line} follows line {} and so on\n", line / 2)).collect();
     let keys = r#"{"length": 10, "vocabulary": 300}"#;
     let texts = Shelf::new("story.txt", &story).open(keys, TextObjective::Next).unwrap();
-    let mut guessed = Vec::new();
+    let mut targets = Vec::new();
     for number in numbers_of(&texts, Part::Train) {
         let batch = texts.batch(&[number], Some(0), 0).unwrap();
         assert!(batch.mask.is_none() && batch.length <= 10);
-        guessed.extend(batch.labels.clone());
+        targets.extend(batch.labels.clone());
         assert_eq!(batch.tokens[1..], batch.labels[..batch.length - 1]);
     }
     let first = i64::from(row_of(&texts, 0)[0]);
-    let stream: Vec<u32> = [first].iter().chain(&guessed).map(|word| *word as u32).collect();
-    let words = tokenizers::Tokenizer::from_bytes(texts.tokenizer()).unwrap();
+    let stream: Vec<u32> = [first].iter().chain(&targets).map(|token| *token as u32).collect();
+    let tokenizer = tokenizers::Tokenizer::from_bytes(texts.tokenizer()).unwrap();
     let expected: String = story.split_inclusive('\n').take(36).collect();
-    assert_eq!(words.decode(&stream, true).unwrap(), expected);
+    assert_eq!(tokenizer.decode(&stream, true).unwrap(), expected);
 }
 
 #[test]
-fn what_is_wrong_with_a_text_is_told() {
-    let check = |name: &'static str, content: &str, keys: &str, words: &str| {
+fn errors_in_a_text_are_reported() {
+    let check = |name: &'static str, content: &str, keys: &str, message: &str| {
         let error = Shelf::new(name, content).open(keys, TextObjective::Class).unwrap_err();
-        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(message) && error.hint().is_some(), "{error}");
     };
     check("texts.csv", "", NUMBERED, "holds no text");
     check("texts.csv", "1,a,b\n2,c\n", NUMBERED, "the row in line 2 has 2 columns");
@@ -233,16 +233,16 @@ fn what_is_wrong_with_a_text_is_told() {
 }
 
 #[test]
-fn words_that_are_data_are_learnt_from_in_parts_or_not_at_all() {
-    let learn = |texts: &[String], goal| TextTokenizer::train(texts.iter(), 400, goal).unwrap().json().unwrap();
+fn very_long_words_are_split_or_skipped_in_tokenizer_training() {
+    let train = |texts: &[String], goal| TextTokenizer::train(texts.iter(), 400, goal).unwrap().json().unwrap();
     let word = |length: usize| (0..length).map(|at| char::from(b'a' + (at * at / 7 % 26) as u8)).collect::<String>();
     let long = word(30_000);
     let parts: Vec<String> = (0..30).map(|part| long[part * 1000..][..1000].to_owned()).collect();
-    assert_eq!(learn(std::slice::from_ref(&long), TextObjective::Next), learn(&parts, TextObjective::Next));
+    assert_eq!(train(std::slice::from_ref(&long), TextObjective::Next), train(&parts, TextObjective::Next));
     let short = ["some short words".to_owned(), "some more".to_owned()];
     let both = [short[0].clone(), short[1].clone(), long];
-    assert_eq!(learn(&both, TextObjective::Masked), learn(&short, TextObjective::Masked));
-    assert_ne!(learn(&[word(1000)], TextObjective::Masked), learn(&short, TextObjective::Masked));
+    assert_eq!(train(&both, TextObjective::Masked), train(&short, TextObjective::Masked));
+    assert_ne!(train(&[word(1000)], TextObjective::Masked), train(&short, TextObjective::Masked));
 }
 
 /// The way around that the documents name for pairs of texts.

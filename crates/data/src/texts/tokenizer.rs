@@ -1,6 +1,6 @@
 //! From text to token ids: a tokenizer that is loaded (`tokenizer.json`) or trained on the training texts.
 //!
-//! What is trained depends on the texts alone, so a resumed run has the same one.
+//! Training depends on the texts alone, so a resumed run trains the same tokenizer.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::identity::preparation::Preparation;
 pub(crate) struct Special {
     /// Fills rows.
     pub pad: u32,
-    /// Stands for a token to be predicted; where the goal is none of that, as `pad`.
+    /// The mask token; equal to `pad` unless the objective is masked language modelling.
     pub mask: u32,
     /// Separates a text from the next.
     pub end: u32,
@@ -30,7 +30,7 @@ const MOST_TOKENS: u32 = 1 << 22;
 /// The one of GPT.
 const GPT: &str = "<|endoftext|>";
 
-/// A tokenizer with what the rest needs to know of it.
+/// A tokenizer and its special tokens.
 #[derive(Debug)]
 pub(crate) struct TextTokenizer {
     tokenizer: Box<dyn TextEncoder>,
@@ -57,7 +57,7 @@ impl TextTokenizer {
         TextTokenizer::of(tokenizer, goal).map_err(failed)
     }
 
-    /// The same, or what is wrong with a tokenizer, as half a sentence.
+    /// Wraps a tokenizer. The error is the reason why it cannot be used, as part of a sentence.
     fn of(tokenizer: Box<dyn TextEncoder>, goal: TextObjective) -> Result<TextTokenizer, String> {
         let largest = tokenizer.largest().unwrap_or(0);
         if largest >= MOST_TOKENS {
@@ -67,7 +67,7 @@ impl TextTokenizer {
         Ok(TextTokenizer { tokenizer, special })
     }
 
-    /// Trains a vocabulary of at most `size` tokens: word pieces for BERT, pairs of bytes for GPT.
+    /// Trains a vocabulary of at most `size` tokens: WordPiece for BERT, byte-level BPE for GPT.
     pub fn train(
         texts: impl Iterator<Item: AsRef<str> + Send> + Send,
         size: usize,
@@ -113,7 +113,7 @@ impl TextTokenizer {
         Ok(self.tokenizer.encode(&[text], false)?.into_iter().flatten().collect())
     }
 
-    /// What stands before and behind the tokens of a text.
+    /// The tokens before and after those of a text.
     pub fn frame(&self) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let encoded = |framed| Ok::<_, Error>(self.tokenizer.encode(&["a"], framed).map_err(undivided)?.concat());
         let (framed, bare) = (encoded(true)?, encoded(false)?);
@@ -127,14 +127,14 @@ impl TextTokenizer {
         self.tokenizer.json().map_err(|why| Error::Internal(format!("no tokenizer could be written: {why}")))
     }
 
-    /// The ids of the tokens that begin, end or fill, which are never masked.
+    /// The ids of special tokens, which are never masked.
     pub fn specials(&self) -> Vec<u32> {
         self.tokenizer.specials()
     }
 }
 
 impl Special {
-    /// Those of a tokenizer; none where one is missing.
+    /// Looks up the special tokens of a tokenizer; `None` if one is missing.
     fn of(tokenizer: &dyn TextEncoder, goal: TextObjective) -> Option<Special> {
         match goal {
             TextObjective::Next => tokenizer.id(GPT).map(|end| Special { pad: end, mask: end, end }),
@@ -147,7 +147,7 @@ impl Special {
     }
 }
 
-/// What an executable may be built without, for its message.
+/// The optional feature that tokenizers need, for its message.
 pub(super) const TOKENIZERS: &str = "tokenizers";
 
 /// Texts that are encoded together: enough for all cores, and few enough that progress is seen.

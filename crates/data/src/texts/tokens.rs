@@ -1,9 +1,9 @@
-//! Text as numbers: documents of any form become tokens once, when they are packed, and rows of one length when they are
+//! Documents as token ids: tokenized once, when they are packed, and divided into rows of one length when they are
 //! opened.
 //!
-//! A shard of tokens is a shard like any other, whose samples are documents: 2 bytes a token where the vocabulary allows
-//! it, else 4. How documents share rows is worked out from their lengths when the shards are opened (`fit`), so one pack
-//! serves every length. Read on in `documents` (what text is packed) and `crate::texts` (rows of it).
+//! A shard of token ids is an ordinary shard whose samples are documents: 2 bytes per token if the vocabulary allows
+//! it, else 4. How documents share rows is computed from their lengths when the shards are opened (`fit`), so one pack
+//! serves every length. Read on in `documents` (which text is packed) and `crate::texts` (rows of it).
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) fn widen(bytes: &[u8], width: u32, vocabulary: u32, into: &mut Vec<u3
     for token in bytes.chunks_exact(width as usize) {
         let token = token.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
         if token >= vocabulary {
-            return Err(format!("token {token} is none of the {vocabulary} of the vocabulary"));
+            return Err(format!("token {token} is outside the vocabulary of {vocabulary}"));
         }
         into.push(token);
     }
@@ -43,10 +43,10 @@ pub(crate) fn find(folder: &Path) -> Result<Option<(ShardManifest, TokenFormat)>
 /// Opens the shards of such a folder, which must hold tokens only.
 pub(crate) fn shards(folder: &Path, manifest: &ShardManifest) -> Result<Shards, Error> {
     let shards = Shards::open(folder, manifest)?;
-    match shards.places().iter().find(|place| place.codec != SampleCodec::Tokens) {
+    match shards.places().iter().find(|entry| entry.codec != SampleCodec::Tokens) {
         None => Ok(shards),
-        Some(place) => {
-            let why = format!("sample {} is no text", place.id);
+        Some(entry) => {
+            let why = format!("sample {} is not text", entry.id);
             Err(Error::Layout { path: folder.into(), why, hint: "pack the text again".into() })
         }
     }

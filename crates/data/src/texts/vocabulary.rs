@@ -1,4 +1,4 @@
-//! Which tokenizer turns documents into tokens: one that is given, or one that is trained on them.
+//! The tokenizer of a pack: one that is given, or one that is trained on the documents.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -22,25 +22,25 @@ pub struct TextOptions {
     pub label: Option<String>,
 }
 
-/// Which tokenizer turns documents into tokens.
+/// Source of the tokenizer of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenizerSource {
     /// That of a `tokenizer.json` of HuggingFace.
     File(PathBuf),
     /// Pairs of bytes, as GPT-2 has them, trained on the documents for training.
     Bpe(u32),
-    /// Word pieces, as BERT has them, trained on the documents for training.
+    /// WordPiece, as in BERT, trained on the training documents.
     WordPiece(u32),
 }
 
-/// Turns text into the bytes of its tokens; shared by all threads.
+/// Encodes text as token ids in bytes; shared by all threads.
 pub(crate) struct Encoder {
-    words: TextTokenizer,
+    tokenizer: TextTokenizer,
     pub tokens: TokenFormat,
 }
 
 impl TokenizerSource {
-    /// What is to be known of it to tell whether a pack is the same.
+    /// Returns a string that identifies the tokenizer, to recognize an equal pack.
     pub(crate) fn identity(&self) -> Result<String, Error> {
         match self {
             TokenizerSource::File(path) => {
@@ -54,15 +54,15 @@ impl TokenizerSource {
         }
     }
 
-    /// The tokenizer, which is left in the folder `out`; one that is there from this plan is taken. It is trained on the
-    /// documents in `train`.
+    /// Returns the tokenizer and saves it in the folder `out`; an existing one of the same plan is reused. It is
+    /// trained on the documents in `train`.
     pub(crate) fn encoder(
         &self,
         documents: &Documents,
         train: impl Iterator<Item = u32> + Send,
         out: &Path,
     ) -> Result<Encoder, Error> {
-        let place = out.join(TOKENIZER);
+        let path = out.join(TOKENIZER);
         let failed = Mutex::new(None);
         let texts = train.map(|document| {
             documents.text(document as usize).unwrap_or_else(|error| {
@@ -70,25 +70,25 @@ impl TokenizerSource {
                 String::new()
             })
         });
-        let words = match self {
-            // Whose words a model needs is reported by its job; either kind is packed.
+        let tokenizer = match self {
+            // The job reports which special tokens its model needs; either kind is packed.
             TokenizerSource::File(path) => TextTokenizer::load(path, TextObjective::Next)
                 .or_else(|_| TextTokenizer::load(path, TextObjective::Masked))?,
-            TokenizerSource::Bpe(_) if place.exists() => TextTokenizer::load(&place, TextObjective::Next)?,
-            TokenizerSource::WordPiece(_) if place.exists() => TextTokenizer::load(&place, TextObjective::Masked)?,
+            TokenizerSource::Bpe(_) if path.exists() => TextTokenizer::load(&path, TextObjective::Next)?,
+            TokenizerSource::WordPiece(_) if path.exists() => TextTokenizer::load(&path, TextObjective::Masked)?,
             TokenizerSource::Bpe(size) => TextTokenizer::train(texts, *size as usize, TextObjective::Next)?,
             TokenizerSource::WordPiece(size) => TextTokenizer::train(texts, *size as usize, TextObjective::Masked)?,
         };
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let text = words.json()?;
+        let text = tokenizer.json()?;
         replace(out, TOKENIZER, text.as_bytes())
-            .map_err(|source| Error::Write { name: place.display().to_string(), source })?;
-        let vocabulary = words.count() as u32;
+            .map_err(|source| Error::Write { name: path.display().to_string(), source })?;
+        let vocabulary = tokenizer.count() as u32;
         let width = if vocabulary <= 1 << 16 { 2 } else { 4 };
         let blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
-        Ok(Encoder { words, tokens: TokenFormat { blake3, vocabulary, width } })
+        Ok(Encoder { tokenizer, tokens: TokenFormat { blake3, vocabulary, width } })
     }
 }
 
@@ -96,7 +96,7 @@ impl Encoder {
     /// The tokens of a text, without those that mark its ends.
     pub fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
         let width = self.tokens.width as usize;
-        let numbers = self.words.numbers(text)?;
+        let numbers = self.tokenizer.numbers(text)?;
         Ok(numbers.iter().flat_map(|token| token.to_le_bytes().into_iter().take(width)).collect())
     }
 }

@@ -1,7 +1,7 @@
-//! Augmentation: where each pixel of a training image is taken from.
+//! Augmentation: maps each pixel of a training image to its source.
 //!
-//! Every change is a map of coordinates, so a list of them folds into one [`View`] and the image is read once. What
-//! is drawn depends on (seed, epoch, sample, place in the list) and on nothing else.
+//! Every geometric operation is a map of coordinates, so a list of them composes into one [`View`] and the image is
+//! read once. Random draws depend only on (seed, epoch, sample, index in the list).
 
 use domain::train::{Augment, MemoryFormat, RandAugment};
 
@@ -10,23 +10,23 @@ use super::slots::Values;
 use crate::decode::kernels::{Halves, Kernels, Shown, Work, run};
 use crate::sampling::random::{Draws, Purpose, key};
 
-/// What is done to each image, in the order of the job file: pixels move, bytes change, pixels move again.
+/// The operations on each image, in the order of the job file: geometric, RandAugment, geometric.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Changes {
     before: Vec<Augment>,
-    /// Operations at random, and their place in the list.
+    /// RandAugment, and its index in the list.
     pub random: Option<(u64, RandAugment)>,
     after: Vec<Augment>,
 }
 
 impl Changes {
-    /// Those of a list; what is done to whole batches is left out.
+    /// Selects the operations on single images from a list.
     pub fn of(augment: &[Augment]) -> Changes {
         let mut changes = Changes::default();
-        for (change, place) in augment.iter().zip(0..) {
+        for (change, index) in augment.iter().zip(0..) {
             match (change, changes.random) {
                 (Augment::Mixup(_) | Augment::Cutmix(_), _) => {}
-                (Augment::RandAugment(random), None) => changes.random = Some((place, *random)),
+                (Augment::RandAugment(random), None) => changes.random = Some((index, *random)),
                 (_, None) => changes.before.push(*change),
                 (_, Some(_)) => changes.after.push(*change),
             }
@@ -34,20 +34,20 @@ impl Changes {
         changes
     }
 
-    /// The changes that only move pixels, up to the random ones.
+    /// The geometric operations before RandAugment.
     pub fn before(&self) -> &[Augment] {
         &self.before
     }
 
-    /// What one sample shows in one epoch before the random changes, and of what is shown then.
+    /// The views of one sample in one epoch, before and after RandAugment.
     pub fn views(&self, seed: u64, epoch: u64, sample: u32, height: usize, width: usize) -> [View; 2] {
-        let behind = self.random.map_or(0, |(place, _)| place + 1);
+        let behind = self.random.map_or(0, |(index, _)| index + 1);
         [(&self.before, 0), (&self.after, behind)]
             .map(|(changes, from)| View::drawn(changes, from, seed, epoch, sample, height, width))
     }
 }
 
-/// Where the pixels of an image are taken from.
+/// Maps the pixels of the output to those of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct View {
     x: Axis,
@@ -105,7 +105,7 @@ impl View {
         View { x: Axis::whole(width), y: Axis::whole(height) }
     }
 
-    /// The view of one sample in one epoch, by changes whose places in the list begin at `from`.
+    /// The view of one sample in one epoch, for operations whose indices in the list begin at `from`.
     pub fn drawn(
         augment: &[Augment],
         from: u64,
@@ -116,11 +116,11 @@ impl View {
         width: usize,
     ) -> View {
         let mut view = View::whole(height, width);
-        for (change, place) in augment.iter().zip(from..) {
-            let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), place]));
+        for (change, index) in augment.iter().zip(from..) {
+            let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), index]));
             match change {
                 Augment::Flip if draws.below(2) == 1 => view.x = view.x.flipped(),
-                // Which part of the image file is shown was settled when it was decoded.
+                // The crop of the image file was applied when it was decoded.
                 Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => {}
                 Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
                 Augment::PadCrop(pad) => {
@@ -138,7 +138,7 @@ impl View {
         run(Write { view: self, planes, scaling, layout, values });
     }
 
-    /// Channel by channel. A byte of zero is what stands where nothing is shown, so that whole rows become numbers.
+    /// Writes channel by channel. Bytes outside the image are zero, so that complete rows are converted at once.
     #[inline(always)]
     fn apart(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], values: Values<'_>) {
         let size = (self.y.length * self.x.length) as usize;
@@ -168,7 +168,7 @@ impl View {
     }
 
     fn shown(&self) -> Shown {
-        debug_assert!(self.y.step > 0, "no change turns an image upside down");
+        debug_assert!(self.y.step > 0, "no operation flips an image vertically");
         let ((columns, from_columns), (rows, from_rows)) = (self.x.shown(), self.y.shown());
         let (width, mirrored) = (self.x.length as usize, self.x.step < 0);
         Shown { width, columns, from_column: from_columns.start, mirrored, rows, from_row: from_rows.start }
@@ -213,7 +213,7 @@ impl View {
     }
 }
 
-/// A view to be written, compiled for the processor at hand.
+/// Writes a view; compiled for the available instruction set.
 struct Write<'a> {
     view: &'a View,
     planes: &'a [u8],
@@ -246,11 +246,11 @@ mod tests {
     const HEIGHT: usize = 3;
     const WIDTH: usize = 4;
 
-    /// Applies the changes one after another to a whole image, as the job file describes them.
+    /// Applies the operations one after another to a complete image, as the job file describes them.
     fn step_by_step(augment: &[Augment], seed: u64, epoch: u64, sample: u32, planes: &[u8]) -> Vec<u8> {
         let mut image = planes.to_vec();
-        for (change, place) in augment.iter().zip(0..) {
-            let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), place]));
+        for (change, index) in augment.iter().zip(0..) {
+            let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), index]));
             let before = image.clone();
             let get = |channel: usize, y: i64, x: i64| match (0..HEIGHT as i64).contains(&y)
                 && (0..WIDTH as i64).contains(&x)
@@ -284,10 +284,10 @@ mod tests {
         fn a_view_is_its_changes_in_order(augment in changes(), seed: u64, epoch: u64, sample: u32) {
             let planes: Vec<u8> = (1..=(3 * HEIGHT * WIDTH) as u8).collect();
             let scaling = [(0.5, 100.0), (2.0, -1.0), (0.25, 7.0)];
-            let wanted = step_by_step(&augment, seed, epoch, sample, &planes);
+            let expected = step_by_step(&augment, seed, epoch, sample, &planes);
             let value = |channel: usize, at: usize| {
                 let (factor, offset) = scaling[channel];
-                f32::from(wanted[channel * HEIGHT * WIDTH + at]) * factor + offset
+                f32::from(expected[channel * HEIGHT * WIDTH + at]) * factor + offset
             };
             let view = View::drawn(&augment, 0, seed, epoch, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; planes.len()];
@@ -299,7 +299,7 @@ mod tests {
             prop_assert!(halves.iter().copied().eq(contiguous.iter().map(|value| to_bf16(*value))));
             let mut bytes = vec![7; planes.len()];
             view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::U8(&mut bytes));
-            prop_assert_eq!(&bytes, &wanted);
+            prop_assert_eq!(&bytes, &expected);
             view.write(&planes, &scaling, MemoryFormat::ChannelsLast, Values::F32(&mut output));
             let last: Vec<f32> = (0..HEIGHT * WIDTH).flat_map(|at| (0..3).map(move |c| value(c, at))).collect();
             prop_assert_eq!(&output, &last);

@@ -9,7 +9,7 @@ use crate::decode::kernels::to_bf16;
 use crate::decode::kernels::{Halves, Kernels, Work, in_turn};
 use crate::decode::rgb::Pixels;
 
-/// A part of an image, and where it is written. Neither direction of the spans resizes.
+/// A crop of an image, and where it is written. Neither span resizes.
 pub(crate) struct Cut<'a> {
     pub image: Pixels<'a>,
     /// Along columns, and along rows.
@@ -172,7 +172,7 @@ mod tests {
     use crate::transform::resample::Resize;
     use crate::transform::slots::BatchDtype;
 
-    /// What is written, as bytes; resized by nothing, or cut.
+    /// The output bytes of an image, resized or cropped.
     fn written(image: Pixels<'_>, spans: &[Span; 2], numbers: BatchDtype, layout: MemoryFormat, cut: bool) -> Vec<u8> {
         let size = spans[0].wanted.len();
         let (mut f32s, mut u16s, mut u8s) =

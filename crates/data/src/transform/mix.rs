@@ -1,11 +1,10 @@
-//! Images of a batch mixed with each other: mixup (Zhang et al., "mixup: Beyond empirical risk minimization", 2018)
-//! and CutMix (Yun et al., "CutMix: Regularization strategy to train strong classifiers", 2019), as torchvision's
-//! references use them.
+//! Mixes images of a batch: mixup (Zhang et al., "mixup: Beyond empirical risk minimization", 2018) and CutMix (Yun et
+//! al., "CutMix: Regularization strategy to train strong classifiers", 2019), as in torchvision's references.
 //!
-//! Each image is mixed with the one before it in the batch of all ranks, the first with the last. Which of the two
-//! ways a batch has, its share and its rectangle are drawn by (seed, epoch, position of the batch), so that a batch is the
-//! same for any number of threads and ranks and after any interruption. A rank whose share does not begin with the batch
-//! makes the sample before its first one too, rather than ask another rank for it.
+//! Each image is mixed with the one before it in the batch of all ranks, the first with the last. The method of a
+//! batch, its weight and its rectangle are drawn from (seed, epoch, position of the batch), so a batch is the same for
+//! any number of threads and ranks and after any interruption. A rank whose share does not start the batch also
+//! prepares the sample before its first one, rather than request it from another rank.
 
 use domain::train::{Augment, MemoryFormat};
 
@@ -25,7 +24,7 @@ pub(crate) struct Mixing {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Blend {
     pattern: Pattern,
-    /// Share of an image's own class in what is to be trained; the other's is the rest.
+    /// Weight of an image's own class in its target; the other class has the remainder.
     pub own: f64,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct Form {
 }
 
 impl Mixing {
-    /// What a list of changes says about mixing; none if nothing.
+    /// The mixing that a list of augmentations specifies; `None` without any.
     pub fn of(augment: &[Augment], seed: u64) -> Option<Mixing> {
         let mut mixing = Mixing { mixup: None, cutmix: None, seed };
         for change in augment {
@@ -76,7 +75,7 @@ impl Mixing {
     }
 }
 
-/// A rectangle of 1 − `own` of the image, less what lies outside, as torchvision's `CutMix` places it.
+/// A rectangle of 1 − `own` of the image, clipped to it, as placed by torchvision's `CutMix`.
 fn rectangle(own: f64, mut draws: Draws, height: usize, width: usize) -> Blend {
     let (x, y) = (draws.below(width as u64) as usize, draws.below(height as u64) as usize);
     let half = 0.5 * (1.0 - own).sqrt();
@@ -122,7 +121,7 @@ impl Blend {
         if count == 0 || length == 0 {
             return;
         }
-        // The last sample is changed first, so that each is mixed with what the other was.
+        // The last sample is changed first, so that each is mixed with the unmixed other.
         let guest_at = if has_guest { count } else { count - 1 };
         let guest = values[guest_at * length..][..length].to_vec();
         for sample in (0..count).rev() {

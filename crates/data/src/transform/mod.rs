@@ -1,7 +1,7 @@
 //! From decoded images to the values of a batch: cropping, resizing, augmentation, mixing and normalisation.
 //!
-//! `recipe` and `augment` draw what is done, `prepare`, `cut`, `resample` and `resize` do it, and `slots` is the memory
-//! of the batch that they write to.
+//! `recipe` and `augment` draw the parameters, `prepare`, `cut`, `resample` and `resize` apply them, and `slots` is the
+//! memory of the batch that they write to.
 
 pub(crate) mod augment;
 mod beta;

@@ -12,7 +12,7 @@ use crate::decode::kernels::{Kernels, Work, run, to_bf16};
 use crate::decode::rgb::{Pixels, decode_other};
 use crate::sampling::random::Draws;
 
-/// What one thread needs to decode images.
+/// Scratch buffers with which one thread decodes images.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub decoder: Decoder,
@@ -31,7 +31,7 @@ pub(crate) struct Output<'a> {
     pub size: usize,
 }
 
-/// Prepares the image in `file`, or says in a few words why it cannot be had.
+/// Prepares the image in `file`. The error is a short reason.
 pub(crate) fn prepare(
     file: &[u8],
     tools: &mut Tools,
@@ -70,7 +70,7 @@ fn needed(resize: &Resize) -> PixelRegion {
     PixelRegion { x: columns.start, y: rows.start, width: columns.len(), height: rows.len() }
 }
 
-/// Shows a part of a decoded image: as it is where nothing is resized, which gives the same bytes sooner.
+/// Crops a decoded image; without resizing, a faster path gives the same bytes.
 fn show(
     image: Pixels<'_>,
     recipe: &ImageTransform,
@@ -162,7 +162,7 @@ fn place<T>(
             for c in 0..3 {
                 let row = &mut values[(c * size + y) * size..][..size];
                 for (value, pixel) in row.iter_mut().zip(line) {
-                    // A shift of a whole pixel becomes vector code, a byte out of four does not.
+                    // A shift of all pixels becomes vector code; extracting one byte of four does not.
                     *value = number(c, (u32::from_le_bytes(*pixel) >> (8 * c)) as u8);
                 }
             }

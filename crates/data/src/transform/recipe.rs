@@ -1,14 +1,14 @@
-//! Recipes: which part of an image a sample shows, at which size, and in which numbers it is written.
+//! Recipes: the crop of an image that a sample uses, its size, and the data type in which it is written.
 //!
-//! A recipe is a value; what is drawn depends on (seed, epoch, sample) only. The rules of cropping and their defaults
-//! are torchvision's, so that a recipe of the same name gives the images that people know.
+//! A recipe is a value; random draws depend on (seed, epoch, sample) only. Cropping rules and their defaults are
+//! torchvision's, so a recipe of the same name gives the same images.
 
 use domain::train::Augment;
 
 use super::resample::Span;
 use crate::sampling::random::Draws;
 
-/// What is done to every image.
+/// The operations on every image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ImageTransform {
     /// Which part is shown.
@@ -41,7 +41,7 @@ const AREA: Crop = Crop::Area { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0
 /// The presets' names.
 pub const NAMES: [&str; 4] = ["imagenet-train", "imagenet-val", "resize256-randomcrop224", "small-images"];
 
-/// A usual way of preparing images, in the words of a job file.
+/// A common preset of image preparation, in terms of the job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformPreset {
     /// `train.data.size`.
@@ -53,7 +53,7 @@ pub struct TransformPreset {
 }
 
 impl TransformPreset {
-    /// The preset of this name, one of [`NAMES`], or what one was called before; of another size, if one is given.
+    /// The preset of this name, one of [`NAMES`], or a former name of one; with another size, if one is given.
     pub fn named(name: &str, size: Option<u32>) -> Option<TransformPreset> {
         let large = size.unwrap_or(224);
         let short = shown(large as usize) as u32;
@@ -68,13 +68,13 @@ impl TransformPreset {
     }
 }
 
-/// The short side of an image whose middle of `size` is evaluated: 256 for 224, as everybody has it.
+/// The short side to which an image is resized before a centre crop of `size`: 256 for 224, the usual ratio.
 fn shown(size: usize) -> usize {
     (size * 8).div_ceil(7)
 }
 
 impl ImageTransform {
-    /// What the first changes of a list do with an image file, and whether other changes are left.
+    /// The crop that the first operations of a list specify, and whether other operations follow.
     pub(crate) fn of(augment: &[Augment], size: usize) -> Option<(ImageTransform, bool)> {
         let (first, rest) = augment.split_first()?;
         let crop = match first {
@@ -87,7 +87,7 @@ impl ImageTransform {
         Some((ImageTransform { crop, size, flip: alone && rest.len() == 1 }, !alone))
     }
 
-    /// What is evaluated when this is trained: the middle, at the scale that was seen in training.
+    /// The evaluation counterpart of a training recipe: a centre crop, at the scale seen in training.
     pub(crate) fn evaluated(&self) -> ImageTransform {
         let short = match self.crop {
             Crop::Area { .. } => shown(self.size),

@@ -1,14 +1,15 @@
-//! Resizing with the numbers of torchvision: only the part of the result that is wanted, straight from a decoder's rows.
+//! Resizing that is bit-identical to torchvision, computing only the requested part of the result, directly from a
+//! decoder's rows.
 //!
-//! The filter is a triangle that widens when the image shrinks ("antialias"). Weights are 16-bit whole numbers, rows
-//! are resized along first and down then, and bytes are rounded after each: so torchvision's kernel for bytes does it
-//! (`UpSampleKernelAVXAntialias.h` of PyTorch), and results are equal to its own. See `crate::decode::kernels` for the sums.
+//! The filter is a triangle that widens when the image shrinks ("antialias"). Weights are 16-bit integers, rows are
+//! resized first and columns second, and bytes are rounded after each, like torchvision's kernel for bytes
+//! (`UpSampleKernelAVXAntialias.h` of PyTorch). See `crate::decode::kernels` for the sums.
 
 use std::ops::Range;
 
 use crate::decode::kernels::{Kernels, Taps};
 
-/// One direction of a resize: which inputs each output is made of, and their weights.
+/// One direction of a resize: the inputs of each output, and their weights.
 #[derive(Debug, Default)]
 pub(crate) struct Axis {
     /// First input of each output, counted from the first input of all.
@@ -21,26 +22,26 @@ pub(crate) struct Axis {
     exact: Vec<f64>,
 }
 
-/// What is resized to what, along one axis.
+/// A resize along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     /// The inputs: the part of the image that is resized. Not empty.
     pub from: Range<usize>,
     /// Outputs that they are resized to.
     pub to: usize,
-    /// The outputs that are wanted. Not empty.
+    /// The requested outputs. Not empty.
     pub wanted: Range<usize>,
     /// Whether outputs come in the opposite order.
     pub mirrored: bool,
 }
 
 impl Span {
-    /// Whether outputs are inputs: nothing is resized, at most left out or mirrored.
+    /// Whether the axis is not resized, at most cropped or mirrored.
     pub fn is_as_is(&self) -> bool {
         self.from.len() == self.to
     }
 
-    /// The inputs that are wanted, where nothing is resized.
+    /// The requested inputs of an axis that is not resized.
     pub fn shown(&self) -> Range<usize> {
         self.from.start + self.wanted.start..self.from.start + self.wanted.end
     }
@@ -62,7 +63,7 @@ impl Axis {
             let end = ((centre + support + 0.5) as usize).min(length);
             (centre, start, end.max(start + 1).min(length))
         };
-        // The largest weight of all outputs sets the precision, also of those that are not wanted.
+        // The largest weight of all outputs sets the precision, including outputs that are not requested.
         let most = (support.ceil() as usize) * 2 + 1;
         let mut largest = 0.0_f64;
         self.exact.clear();
@@ -72,8 +73,8 @@ impl Axis {
             let (centre, start, end) = window(output);
             let mut line = [0.0; 0].as_mut_slice();
             if span.wanted.contains(&output) {
-                let place = output - span.wanted.start;
-                line = &mut self.exact[place * most..][..most];
+                let index = output - span.wanted.start;
+                line = &mut self.exact[index * most..][..most];
                 (lowest, highest) = (lowest.min(start), highest.max(end));
             }
             let weight = |input: usize| (1.0 - ((input as f64 - centre + 0.5) * inverse).abs()).max(0.0);
@@ -82,8 +83,8 @@ impl Axis {
             for input in start..end {
                 let value = weight(input) * scaled;
                 largest = largest.max(value);
-                if let Some(place) = line.get_mut(input - start) {
-                    *place = value;
+                if let Some(slot) = line.get_mut(input - start) {
+                    *slot = value;
                 }
             }
         }
@@ -95,11 +96,11 @@ impl Axis {
         self.first.clear();
         self.weights.clear();
         let one = f64::from(1_u32 << self.precision);
-        for place in 0..span.wanted.len() {
-            let place = if span.mirrored { span.wanted.len() - 1 - place } else { place };
-            let (_, start, _) = window(span.wanted.start + place);
+        for index in 0..span.wanted.len() {
+            let index = if span.mirrored { span.wanted.len() - 1 - index } else { index };
+            let (_, start, _) = window(span.wanted.start + index);
             self.first.push((start - lowest) as u32);
-            let line = &self.exact[place * most..][..most];
+            let line = &self.exact[index * most..][..most];
             let weights = (0..self.each).map(|at| line.get(at).map_or(0, |weight| (0.5 + weight * one) as i16));
             self.weights.extend(weights);
         }
@@ -110,7 +111,8 @@ impl Axis {
         self.inputs.clone()
     }
 
-    /// Inputs that a row must have for `across`, from the first that is needed on; those after the last count nothing.
+    /// Number of inputs that a row needs for `across`, from the first needed one; those after the last have zero
+    /// weight.
     pub fn padded(&self) -> usize {
         self.inputs.len() + self.each
     }
@@ -134,7 +136,7 @@ pub(crate) struct Resize {
 }
 
 impl Resize {
-    /// Prepares for what is resized along columns, and along rows.
+    /// Prepares a resize along columns and rows.
     pub fn set(&mut self, [columns, rows]: &[Span; 2]) {
         self.columns.set(columns);
         self.rows.set(rows);
@@ -161,7 +163,7 @@ impl Resize {
         }
         let mut inputs: Vec<&[[u8; 4]]> = Vec::with_capacity(rows.each);
         for (y, (first, weights)) in rows.first.iter().zip(rows.weights.chunks_exact(rows.each)).enumerate() {
-            // Trailing weights of zero are left out, in pairs.
+            // Trailing zero weights are skipped, in pairs.
             let used = weights.iter().rposition(|weight| *weight != 0).map_or(2, |last| (last + 2) & !1);
             inputs.clear();
             inputs.extend(between.chunks_exact(width).skip(*first as usize).take(used));

@@ -60,9 +60,9 @@ mod tests {
 
     use super::*;
 
-    /// `wanted` is what Pillow 13's `Image.resize((size, size), Image.BILINEAR)` gives for the same pattern.
+    /// `expected` is the output of Pillow 13's `Image.resize((size, size), Image.BILINEAR)` for the same pattern.
     #[track_caller]
-    fn check(height: usize, width: usize, size: usize, wanted: &[u8]) {
+    fn check(height: usize, width: usize, size: usize, expected: &[u8]) {
         let pattern = |at: usize| {
             let (y, x) = (at / width, at % width);
             ((x * 37 + y * 59 + x * y * 11) % 256) as u8
@@ -72,7 +72,7 @@ mod tests {
         resize(&Rgb { height, width, pixels }, size, size, &mut planes);
         let (red, rest) = planes.split_at(size * size);
         let (green, blue) = rest.split_at(size * size);
-        for (at, value) in wanted.iter().enumerate() {
+        for (at, value) in expected.iter().enumerate() {
             assert!(red[at].abs_diff(*value) <= 1, "{} is not {value} at {at}", red[at]);
             assert!(green[at].abs_diff(255 - value) <= 1, "{} is not {} at {at}", green[at], 255 - value);
         }

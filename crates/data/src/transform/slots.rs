@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! The memory of one batch, which several threads fill at once.
+//! The memory of one batch, which several threads fill concurrently.
 //!
-//! A sample is written at its final address, without a lock and without a copy. That is sound because slots are given
-//! out by one counter, each to one [`Claim`] only, and because the values can be read only from a [`Filled`] batch,
-//! which exists only when no claim does.
+//! A sample is written at its final address, without a lock and without a copy. That is sound because one counter
+//! assigns each slot to one [`Claim`] only, and because the values can be read only from a [`Filled`] batch, which
+//! exists only when no claim does.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -18,7 +18,7 @@ struct Line([u8; LINE]);
 
 const LINE: usize = 64;
 
-/// What the values of a batch are.
+/// Data type of the values of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BatchDtype {
     /// Normalised, 32 bits.
@@ -56,7 +56,7 @@ pub(crate) struct Open {
     numbers: BatchDtype,
     /// Values of one sample.
     sample: usize,
-    /// Samples of this batch; there may be room for more.
+    /// Samples of this batch; the capacity may be larger.
     len: usize,
     /// Slots given out since the batch was opened.
     claimed: AtomicUsize,
@@ -71,11 +71,11 @@ pub(crate) struct Claim {
     slots: Range<usize>,
 }
 
-/// A batch that is complete, and that nobody writes to.
+/// A complete batch without writers.
 pub(crate) struct Filled(Open);
 
 impl Open {
-    /// Memory for `room` samples of `sample` values each, opened for `len` of them.
+    /// Allocates memory for `room` samples of `sample` values each, opened for `len` of them.
     pub fn new(room: usize, sample: usize, len: usize, numbers: BatchDtype) -> Arc<Open> {
         assert!(len <= room, "a batch of {len} samples in memory for {room}");
         let lines = (room * sample * numbers.bytes()).div_ceil(LINE);
@@ -135,7 +135,7 @@ impl Filled {
         Arc::new(batch)
     }
 
-    /// All values, sample by sample; none when they are of another kind.
+    /// All values, sample by sample; empty for another data type.
     pub fn images(&self) -> &[f32] {
         match self.0.numbers {
             // SAFETY: as for `bytes`; a line is aligned for any number, and any bytes are one.
@@ -175,7 +175,7 @@ impl Filled {
         self.0.len = self.0.len.min(len);
     }
 
-    /// What the values are.
+    /// Data type of the values.
     pub fn numbers(&self) -> BatchDtype {
         self.0.numbers
     }

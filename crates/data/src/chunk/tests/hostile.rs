@@ -6,7 +6,7 @@ use super::*;
 fn check(change: impl FnOnce(&mut ChunkManifest), expected: &str) {
     let mut manifest = manifest(0..3);
     change(&mut manifest);
-    // The sum is right: whoever wrote it meant it.
+    // The checksum is right, so the manifest was written on purpose.
     let refused = decode(&encode(&manifest)).unwrap_err().to_string();
     assert!(refused.contains(expected), "expected `{expected}`, found `{refused}`");
 }
@@ -46,12 +46,12 @@ fn files_that_are_in_each_others_way_are_refused() {
 #[test]
 fn numbers_that_do_not_fit_are_refused() {
     check(|manifest| manifest.bundles[0].bytes = u64::MAX, "bytes long");
-    check(|manifest| manifest.bundles.clear(), "which there is not");
-    check(|manifest| manifest.frames[0].bundle = u32::MAX, "which there is not");
+    check(|manifest| manifest.bundles.clear(), "which does not exist");
+    check(|manifest| manifest.frames[0].bundle = u32::MAX, "which does not exist");
     check(|manifest| manifest.frames[0].offset = u32::MAX, "not within its bundle");
     check(|manifest| manifest.frames[0].stored = 1_000_001, "not within its bundle");
-    check(|manifest| manifest.files[0].bytes = u64::MAX, "it is 18446744073709551615");
-    check(|manifest| manifest.files[0].pieces.clear(), "are 0 bytes, it is 100");
+    check(|manifest| manifest.files[0].bytes = u64::MAX, "the file has 18446744073709551615");
+    check(|manifest| manifest.files[0].pieces.clear(), "have 0 bytes, but the file has 100");
     check(|manifest| manifest.files[0].pieces[0].frame = 1, "not within its frame");
     check(|manifest| manifest.files[0].pieces[0].at = u32::MAX, "not within its frame");
     check(|manifest| manifest.files[0].pieces[0].bytes = u32::MAX, "not within its frame");
@@ -73,23 +73,23 @@ fn bombs_are_refused() {
 
 #[test]
 fn damaged_bytes_are_refused() {
-    let whole = encode(&manifest(0..20));
-    for length in 0..whole.len() {
-        assert!(decode(&whole[..length]).is_err(), "cut at {length}");
+    let complete = encode(&manifest(0..20));
+    for length in 0..complete.len() {
+        assert!(decode(&complete[..length]).is_err(), "cut at {length}");
     }
-    for at in 0..whole.len() {
-        let mut flipped = whole.clone();
+    for at in 0..complete.len() {
+        let mut flipped = complete.clone();
         flipped[at] ^= 0x40;
         assert!(decode(&flipped).is_err(), "byte {at} changed");
     }
-    // Counts that promise more than there is, with a sum that is right.
+    // Counts larger than the contents, with a valid checksum.
     for at in [12, 16, 20] {
-        let mut body = whole[..whole.len() - 32].to_vec();
+        let mut body = complete[..complete.len() - 32].to_vec();
         body[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
         body.extend(ContentHash::of(&body).0);
         assert!(decode(&body).is_err(), "count at {at}");
     }
-    let mut later = whole[..whole.len() - 32].to_vec();
+    let mut later = complete[..complete.len() - 32].to_vec();
     later[8] = 2;
     later.extend(ContentHash::of(&later).0);
     assert!(decode(&later).unwrap_err().to_string().contains("version 2"));

@@ -1,4 +1,4 @@
-//! Cutting is stable, manifests survive the wire, and hostile ones are refused.
+//! Boundaries are stable, manifests round-trip, and hostile ones are refused.
 
 mod hostile;
 
@@ -44,7 +44,7 @@ fn tar(members: &[u64]) -> Vec<u8> {
         let bytes = noise(member, 2000 + (member as usize * 37) % 9000);
         let mut header = tar::Header::new_ustar();
         header.set_size(bytes.len() as u64);
-        // Some names are so long that they stand in a header of their own.
+        // Some names are so long that they need a header of their own.
         let name = match member % 10 {
             0 => format!("{}/{member}.jpg", "long".repeat(40)),
             _ => format!("class-{}/{member}.jpg", member % 3),
@@ -142,7 +142,7 @@ fn frames_are_compressed_where_it_pays() {
     assert!(frame::decompress(&stored, usize::MAX).is_none() && frame::compress(&noise(4, 50_000)).is_none());
 }
 
-/// A manifest of `files` files of one piece each, whose contents are drawn from `seed`.
+/// A manifest of `files` files of one chunk each, whose contents are drawn from `seed`.
 fn manifest(files: std::ops::Range<u64>) -> ChunkManifest {
     let pieces: Vec<ChunkRef> = files
         .clone()
@@ -179,7 +179,7 @@ fn manifests_survive_the_wire_and_patches_are_small() {
     assert!(small.len() < 3_000, "the patch is {} bytes, the manifest {}", small.len(), full.len());
 }
 
-/// What is stored today must be read tomorrow.
+/// The current format must remain readable.
 #[test]
 fn the_form_of_a_manifest_is_a_promise() {
     let id = ContentHash::of(&encode(&manifest(0..3))).to_string();

@@ -1,7 +1,7 @@
-//! The bits of a scan: freed of stuffing first, then read eight bytes at a time.
+//! The bit stream of a scan: byte stuffing is removed first, then eight bytes are read at a time.
 //!
-//! One pass removes the zero bytes that follow each 0xFF and notes where restart markers stand. What is left is a plain
-//! string of bits, so the reader fills its 64-bit buffer without looking at single bytes.
+//! One pass removes the zero byte that follows each 0xFF and records the positions of restart markers. The result is a
+//! plain bit string, so the reader refills its 64-bit buffer without inspecting single bytes.
 
 use super::fault::JpegError;
 
@@ -13,7 +13,7 @@ pub(super) struct Clean {
     starts: Vec<usize>,
 }
 
-/// More than the bits of one MCU that were read too far: an overrun is noticed at the end of each row or interval.
+/// More than the bits of one MCU read past the end: an overrun is noticed at the end of each row or interval.
 const PADDING: usize = 64;
 
 impl Clean {
@@ -58,15 +58,15 @@ impl Clean {
         Ok(at)
     }
 
-    /// The bits between two restart markers, the first piece being 0.
-    pub fn piece(&self, piece: usize) -> Result<Bits<'_>, JpegError> {
-        let start = *self.starts.get(piece).ok_or(JpegError::Truncated)?;
-        let end = self.starts.get(piece + 1).copied().unwrap_or(self.bytes.len() - PADDING);
+    /// The bits of restart interval number `segment`, from 0.
+    pub fn segment(&self, segment: usize) -> Result<Bits<'_>, JpegError> {
+        let start = *self.starts.get(segment).ok_or(JpegError::Truncated)?;
+        let end = self.starts.get(segment + 1).copied().unwrap_or(self.bytes.len() - PADDING);
         Ok(Bits { bytes: &self.bytes, at: start, end, buffer: 0, count: 0 })
     }
 
-    /// How many pieces there are.
-    pub fn pieces(&self) -> usize {
+    /// The number of restart intervals.
+    pub fn segments(&self) -> usize {
         self.starts.len()
     }
 }

@@ -1,7 +1,7 @@
-//! The quantised coefficients of a whole image: what a JPEG file holds once its codes are read.
+//! The quantized coefficients of an image, decoded from the entropy-coded data of a JPEG file.
 //!
-//! Progressive files are put together here scan by scan, and the shards' own codec (`packed`) starts from here. What
-//! follows, from coefficients to pixels, is the same as for a file whose blocks are transformed as they are read.
+//! Progressive files are assembled here scan by scan, and the shards' own codec (`packed`) starts from here. The steps
+//! from coefficients to pixels are the same as for files whose blocks are transformed as they are read.
 
 use super::fault::JpegError;
 use super::markers::{Component, FrameHeader, Tables, ZIGZAG};
@@ -27,7 +27,7 @@ pub(super) struct Part {
 }
 
 impl Coefficients {
-    /// Room for the coefficients of a frame, all zero.
+    /// Allocates zeroed coefficients for a frame.
     pub(super) fn new(frame: &FrameHeader) -> Coefficients {
         let part =
             |component: &Component| Part { steps: [0; 64], values: vec![0; component.across * component.down * 64] };
@@ -39,12 +39,12 @@ impl Coefficients {
         &self.frame
     }
 
-    /// Takes the quantisation steps that stand for a component now.
+    /// Copies the current quantization table of a component.
     pub(super) fn quantise(&mut self, tables: &Tables, component: usize) -> Result<(), JpegError> {
         let table = tables.quant[self.frame.components[component].quant];
         let table = table.ok_or(JpegError::Damaged("a quantisation table that is not there"))?;
-        for (step, place) in table.into_iter().zip(ZIGZAG) {
-            self.parts[component].steps[usize::from(place)] = step;
+        for (step, index) in table.into_iter().zip(ZIGZAG) {
+            self.parts[component].steps[usize::from(index)] = step;
         }
         Ok(())
     }

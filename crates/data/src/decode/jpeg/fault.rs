@@ -1,6 +1,6 @@
-//! Why a JPEG file is not decoded, in the few words that follow "the image `x` cannot be read".
+//! Why a JPEG file cannot be decoded, phrased to follow "the image `x` cannot be read".
 
-/// What is wrong with a JPEG file.
+/// An error in a JPEG file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JpegError {
     /// The data ends too early.
@@ -9,7 +9,7 @@ pub enum JpegError {
     /// The file contradicts itself or the standard.
     #[error("the JPEG is damaged: {0}")]
     Damaged(&'static str),
-    /// A kind of JPEG that is not decoded.
+    /// An unsupported kind of JPEG.
     #[error("{0}")]
     Unsupported(&'static str),
     /// More pixels than a training image has.

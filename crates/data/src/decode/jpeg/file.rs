@@ -13,7 +13,7 @@ use super::rows::{Lines, Rows};
 use super::sequential::Sequential;
 use crate::decode::kernels::{Kernels, Work, run};
 
-/// What one thread needs to decode; its memory and tables are used again.
+/// Scratch memory and tables with which one thread decodes, reused between images.
 #[derive(Debug, Default)]
 pub struct Decoder {
     clean: Clean,
@@ -34,7 +34,7 @@ pub struct JpegFile<'a> {
 }
 
 impl<'a> JpegFile<'a> {
-    /// Reads what stands before the first scan.
+    /// Reads the segments before the first scan.
     ///
     /// # Errors
     /// [`JpegError`].
@@ -42,7 +42,7 @@ impl<'a> JpegFile<'a> {
         let mut reader = Reader::new(bytes)?;
         let Next::Scan(scan) = reader.next()? else { return Err(JpegError::Damaged("a file without pixels")) };
         let frame = reader.frame.clone().ok_or(JpegError::Damaged("a scan before the frame"))?;
-        // No block takes less than a bit, so a small file does not claim much memory.
+        // A block takes at least a bit, so a small file cannot claim much memory.
         let blocks: usize = frame.components.iter().map(|component| component.across * component.down).sum();
         if blocks > bytes.len() * 8 {
             return Err(JpegError::Truncated);
@@ -55,7 +55,7 @@ impl<'a> JpegFile<'a> {
         &self.frame
     }
 
-    /// Decodes a region of it; its rows are read from what comes back.
+    /// Decodes a region; the rows are read from the returned reader.
     ///
     /// # Errors
     /// [`JpegError`].
@@ -106,7 +106,7 @@ impl<'a> JpegFile<'a> {
                     Into::Coefficients(coefficients) => coefficients.quantise(&reader.tables, component)?,
                 }
             }
-            // Scans that say little about many pixels could continue for ever.
+            // Many scans with little data about many pixels could take unbounded time.
             pixels += frame.width * frame.height;
             if pixels > MOST_SCANNED && pixels > MOST_VISITS * frame.width * frame.height {
                 return Err(JpegError::Damaged("more scans than any image needs"));
@@ -144,10 +144,10 @@ enum Into {
 }
 
 impl Coefficients {
-    /// Decodes a region; its rows are read from what comes back.
+    /// Decodes a region; the rows are read from the returned reader.
     ///
     /// # Errors
-    /// [`JpegError`], for a region that is not in the image.
+    /// [`JpegError`], for a region outside the image.
     pub(crate) fn decode<'d>(&'d self, decoder: &'d mut Decoder, region: PixelRegion) -> Result<Rows<'d>, JpegError> {
         if !region.lies_in(&self.frame) {
             return Err(OUTSIDE);
@@ -202,7 +202,7 @@ impl Decoder {
     }
 }
 
-/// Decodes a whole file, or packed coefficients: width, height, and three bytes a pixel.
+/// Decodes a complete file, or packed coefficients: width, height, and three bytes per pixel.
 ///
 /// # Errors
 /// [`JpegError`].

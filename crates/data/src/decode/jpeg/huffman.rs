@@ -1,17 +1,17 @@
-//! Huffman codes of coefficients, looked up so that one access yields whole coefficients: run, value and often the next
+//! Huffman decoding by table lookup: one access yields a complete coefficient with run and value, and often the next
 //! coefficient too.
 //!
-//! At high quality a coefficient takes some five bits, code and value together, so [`LOOK`] bits mostly hold two.
+//! At high quality a coefficient takes about five bits, code and value together, so [`LOOK`] bits mostly hold two.
 
 use super::fault::JpegError;
 use super::markers::HuffmanSpec;
 
-/// Bits that are looked up at once: tables of 16 KiB, so that those of brightness and colour stay in the first cache.
+/// Bits per lookup: tables of 16 KiB, so that those of luma and chroma stay in the L1 cache.
 pub(super) const LOOK: u32 = 11;
 /// An advance that ends the block.
 pub(super) const END: u8 = 128;
 
-/// A table as it is used, and what it was made from.
+/// A lookup table, and the specification that it was built from.
 #[derive(Debug)]
 pub(super) struct Table {
     spec: HuffmanSpec,
@@ -22,17 +22,17 @@ pub(super) struct Table {
     offset: [i32; 17],
 }
 
-/// What the next bits hold. Bits from the lowest: 8 for all bits of both coefficients (0: see `symbol`), 8 for those of
-/// the first, 8 for the first's advance, 8 for the second's, 16 for each value.
+/// The contents of the next bits. From the lowest bit: 8 for the total length of both coefficients (0: see `symbol`), 8
+/// for that of the first, 8 for the first's advance, 8 for the second's, 16 for each value.
 ///
-/// With all bits 0, the second byte has the length of the code (0: longer than [`LOOK`]) and the third its symbol.
+/// If the total is 0, the second byte has the length of the code (0: longer than [`LOOK`]) and the third its symbol.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Entry(u64);
 
 impl Entry {
     fn single(bits: u32, advance: u8, value: i16) -> Entry {
         let value = u64::from(value as u16);
-        // A single coefficient is stored twice, in the same place.
+        // A single coefficient is stored twice, at the same position.
         Entry(u64::from(bits) | u64::from(bits) << 8 | u64::from(advance) << 16 | value << 32 | value << 48)
     }
 
@@ -45,7 +45,7 @@ impl Entry {
         Entry(u64::from(length) << 8 | u64::from(symbol) << 16)
     }
 
-    /// All bits of what the entry holds; 0 where the code must be looked up by [`Table::symbol`].
+    /// Total length of the entry; 0 if the code must be looked up by [`Table::symbol`].
     #[inline(always)]
     pub fn bits(self) -> u32 {
         self.0 as u32 & 0xFF
@@ -70,7 +70,7 @@ impl Entry {
     }
 }
 
-/// The kinds of coefficients, whose symbols mean different things.
+/// The kinds of coefficients, whose symbols have different meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The symbol is the length of a difference.
@@ -85,7 +85,7 @@ impl Table {
     /// Builds the lookup table of a specification.
     ///
     /// # Errors
-    /// [`JpegError::Damaged`] if there are more codes of a length than its bits can tell apart.
+    /// [`JpegError::Damaged`] if there are more codes of a length than its bits can distinguish.
     pub fn new(spec: &HuffmanSpec, kind: Kind) -> Result<Table, JpegError> {
         let mut look: Box<[Entry; 1 << LOOK]> = match vec![Entry::default(); 1 << LOOK].into_boxed_slice().try_into() {
             Ok(look) => look,
@@ -139,8 +139,8 @@ impl Table {
         let head = (buffer >> 48) as u32;
         for length in 1..=16_u32 {
             if head < self.limit[length as usize] {
-                let place = (head >> (16 - length)) as i32 + self.offset[length as usize];
-                return Ok((length, self.spec.values[place as usize & 255]));
+                let index = (head >> (16 - length)) as i32 + self.offset[length as usize];
+                return Ok((length, self.spec.values[index as usize & 255]));
             }
         }
         Err(JpegError::Damaged("a code that no table has"))
@@ -163,7 +163,7 @@ fn single(kind: Kind, length: u32, symbol: u8, rest: u32) -> Entry {
     }
 }
 
-/// Adds to each entry the coefficient after it, where the bits hold it whole.
+/// Adds the following coefficient to each entry, if the bits hold all of it.
 fn pair(look: &mut [Entry; 1 << LOOK]) {
     let singles = *look;
     for (bits, entry) in look.iter_mut().enumerate() {
@@ -178,7 +178,7 @@ fn pair(look: &mut [Entry; 1 << LOOK]) {
     }
 }
 
-/// The value that `size` bits stand for (T.81, F.2.2.1: EXTEND).
+/// The value encoded by `size` bits (T.81, F.2.2.1: EXTEND).
 #[inline(always)]
 pub(super) fn extend(bits: u32, size: u32) -> i16 {
     if size == 0 {

@@ -1,8 +1,8 @@
-//! The segments of a JPEG file (ITU-T T.81, annex B): what the image is, and the tables that its scans use.
+//! The segments of a JPEG file (ITU-T T.81, annex B): the frame header and the tables that its scans use.
 
 use super::fault::JpegError;
 
-/// Tables as they stand at one place of the file; later segments replace them.
+/// The current tables; later segments replace them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     /// Quantisation steps in zigzag order.
@@ -13,7 +13,7 @@ pub(super) struct Tables {
     pub restart: usize,
 }
 
-/// A Huffman table as the file states it: how many codes of each length there are, and what they stand for.
+/// A Huffman table as specified in the file: the number of codes of each length, and their symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HuffmanSpec {
     pub counts: [u8; 16],
@@ -28,12 +28,12 @@ pub struct Component {
     /// Sampling factors, 1 to 4.
     pub(super) h: usize,
     pub(super) v: usize,
-    /// Place of its quantisation table.
+    /// Index of its quantization table.
     pub(super) quant: usize,
     /// Samples in a row and rows, without padding.
     pub(super) width: usize,
     pub(super) height: usize,
-    /// Blocks in a row and rows of blocks, up to whole MCUs.
+    /// Blocks per row and rows of blocks, up to complete MCUs.
     pub(super) across: usize,
     pub(super) down: usize,
 }
@@ -53,7 +53,7 @@ pub enum Colour {
     Ycck,
 }
 
-/// What the image is: all that stands before its first scan.
+/// The frame header: properties of the image, known before its first scan.
 #[derive(Debug, Clone)]
 pub struct FrameHeader {
     /// Pixels in a row.
@@ -112,7 +112,7 @@ impl FrameHeader {
 /// The header of one scan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Scan {
-    /// Its components: place in the frame, DC table, AC table.
+    /// Its components: index in the frame, DC table, AC table.
     pub parts: [(usize, usize, usize); 4],
     pub count: usize,
     /// First and last coefficient in zigzag order.
@@ -123,7 +123,7 @@ pub(super) struct Scan {
     pub low: u32,
 }
 
-/// What comes next in the file.
+/// The next segment of the file.
 pub(super) enum Next {
     /// A scan, whose entropy-coded data begin at `Reader::at`.
     Scan(Scan),
@@ -141,8 +141,8 @@ pub(super) struct Reader<'a> {
     adobe: Option<u8>,
 }
 
-/// Zigzag order: the place in a block, row by row, of each coefficient. Past the last one everything goes to place 64,
-/// which no block has, so that a decoder may overrun and look afterwards.
+/// Zigzag order: the index in a block, row by row, of each coefficient. Entries past the last one are 64, outside any
+/// block, so that a decoder may overrun and check afterwards.
 pub(super) const ZIGZAG: [u8; 256] = {
     let mut order = [64_u8; 256];
     let (mut at, mut row, mut column) = (0, 0_i32, 0_i32);
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
             let marker = self.marker()?;
             match marker {
                 0xD9 => return Ok(Next::End),
-                0x01 | 0xD0..=0xD7 => continue, // They stand alone, and mean nothing here.
+                0x01 | 0xD0..=0xD7 => continue, // Standalone markers, ignored here.
                 0xD8 => return Err(JpegError::Damaged("an image begins inside the image")),
                 _ => {}
             }
@@ -286,16 +286,16 @@ impl<'a> Reader<'a> {
 
     fn quantisation(&mut self, mut segment: &[u8]) -> Result<(), JpegError> {
         while let Some((&kind, rest)) = segment.split_first() {
-            let (wide, place) = (kind >> 4, usize::from(kind & 15));
+            let (wide, index) = (kind >> 4, usize::from(kind & 15));
             let bytes = if wide == 0 { 64 } else { 128 };
-            let (Some(values), true) = (rest.get(..bytes), place < 4 && wide < 2) else {
+            let (Some(values), true) = (rest.get(..bytes), index < 4 && wide < 2) else {
                 return Err(JpegError::Damaged("a quantisation table out of range"));
             };
             let value = |at: usize| match wide {
                 0 => u16::from(values[at]),
                 _ => u16::from_be_bytes([values[2 * at], values[2 * at + 1]]),
             };
-            self.tables.quant[place] = Some(std::array::from_fn(value));
+            self.tables.quant[index] = Some(std::array::from_fn(value));
             segment = &rest[bytes..];
         }
         Ok(())
@@ -309,9 +309,9 @@ impl<'a> Reader<'a> {
             let listed = rest.get(16..16 + total).filter(|_| total <= 256).ok_or(WRONG)?;
             let mut values = [0; 256];
             values[..total].copy_from_slice(listed);
-            let (class, place) = (kind >> 4, usize::from(kind & 15));
+            let (class, index) = (kind >> 4, usize::from(kind & 15));
             let tables = if class == 0 { &mut self.tables.dc } else { &mut self.tables.ac };
-            *tables.get_mut(place).filter(|_| class < 2).ok_or(WRONG)? = Some(HuffmanSpec { counts, values });
+            *tables.get_mut(index).filter(|_| class < 2).ok_or(WRONG)? = Some(HuffmanSpec { counts, values });
             segment = &rest[16 + total..];
         }
         Ok(())
@@ -327,12 +327,12 @@ impl<'a> Reader<'a> {
         }
         let mut scan = Scan { count, ..Scan::default() };
         for (part, pair) in rest.chunks_exact(2).take(count).enumerate() {
-            let place = frame.components.iter().position(|component| component.id == pair[0]).ok_or(WRONG)?;
+            let index = frame.components.iter().position(|component| component.id == pair[0]).ok_or(WRONG)?;
             let (dc, ac) = (usize::from(pair[1] >> 4), usize::from(pair[1] & 15));
-            if dc > 3 || ac > 3 || scan.parts[..part].iter().any(|(other, _, _)| *other == place) {
+            if dc > 3 || ac > 3 || scan.parts[..part].iter().any(|(other, _, _)| *other == index) {
                 return Err(WRONG);
             }
-            scan.parts[part] = (place, dc, ac);
+            scan.parts[part] = (index, dc, ac);
         }
         let &[first, last, bits] = &rest[2 * count..] else { return Err(WRONG) };
         (scan.first, scan.last) = (usize::from(first), usize::from(last));
@@ -341,10 +341,10 @@ impl<'a> Reader<'a> {
             // Some writers leave these at zero in sequential files; their meaning is fixed there.
             (scan.first, scan.last, scan.high, scan.low) = (0, 63, 0, 0);
         }
-        let whole = scan.first <= scan.last && scan.last < 64 && scan.low < 14;
+        let valid = scan.first <= scan.last && scan.last < 64 && scan.low < 14;
         let divided = !frame.progressive || (scan.first == 0) == (scan.last == 0);
         let single = scan.first == 0 || count == 1;
         let refined = scan.high == 0 || scan.high == scan.low + 1;
-        if whole && divided && single && refined { Ok(scan) } else { Err(WRONG) }
+        if valid && divided && single && refined { Ok(scan) } else { Err(WRONG) }
     }
 }

@@ -1,12 +1,13 @@
-//! JPEG files (ITU-T T.81), decoded to the very pixels of libjpeg-turbo, and no more of them than are asked for.
+//! A JPEG decoder (ITU-T T.81) whose output is bit-identical to libjpeg-turbo, and which decodes only the requested
+//! region.
 //!
-//! A file is read up to its first scan ([`JpegFile::open`]), which tells its size; then a [`PixelRegion`] of it is decoded:
-//! every code has to be read, but only the blocks of the region are transformed, and rows become colours when somebody
-//! asks. Accurate transform, smooth enlarging and colours are libjpeg-turbo's to the bit, so training sees what Pillow
-//! and torchvision see. What is damaged is an error, never a guess.
+//! A file is read up to its first scan ([`JpegFile::open`]), which yields its size; then a [`PixelRegion`] of it is
+//! decoded: every code has to be read, but only the blocks of the region are transformed, and rows are converted to RGB
+//! on demand. The accurate IDCT, fancy upsampling and colour conversion match libjpeg-turbo bit for bit, so training
+//! sees the same pixels as with Pillow and torchvision. Damaged data is an error, never approximated.
 //!
-//! Read on in `file`, then in `markers` (what a file is made of), `sequential` (its codes), `planes` and `rows` (from blocks to pixels), and
-//! `packed` (another form of the same coefficients, for shards).
+//! Read on in `file`, then in `markers` (segments), `sequential` (entropy decoding), `planes` and `rows` (from blocks
+//! to pixels), and `packed` (another encoding of the coefficients, for shards).
 
 mod bits;
 mod coefficients;

@@ -14,7 +14,7 @@ pub(super) struct Plane {
     /// Columns and rows of blocks.
     pub columns: std::ops::Range<usize>,
     pub rows: std::ops::Range<usize>,
-    /// Place of the first sample, and samples from one row to the next.
+    /// Index of the first sample, and samples from one row to the next.
     pub at: usize,
     pub stride: usize,
     /// Quantisation steps, row by row.
@@ -55,7 +55,7 @@ impl Default for Planes {
 }
 
 impl Planes {
-    /// Makes room for a region, which must lie in the image.
+    /// Allocates memory for a region, which must be inside the image.
     pub(super) fn lay_out(&mut self, frame: &FrameHeader, region: PixelRegion) {
         self.waiting = None;
         *self.blocks = [[0; 128]; 2];
@@ -72,16 +72,16 @@ impl Planes {
             at += plane.stride * plane.rows.len() * 8;
         }
         (self.columns, self.rows) = (columns, rows);
-        // Every sample is written before it is read; what earlier images left need not be cleared.
+        // Every sample is written before it is read, so the previous image need not be cleared.
         self.samples.resize(at + PADDING, 0);
     }
 
-    /// Takes the quantisation steps that stand for a component now.
+    /// Copies the current quantization table of a component.
     pub(super) fn quantise(&mut self, frame: &FrameHeader, tables: &Tables, component: usize) -> Result<(), JpegError> {
         let table = tables.quant[frame.components[component].quant];
         let table = table.ok_or(JpegError::Damaged("a quantisation table that is not there"))?;
-        for (step, place) in table.into_iter().zip(ZIGZAG) {
-            self.planes[component].steps.0[usize::from(place)] = step as i16;
+        for (step, index) in table.into_iter().zip(ZIGZAG) {
+            self.planes[component].steps.0[usize::from(index)] = step as i16;
         }
         Ok(())
     }
@@ -93,13 +93,13 @@ impl Planes {
         plane.columns.contains(&column) && plane.rows.contains(&row)
     }
 
-    /// A block of zeros, to be filled and handed to [`Planes::put`].
+    /// A block of zeros, to be filled and passed to [`Planes::put`].
     #[inline(always)]
     pub(super) fn block(&mut self) -> &mut Block {
         &mut self.blocks[usize::from(self.waiting.is_some())]
     }
 
-    /// Takes the block that was filled; `flat` says that it has nothing but its first coefficient.
+    /// Adds the filled block; `flat` means that it has only a DC coefficient.
     #[inline(always)]
     pub(super) fn put(&mut self, kernels: impl Kernels, component: usize, column: usize, row: usize, flat: bool) {
         let target = self.target((component, column, row));
@@ -132,15 +132,21 @@ impl Planes {
         Target { at, stride: plane.stride }
     }
 
-    /// Transforms two blocks where they are, which the region needs; told are component, column and row of each.
+    /// Transforms two blocks in place, both needed by the region; `positions` has the component, column and row of
+    /// each.
     #[inline(always)]
-    pub(super) fn transform(&mut self, kernels: impl Kernels, blocks: [&Block; 2], places: [(usize, usize, usize); 2]) {
-        let targets = places.map(|place| self.target(place));
-        let steps = places.map(|(component, ..)| &self.planes[component].steps.0);
+    pub(super) fn transform(
+        &mut self,
+        kernels: impl Kernels,
+        blocks: [&Block; 2],
+        positions: [(usize, usize, usize); 2],
+    ) {
+        let targets = positions.map(|position| self.target(position));
+        let steps = positions.map(|(component, ..)| &self.planes[component].steps.0);
         kernels.inverse(blocks, steps, &mut self.samples, targets);
     }
 
-    /// Transforms the block that is left; to be called after the last one.
+    /// Transforms the remaining block; to be called after the last one.
     #[inline(always)]
     pub(super) fn flush(&mut self, kernels: impl Kernels) {
         if let Some((component, target)) = self.waiting.take() {
@@ -159,7 +165,7 @@ fn blocks(start: usize, length: usize, factor: usize, samples: usize) -> std::op
     first / 8..last.div_ceil(8)
 }
 
-/// What the transform gives for a block of one coefficient: `pass` twice, with all else zero.
+/// The transform of a block with only a DC coefficient: `pass` twice, with all else zero.
 #[inline(always)]
 fn flat_sample(value: i16, step: i16) -> u8 {
     let wide = i32::from(value.wrapping_mul(step)) << 2;

@@ -23,7 +23,7 @@ pub(super) struct Progressive<'a> {
 #[derive(Default)]
 struct Running {
     predicted: [i16; 4],
-    /// Blocks that have nothing more in this scan.
+    /// Blocks without further data in this scan (the end-of-band run).
     ended: u32,
 }
 
@@ -43,21 +43,21 @@ impl Progressive<'_> {
         };
         let mcus = across * down;
         let interval = if *restart == 0 { mcus } else { *restart };
-        if clean.pieces() > mcus.div_ceil(interval) {
-            return Err(JpegError::Damaged("more restart markers than it says"));
+        if clean.segments() > mcus.div_ceil(interval) {
+            return Err(JpegError::Damaged("more restart markers than its header says"));
         }
-        for piece in 0..mcus.div_ceil(interval) {
-            let mut bits = clean.piece(piece)?;
+        for segment in 0..mcus.div_ceil(interval) {
+            let mut bits = clean.segment(segment)?;
             let mut running = Running::default();
-            for mcu in piece * interval..mcus.min((piece + 1) * interval) {
+            for mcu in segment * interval..mcus.min((segment + 1) * interval) {
                 let (column, row) = (mcu % across, mcu / across);
                 for (part, (component, _, _)) in scan.parts.into_iter().take(scan.count).enumerate() {
                     let (h, v) = match single {
                         true => (1, 1),
                         false => (frame.components[component].h, frame.components[component].v),
                     };
-                    for place in 0..h * v {
-                        let block = coefficients.block(component, column * h + place % h, row * v + place / h);
+                    for index in 0..h * v {
+                        let block = coefficients.block(component, column * h + index % h, row * v + index / h);
                         self.block(&mut bits, &mut running, part, block)?;
                     }
                 }
@@ -117,9 +117,9 @@ impl Progressive<'_> {
             }
             k += run as usize;
             if size > 0 {
-                let place = usize::from(ZIGZAG[k]);
+                let index = usize::from(ZIGZAG[k]);
                 let value = extend(bits.take(size), size);
-                *block.get_mut(place).ok_or(JpegError::Damaged("a block with too many coefficients"))? =
+                *block.get_mut(index).ok_or(JpegError::Damaged("a block with too many coefficients"))? =
                     value << self.scan.low;
             }
             k += 1;
@@ -127,7 +127,7 @@ impl Progressive<'_> {
         Ok(())
     }
 
-    /// One more bit of coefficients that are not zero, and coefficients that were zero so far.
+    /// Reads one more bit of nonzero coefficients, and new nonzero coefficients.
     fn refine(&self, bits: &mut Bits<'_>, running: &mut Running, block: &mut [i16; 64]) -> Result<(), JpegError> {
         let ac = self.ac.ok_or(MISSING)?;
         let bit = 1_i16 << self.scan.low;
@@ -144,7 +144,7 @@ impl Progressive<'_> {
                 running.ended = (1 << run) + bits.take(run);
                 break;
             }
-            // Passes over `run` zeros, refining what is in between, and stops at the zero after them.
+            // Skips `run` zeros, refining the coefficients in between, and stops at the zero after them.
             while k <= self.scan.last {
                 let here = &mut block[usize::from(ZIGZAG[k])];
                 if *here != 0 {
@@ -160,8 +160,8 @@ impl Progressive<'_> {
             k += 1;
         }
         if running.ended > 0 {
-            for place in ZIGZAG.iter().take(self.scan.last + 1).skip(k) {
-                let here = &mut block[usize::from(*place)];
+            for index in ZIGZAG.iter().take(self.scan.last + 1).skip(k) {
+                let here = &mut block[usize::from(*index)];
                 if *here != 0 {
                     refined(bits, here, bit)?;
                 }

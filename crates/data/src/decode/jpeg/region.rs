@@ -17,18 +17,18 @@ pub struct PixelRegion {
 }
 
 impl PixelRegion {
-    /// The whole of an image.
+    /// The complete image.
     pub fn whole(width: usize, height: usize) -> PixelRegion {
         PixelRegion { x: 0, y: 0, width, height }
     }
 
     pub(super) fn lies_in(&self, frame: &FrameHeader) -> bool {
-        let inside = |start: usize, length: usize, whole: usize| {
-            length > 0 && start.checked_add(length).is_some_and(|end| end <= whole)
+        let inside = |start: usize, length: usize, total: usize| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= total)
         };
         inside(self.x, self.width, frame.width) && inside(self.y, self.height, frame.height)
     }
 }
 
-/// What is said of a region that is not in the image.
+/// The error of a region outside the image.
 pub(super) const OUTSIDE: JpegError = JpegError::Damaged("a region outside the image");

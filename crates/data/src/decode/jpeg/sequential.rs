@@ -11,9 +11,9 @@ use crate::decode::kernels::{Block, Kernels, Work};
 
 /// Where the blocks of a scan go.
 pub(super) trait Blocks {
-    /// Columns and rows of MCUs in an interleaved scan that hold anything that is wanted.
+    /// Columns and rows of MCUs in an interleaved scan that are needed.
     fn region(&self) -> (Range<usize>, Range<usize>);
-    /// Whether a block is wanted.
+    /// Whether a block is needed.
     fn wants(&self, component: usize, column: usize, row: usize) -> bool;
     /// A block of zeros, to be filled.
     fn block(&mut self) -> &mut Block;
@@ -61,7 +61,7 @@ pub(super) struct Sequential<'a, B> {
     pub blocks: B,
 }
 
-/// A component as a scan goes through it.
+/// A component as traversed by a scan.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     component: usize,
@@ -71,10 +71,10 @@ struct Part<'a> {
     ac: &'a Table,
 }
 
-/// A scan as it is gone through.
+/// The traversal of a scan.
 struct Traversal<'a> {
     parts: Vec<Part<'a>>,
-    /// Columns and rows of MCUs that hold anything that is wanted.
+    /// Columns and rows of MCUs that are needed.
     columns: Range<usize>,
     rows: Range<usize>,
     /// MCUs in a row, and rows of MCUs.
@@ -83,7 +83,7 @@ struct Traversal<'a> {
 }
 
 impl<'a> Traversal<'a> {
-    /// Of a scan whose interleaved MCUs are wanted in `region`.
+    /// The traversal of a scan whose interleaved MCUs are needed in `region`.
     fn of(
         frame: &FrameHeader,
         scan: Scan,
@@ -99,7 +99,7 @@ impl<'a> Traversal<'a> {
         let (mut columns, mut rows) = region;
         let (mut across, mut down) = (frame.across, frame.down);
         if let [part] = parts.as_mut_slice() {
-            // A scan of one component has its blocks one by one, and none that only fill an MCU.
+            // A scan of one component has its blocks one by one, without padding to complete MCUs.
             let component = &frame.components[part.component];
             columns = columns.start * part.h..columns.end * part.h;
             rows = rows.start * part.v..rows.end * part.v;
@@ -119,20 +119,20 @@ impl<B: Blocks> Work for Sequential<'_, B> {
         let Traversal { parts, columns, rows, across, down } = Traversal::of(frame, scan, tables, blocks.region())?;
         let mcus = across * down;
         let interval = if restart == 0 { mcus } else { restart };
-        if clean.pieces() > mcus.div_ceil(interval) {
-            return Err(JpegError::Damaged("more restart markers than it says"));
+        if clean.segments() > mcus.div_ceil(interval) {
+            return Err(JpegError::Damaged("more restart markers than its header says"));
         }
-        for piece in 0..mcus.div_ceil(interval) {
-            let (start, end) = (piece * interval, mcus.min((piece + 1) * interval));
+        for segment in 0..mcus.div_ceil(interval) {
+            let (start, end) = (segment * interval, mcus.min((segment + 1) * interval));
             let (first, last) = (start / across, (end - 1) / across);
             if first >= rows.end {
                 break;
             }
-            let beside = first == last && (start % across >= columns.end || (end - 1) % across < columns.start);
-            if last < rows.start || beside {
+            let outside = first == last && (start % across >= columns.end || (end - 1) % across < columns.start);
+            if last < rows.start || outside {
                 continue;
             }
-            let mut bits = clean.piece(piece)?;
+            let mut bits = clean.segment(segment)?;
             let mut predicted = [0_i16; 4];
             let (mut row, mut column) = (first, start % across);
             for _ in start..end {
@@ -164,7 +164,7 @@ impl<B: Blocks> Work for Sequential<'_, B> {
     }
 }
 
-/// Decodes one block, or passes over it; returns whether it has nothing but its first coefficient.
+/// Decodes or skips one block; returns whether it has only a DC coefficient.
 #[inline(always)]
 fn decode<const KEEP: bool>(
     bits: &mut Bits<'_>,
@@ -203,7 +203,7 @@ fn difference(bits: &mut Bits<'_>, dc: &Table) -> Result<i16, JpegError> {
     Ok(extend(bits.take(u32::from(size)), u32::from(size)))
 }
 
-/// Decodes the other coefficients; returns the place of the last one, or one from [`END`] on where the block ends early.
+/// Decodes the AC coefficients; returns the index of the last one, or at least [`END`] if the block ends early.
 #[inline(always)]
 fn coefficients<const KEEP: bool>(bits: &mut Bits<'_>, ac: &Table, block: &mut Block) -> Result<usize, JpegError> {
     // The place of the table, found once.

@@ -1,4 +1,4 @@
-//! Images against Pillow's pixels, regions against whole images, and files that lie.
+//! Compares images with Pillow's pixels and regions with complete images, and decodes hostile files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::decode::kernels::{Kernels, Work, run};
 /// File, bytes, width and height, CRC-32 of the pixels.
 type Expected = (String, Vec<u8>, (usize, usize), u32);
 
-/// Every file of the corpus, which `make.py` beside it made, with what Pillow decodes it to.
+/// Every file of the corpus, made by `make.py` next to it, with the pixels that Pillow decodes.
 fn corpus() -> Vec<Expected> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/images");
     let expected = fs::read_to_string(folder.join("expected.txt")).unwrap();
     let entry = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let &[name, width, height, sum] = words.as_slice() else { panic!("{line}") };
+        let fields: Vec<&str> = line.split(' ').collect();
+        let &[name, width, height, sum] = fields.as_slice() else { panic!("{line}") };
         let size = (width.parse().unwrap(), height.parse().unwrap());
         (name.to_owned(), fs::read(folder.join(name)).unwrap(), size, u32::from_str_radix(sum, 16).unwrap())
     };
@@ -63,19 +63,19 @@ fn pixels_are_pillows() {
 }
 
 #[test]
-fn a_region_is_that_part_of_the_whole() {
+fn a_region_equals_that_part_of_the_image() {
     let mut decoder = Decoder::default();
     for (name, bytes, (width, height), _) in corpus() {
-        let whole = region(&bytes, PixelRegion::whole(width, height), &mut decoder);
+        let image = region(&bytes, PixelRegion::whole(width, height), &mut decoder);
         let coefficients = JpegFile::open(&bytes).unwrap().coefficients(&mut decoder).unwrap();
         for step in 0..40 {
             let (x, y) = (step * 7 % width, step * 5 % height);
             let part = PixelRegion { x, y, width: 1 + step * 11 % (width - x), height: 1 + step * 3 % (height - y) };
-            let rows = (y..y + part.height).flat_map(|row| &whole[row * width + x..][..part.width]);
-            let wanted: Vec<[u8; 4]> = rows.copied().collect();
-            assert_eq!(region(&bytes, part, &mut decoder), wanted, "{name}: {part:?}");
+            let rows = (y..y + part.height).flat_map(|row| &image[row * width + x..][..part.width]);
+            let expected: Vec<[u8; 4]> = rows.copied().collect();
+            assert_eq!(region(&bytes, part, &mut decoder), expected, "{name}: {part:?}");
             let rows = coefficients.decode(&mut decoder, part).unwrap();
-            assert_eq!(run(Read { rows, region: part }), wanted, "{name}: {part:?} from its coefficients");
+            assert_eq!(run(Read { rows, region: part }), expected, "{name}: {part:?} from its coefficients");
         }
     }
 }
@@ -91,9 +91,9 @@ fn packed_coefficients_give_the_same_pixels() {
         for step in 0..20 {
             let (x, y) = (step * 7 % width, step * 5 % height);
             let part = PixelRegion { x, y, width: 1 + step * 11 % (width - x), height: 1 + step * 3 % (height - y) };
-            let wanted = region(&bytes, part, &mut decoder);
+            let expected = region(&bytes, part, &mut decoder);
             let rows = opened.decode(&mut decoder, part).unwrap();
-            assert_eq!(run(Read { rows, region: part }), wanted, "{name}: {part:?}");
+            assert_eq!(run(Read { rows, region: part }), expected, "{name}: {part:?}");
         }
         for length in (0..packed.len()).step_by(1 + packed.len() / 50) {
             let cut = PackedJpeg::open(&packed[..length]).and_then(|packed| packed.coefficients());
@@ -112,8 +112,8 @@ fn what_earlier_versions_packed_is_read() {
         let bytes = fs::read(folder.join(format!("{name}.jpg"))).unwrap();
         let packed = fs::read(folder.join(format!("gjc1/{name}.gjc1"))).unwrap();
         assert!(PackedJpeg::is(&packed) && PackedJpeg::is_of_old(&packed));
-        let wanted = JpegFile::open(&bytes).unwrap().coefficients(&mut decoder).unwrap();
-        assert_eq!(PackedJpeg::open(&packed).unwrap().coefficients().unwrap().parts, wanted.parts, "{name}");
+        let expected = JpegFile::open(&bytes).unwrap().coefficients(&mut decoder).unwrap();
+        assert_eq!(PackedJpeg::open(&packed).unwrap().coefficients().unwrap().parts, expected.parts, "{name}");
         assert_eq!(rgb(&packed, &mut decoder).unwrap(), rgb(&bytes, &mut decoder).unwrap(), "{name}");
         for length in (0..packed.len()).step_by(1 + packed.len() / 50) {
             let cut = PackedJpeg::open(&packed[..length]).and_then(|packed| packed.coefficients());
@@ -137,9 +137,9 @@ fn regions_cross_from_strip_to_strip() {
                 [(0, 600), (120, 16), (250, 12), (255, 1), (256, 1), (257, 300), (511, 2), (513, 87), (599, 1)]
             {
                 let part = PixelRegion { x: y % 50, y, width: 1 + height % 22, height };
-                let wanted = region(&bytes, part, &mut decoder);
+                let expected = region(&bytes, part, &mut decoder);
                 let rows = opened.decode(&mut decoder, part).unwrap();
-                assert!(run(Read { rows, region: part }) == wanted, "{name}: {part:?}");
+                assert!(run(Read { rows, region: part }) == expected, "{name}: {part:?}");
             }
         }
     }
@@ -185,27 +185,27 @@ fn claims_are_checked_before_memory_is_taken() {
 
 proptest! {
     #[test]
-    fn damaged_packs_never_panic(place in 0_usize..1000, flips in prop::collection::vec((0_usize..9000, any::<u8>()), 1..8)) {
+    fn damaged_packs_never_panic(index in 0_usize..1000, flips in prop::collection::vec((0_usize..9000, any::<u8>()), 1..8)) {
         let mut decoder = Decoder::default();
         let corpus = corpus();
-        let (_, bytes, ..) = &corpus[place % corpus.len()];
+        let (_, bytes, ..) = &corpus[index % corpus.len()];
         let mut packed = encode_strips(&JpegFile::open(bytes).unwrap().coefficients(&mut decoder).unwrap());
         let length = packed.len();
         for (at, value) in flips {
             packed[at % length] = value;
         }
         if let Ok(packed) = PackedJpeg::open(&packed) {
-            let whole = PixelRegion::whole(packed.frame().width, packed.frame().height);
-            if whole.width * whole.height < 1_000_000 && let Ok(rows) = packed.decode(&mut decoder, whole) {
-                prop_assert_eq!(run(Read { rows, region: whole }).len(), whole.width * whole.height);
+            let all = PixelRegion::whole(packed.frame().width, packed.frame().height);
+            if all.width * all.height < 1_000_000 && let Ok(rows) = packed.decode(&mut decoder, all) {
+                prop_assert_eq!(run(Read { rows, region: all }).len(), all.width * all.height);
             }
         }
     }
 
     #[test]
-    fn damage_never_panics(place in 0_usize..1000, flips in prop::collection::vec((0_usize..4000, any::<u8>()), 1..8)) {
+    fn damage_never_panics(index in 0_usize..1000, flips in prop::collection::vec((0_usize..4000, any::<u8>()), 1..8)) {
         let corpus = corpus();
-        let (_, bytes, ..) = &corpus[place % corpus.len()];
+        let (_, bytes, ..) = &corpus[index % corpus.len()];
         let mut bytes = bytes.clone();
         let length = bytes.len();
         for (at, value) in flips {

@@ -1,9 +1,9 @@
-//! The inner loops of decoding and resizing, in two forms with the same results to the bit: plain code, and AVX2 where
-//! the processor has it.
+//! The inner loops of decoding and resizing, in two implementations with bit-identical results: portable code, and
+//! AVX2.
 //!
-//! Work that uses them is written once, over any [`Kernels`], and [`run`] chooses the form at run time. Where the
-//! processor has AVX-512 too, bytes that are only moved or looked up are so 64 at a time. The AVX2 form also compiles the work around the kernels for such a processor. Read on in `plain`, which says what is computed;
-//! `avx2` says it in instructions.
+//! Work that uses them is written once, over any [`Kernels`], and [`run`] selects the implementation at run time. With
+//! AVX-512, bytes are moved and looked up 64 at a time. The AVX2 implementation also compiles the surrounding work for
+//! such a processor. Read on in `plain`, which defines the results; `avx2` computes them with vector instructions.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -17,7 +17,7 @@ pub(crate) use self::halves::{Halves, in_turn, to_bf16};
 pub(crate) use self::moved::Shown;
 pub(crate) use self::plain::Plain;
 
-/// Blocks that are put together at a time.
+/// Blocks that are assembled at a time.
 pub(crate) const LANES: usize = 8;
 /// States of the entropy coder of packed coefficients.
 pub(crate) const STATES: usize = 64;
@@ -29,13 +29,13 @@ pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
 /// Numbers that a pattern of three channels and vectors of eight both divide.
 const PERIOD: usize = 24;
 
-/// Coefficients of a block, row by row, and places past its end that a decoder may write to.
+/// Coefficients of a block, row by row, and padding that a decoder may write to.
 pub(crate) type Block = [i16; 128];
 
 /// Where the samples of one block go.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Target {
-    /// Place of the first sample.
+    /// Index of the first sample.
     pub at: usize,
     /// Samples from one row to the next.
     pub stride: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Taps<'a> {
     pub weights: &'a [i16],
     /// Inputs of an output: a multiple of 4.
     pub each: usize,
-    /// Weights are whole numbers of 2⁻ᵖʳᵉᶜⁱˢⁱᵒⁿ.
+    /// Weights are integer multiples of 2⁻ᵖʳᵉᶜⁱˢⁱᵒⁿ.
     pub precision: u32,
 }
 
@@ -66,10 +66,10 @@ pub(crate) trait Kernels: Copy {
     /// See `crate::decode::jpeg`'s `packed`; `bytes` must hold eight bytes there in every plane.
     fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, pairs: usize, blocks: &mut [Block; LANES]);
 
-    /// Symbols of an entropy coder, one for each byte of `symbols`; the states take turns, beginning with the first.
+    /// Decodes symbols, one for each byte of `symbols`; the states take turns, beginning with the first.
     ///
-    /// See `states` of `crate::decode::jpeg`'s `packed`: `slots` are those of `chances` there, and `words` of two bytes come in
-    /// where a state becomes small. Returns whether there were enough of them; if not, what was read is of no use.
+    /// See `states` of `crate::decode::jpeg`'s `packed`: `slots` are those of `chances` there, and 16-bit `words` are
+    /// consumed as states become small. Returns whether there were enough words; if not, the output is invalid.
     fn symbols(self, slots: &[u32; SLOTS], states: &mut [u32; STATES], words: &mut &[u8], symbols: &mut [u8]) -> bool;
 
     /// Brightness and two differences to red, green, blue and 255, as JFIF has it.
@@ -87,7 +87,7 @@ pub(crate) trait Kernels: Copy {
     /// they are `mirrored`.
     fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]);
 
-    /// The opposite of `apart`: pixels out of three rows of as many bytes.
+    /// The inverse of `apart`: interleaves three rows into pixels.
     fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]);
 
     /// The bytes, the last one first, into as many.
@@ -96,23 +96,23 @@ pub(crate) trait Kernels: Copy {
     /// The pixels, the last one first, into as many.
     fn turned(self, pixels: &[[u8; 3]], output: &mut [[u8; 3]]);
 
-    /// What each byte becomes by the table, into as many numbers.
+    /// Maps each byte through the table.
     fn halves(self, table: &Halves, bytes: &[u8], output: &mut [u16]);
 
-    /// The same of pixels of three channels, each with its table.
+    /// Maps pixels of three channels, each through its table.
     fn halves_in_turn(self, tables: &[Halves; 3], bytes: &[u8], output: &mut [u16]);
 
-    /// Says that the bytes are read soon, so that they are fetched from memory meanwhile; nothing else is done.
+    /// Prefetches bytes that are read soon.
     fn soon(self, bytes: &[u8]);
 
-    /// What is shown of a channel, and zeros beside it, into a channel of the same size.
+    /// Copies the visible part of a channel into a channel of the same size, with zeros around it.
     fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]);
 
-    /// The same, of each byte what it becomes by the table.
+    /// Like `moved`, mapping each byte through the table.
     fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]);
 }
 
-/// Something to be done with whichever kernels there are.
+/// Work that is generic over the kernels.
 pub(crate) trait Work {
     type Output;
 

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use super::{Halves, Kernels};
 
-/// What is shown of a channel: some rows and columns of it, somewhere.
+/// The visible part of a channel after a crop or shift.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub width: usize,
-    /// Places along a row that show something.
+    /// Output columns that show the source.
     pub columns: Range<usize>,
-    /// The least of the places that they show.
+    /// The smallest source column that is shown.
     pub from_column: usize,
     /// Whether the last of those comes first.
     pub mirrored: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Whether nothing is.
+    /// Whether nothing is visible.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty() || self.rows.is_empty()
     }
@@ -32,8 +32,8 @@ impl Shown {
     }
 }
 
-/// Moves bytes. What is shown lies in one stretch of the output as in one of the input, apart from what reaches beyond a
-/// row's ends; so it is copied in one go unless it is mirrored, and what reached beyond is overwritten.
+/// Moves bytes. The visible part is one contiguous range of input and output, apart from the overlap at the ends of
+/// rows; so it is copied in one operation unless it is mirrored, and the overlap is overwritten.
 #[inline(always)]
 pub(super) fn moved(kernels: impl Kernels, shown: &Shown, plane: &[u8], output: &mut [u8]) {
     let Shown { width, columns, mirrored, rows, from_row, .. } = shown;
@@ -54,7 +54,7 @@ pub(super) fn moved(kernels: impl Kernels, shown: &Shown, plane: &[u8], output: 
     } else {
         output[begin..end].copy_from_slice(&inputs[shown.from_column..][..end - begin]);
     }
-    // What lies between the shown part of a row and that of the next one.
+    // The gap between the visible parts of consecutive rows.
     let gap = width - columns.len();
     if gap > 0 {
         for between in output[begin + columns.len()..end].chunks_mut(width) {

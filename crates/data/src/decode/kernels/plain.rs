@@ -1,7 +1,7 @@
-//! The kernels in plain code: what is computed.
+//! The portable kernels, which define the results.
 //!
-//! Sums wrap and narrow where the instructions of the other form do, which no undamaged image comes near, so that
-//! both give the same bytes for any input.
+//! Sums wrap and narrow where the vector instructions do, which no undamaged image reaches, so both implementations
+//! return the same bytes for any input.
 
 use super::constants::*;
 use super::{Block, Halves, Kernels, LANES, SLOT_BITS, SLOTS, STATES, Shown, Taps, Target, moved};
@@ -143,7 +143,7 @@ impl Kernels for Plain {
     }
 }
 
-/// A symbol of each state, for as many as there are of both; returns whether there were words enough.
+/// Decodes one symbol of each state; returns whether there were enough words.
 #[inline(always)]
 pub(super) fn turn_of(slots: &[u32; SLOTS], states: &mut [u32], words: &mut &[u8], symbols: &mut [u8]) -> bool {
     const MASK: u32 = (1 << SLOT_BITS) - 1;

@@ -1,4 +1,4 @@
-//! The folder of a cache: a file a piece, its BLAKE3 at the end.
+//! The folder of a cache: one file per chunk, with its BLAKE3 at the end.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// Bytes of the hash that stands at the end of a file.
 const SUM: usize = 32;
 
-/// The name of what is being written; there is one at most, for the lock is held.
+/// The name of the file being written; there is at most one, because the lock is held.
 const UNFINISHED: &str = "unfinished";
 
-/// A folder of pieces.
+/// A folder of chunks.
 #[derive(Debug)]
 pub(super) struct Disk {
     folder: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Disk {
 #[derive(Debug)]
 pub(super) struct Locked(File);
 
-/// Bytes that a piece of this length takes.
+/// Bytes on disk of a chunk of this length.
 pub(super) fn size(bytes: u64) -> u64 {
     bytes + SUM as u64
 }
@@ -29,7 +29,7 @@ pub(super) fn size(bytes: u64) -> u64 {
 impl Disk {
     /// Makes the folder, for its owner only.
     pub fn open(folder: &Path) -> io::Result<Disk> {
-        // What is in it may be somebody's faces.
+        // The data may be private.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;
         Ok(Disk { folder: folder.to_owned() })
@@ -39,7 +39,7 @@ impl Disk {
         self.folder.join(format!("{piece:016x}"))
     }
 
-    /// Whether a piece is on the disk.
+    /// Whether a chunk is on disk.
     pub fn has(&self, piece: u64) -> bool {
         self.path(piece).exists()
     }
@@ -52,7 +52,7 @@ impl Disk {
         Ok(Locked(file))
     }
 
-    /// A piece, if it is there and right. One that is not is removed by the next that writes it.
+    /// Reads a chunk; `None` if it is missing or damaged. A damaged one is replaced by the next write.
     pub fn read(&self, piece: u64) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         match File::open(self.path(piece)) {
@@ -68,7 +68,7 @@ impl Disk {
         Ok(Some(bytes))
     }
 
-    /// Writes a piece whole or not at all.
+    /// Writes a chunk atomically.
     pub fn write(&self, _: &Locked, piece: u64, bytes: &[u8]) -> io::Result<()> {
         let unfinished = self.folder.join(UNFINISHED);
         let mut file = File::create(&unfinished)?;
@@ -82,7 +82,7 @@ impl Disk {
         }
     }
 
-    /// Removes a piece; one that is not there is no error.
+    /// Removes a chunk; a missing one is not an error.
     pub fn remove(&self, _: &Locked, piece: u64) -> io::Result<()> {
         match fs::remove_file(self.path(piece)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -90,7 +90,7 @@ impl Disk {
         }
     }
 
-    /// Removes what a process was writing when it was killed, and pieces that a loss of power has damaged.
+    /// Removes leftovers of a killed process, and chunks damaged by a power failure.
     pub fn sweep(&self, locked: &Locked) -> io::Result<()> {
         let _ = fs::remove_file(self.folder.join(UNFINISHED));
         for (piece, bytes) in self.list(locked)? {
@@ -102,7 +102,7 @@ impl Disk {
         Ok(())
     }
 
-    /// All pieces and the bytes that they take.
+    /// All chunks and their sizes on disk.
     pub fn list(&self, _: &Locked) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -117,7 +117,7 @@ impl Disk {
         Ok(found)
     }
 
-    /// How often the folder was changed.
+    /// The number of changes to the folder.
     pub fn generation(&self, locked: &Locked) -> io::Result<u64> {
         let mut text = String::new();
         let mut file = &locked.0;

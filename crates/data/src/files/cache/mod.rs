@@ -1,10 +1,10 @@
-//! Pieces of slow storage, kept on a local disk within a budget, and the future is known.
+//! A disk cache of chunks from slow storage, within a budget, with known future reads.
 //!
-//! What is read in which order is computed and not found out ([`crate::SampleOrder`]), so the piece that is needed last can
-//! give way (Belady, "A study of replacement algorithms for a virtual-storage computer", 1966), and one that is needed
-//! later than everything that is kept is not kept at all. A piece is a file that is written whole, renamed and hashed;
-//! a lock in the folder makes several processes keep one budget; reading takes no lock. Whatever instant a process is
-//! killed at, or the machine, a piece is right or is fetched again. Read on in `future`, `disk`, `probe`.
+//! The order of reads is computed in advance ([`crate::SampleOrder`]), so the chunk that is needed last can be evicted
+//! (Belady, "A study of replacement algorithms for a virtual-storage computer", 1966), and one that is needed later
+//! than everything in the cache is not admitted. A chunk is a file that is written, hashed and renamed; a lock in the
+//! folder lets several processes share one budget; reads take no lock. If a process or the machine is killed at any
+//! time, a chunk is intact or fetched again. Read on in `future`, `disk`, `probe`.
 
 mod disk;
 mod future;
@@ -22,7 +22,7 @@ use disk::{Disk, Locked};
 pub use future::{AccessSchedule, NEVER};
 pub use probe::{DiskSpeed, probe};
 
-/// A cache of pieces, each of which has a number.
+/// A cache of numbered chunks.
 #[derive(Debug)]
 pub struct DiskCache {
     disk: Disk,
@@ -32,31 +32,31 @@ pub struct DiskCache {
     misses: AtomicU64,
 }
 
-/// How often a piece was there, and how often it was not.
+/// Hits and misses of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounts {
-    /// Reads that took nothing from slow storage.
+    /// Reads served without slow storage.
     pub hits: u64,
     /// Reads that did.
     pub misses: u64,
 }
 
-/// What is known of the folder; others may have changed it since.
+/// The known state of the folder; other processes may have changed it since.
 #[derive(Debug, Default)]
 struct Kept {
     generation: u64,
     bytes: HashMap<u64, u64>,
     total: u64,
-    /// Pieces by their next use, as far as it is known.
+    /// Chunks by their next use, as far as it is known.
     queue: BTreeSet<(u64, u64)>,
     next: HashMap<u64, u64>,
 }
 
 impl DiskCache {
-    /// Opens a cache in `folder`, which is made; its files never take more than `budget` bytes.
+    /// Opens a cache in `folder`, which is created; its files never exceed `budget` bytes.
     ///
     /// # Errors
-    /// When the folder cannot be used.
+    /// If the folder cannot be used.
     pub fn open(folder: &Path, budget: u64) -> io::Result<DiskCache> {
         let cache = DiskCache {
             disk: Disk::open(folder)?,
@@ -71,10 +71,10 @@ impl DiskCache {
         Ok(cache)
     }
 
-    /// A piece, from the disk, or by `fetch` from where it comes from.
+    /// Returns a chunk from the disk, or fetches it with `fetch`.
     ///
     /// # Errors
-    /// What `fetch` gives. A disk that is full or fails costs the cache's use and nothing else.
+    /// Errors of `fetch`. A full or failing disk only disables caching.
     pub fn read(
         &self,
         piece: u64,
@@ -96,7 +96,7 @@ impl DiskCache {
         Ok(read.into())
     }
 
-    /// Notes anew when a piece is needed next, for one that was read by another way.
+    /// Updates the next use of a chunk that was read by other means.
     pub fn expect(&self, piece: u64, future: &dyn AccessSchedule) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.bytes.contains_key(&piece) {
@@ -104,12 +104,12 @@ impl DiskCache {
         }
     }
 
-    /// Whether a piece is on the disk, though it may turn out to be damaged when it is read.
+    /// Whether a chunk is on disk; it may still turn out to be damaged when it is read.
     pub fn has(&self, piece: u64) -> bool {
         self.disk.has(piece)
     }
 
-    /// How it did so far.
+    /// Hits and misses since the start.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
@@ -124,19 +124,19 @@ impl DiskCache {
         let locked = self.disk.lock()?;
         kept.refresh(&self.disk, &locked, future)?;
         if kept.bytes.contains_key(&piece) {
-            // It is there and was not right, or another process was faster; either way it is written anew.
+            // The existing file is damaged, or another process was faster; it is rewritten either way.
             kept.generation = self.disk.advance(&locked)?;
             self.disk.remove(&locked, piece)?;
             kept.forget(piece);
         }
-        // Chosen before anything is removed: what is needed sooner than the new piece stays.
+        // Chosen before anything is removed: chunks needed sooner than the new one stay.
         let mut victims = Vec::new();
         // Below zero where the budget was larger once.
         let mut free = self.budget as i64 - kept.total as i64;
-        let size_wanted = size as i64;
+        let needed = size as i64;
         kept.settle(future);
         for (use_of_victim, victim) in kept.queue.iter().rev() {
-            if free >= size_wanted {
+            if free >= needed {
                 break;
             }
             if *use_of_victim <= next {
@@ -145,10 +145,10 @@ impl DiskCache {
             free += kept.bytes.get(victim).copied().unwrap_or_default() as i64;
             victims.push(*victim);
         }
-        if free < size_wanted {
+        if free < needed {
             return Ok(());
         }
-        // Said before it is done: whoever comes after a crash looks anew.
+        // Advanced before the change, so that readers after a crash list the folder again.
         kept.generation = self.disk.advance(&locked)?;
         for victim in victims {
             self.disk.remove(&locked, victim)?;
@@ -163,7 +163,7 @@ impl DiskCache {
 }
 
 impl Kept {
-    /// Looks at the folder again if anybody has changed it.
+    /// Lists the folder again if another process has changed it.
     fn refresh(&mut self, disk: &Disk, locked: &Locked, future: &dyn AccessSchedule) -> io::Result<()> {
         let generation = disk.generation(locked)?;
         if generation == self.generation && generation != 0 {
@@ -178,7 +178,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Notes when a piece is needed next.
+    /// Records when a chunk is needed next.
     fn expect(&mut self, piece: u64, future: &dyn AccessSchedule) {
         let next = future.next_use(piece);
         if let Some(before) = self.next.insert(piece, next) {

@@ -1,4 +1,4 @@
-//! How fast a disk is, measured as a loader uses it: large reads in a row, and small ones anywhere.
+//! Measures how fast a disk is under a loader's access pattern: sequential large reads and random small ones.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::sampling::random::{Draws, Purpose, key};
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DiskSpeed {
     /// Bytes of the file that was measured with.
@@ -28,11 +28,11 @@ pub struct DiskSpeed {
     pub threads: usize,
 }
 
-/// Measures the disk below `folder` with a file of `bytes` bytes, which is removed again, for about `time` a figure.
-/// The system is reported to forget what it holds of the file; a file system that does not listen is measured from memory.
+/// Measures the disk below `folder` with a temporary file of `bytes` bytes, for about `time` per figure. The page cache
+/// of the file is dropped; on a file system without support for that, memory is measured.
 ///
 /// # Errors
-/// When the folder cannot be written, or is full.
+/// If the folder cannot be written, or is full.
 pub fn probe(folder: &Path, bytes: u64, threads: usize, time: Duration) -> io::Result<DiskSpeed> {
     let mut file = unnamed(folder)?;
     // Noise, for some disks compress.
@@ -53,7 +53,7 @@ pub fn probe(folder: &Path, bytes: u64, threads: usize, time: Duration) -> io::R
     Ok(DiskSpeed { bytes, write_bytes_per_s, read_bytes_per_s, reads_4k_per_s, reads_100k_per_s, threads })
 }
 
-/// A file without a name, so that nothing is left behind, however this ends.
+/// A file without a name, which never outlives the process.
 fn unnamed(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".gradus-probe-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
@@ -65,7 +65,7 @@ fn forget(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
 }
 
-/// Reads of `length` bytes at random places, a second.
+/// Random reads of `length` bytes per second.
 fn anywhere(file: &File, bytes: u64, length: u64, threads: usize, time: Duration) -> io::Result<f64> {
     forget(file)?;
     let began = Instant::now();
@@ -74,8 +74,8 @@ fn anywhere(file: &File, bytes: u64, length: u64, threads: usize, time: Duration
         let mut buffer = vec![0; length as usize];
         let mut count = 0;
         while began.elapsed() < time {
-            let places = (bytes.saturating_sub(length) / 4096).max(1);
-            file.read_exact_at(&mut buffer, draws.below(places) * 4096)?;
+            let blocks = (bytes.saturating_sub(length) / 4096).max(1);
+            file.read_exact_at(&mut buffer, draws.below(blocks) * 4096)?;
             count += 1;
         }
         Ok(count)

@@ -11,8 +11,8 @@ const COUNT: u64 = 200;
 const LENGTH: u64 = 500;
 const BUDGET: u64 = COUNT * LENGTH * 3 / 10;
 
-/// The future of a training run: epoch after epoch, each in its own order. Piece `p` holds the samples
-/// `p × samples … (p + 1) × samples`.
+/// The reads of a training run: epoch after epoch, each in its own order. Chunk `p` holds the samples `p × samples … (p
+/// + 1) × samples`.
 struct Epochs {
     order: SampleOrder,
     count: u64,
@@ -22,12 +22,12 @@ struct Epochs {
 }
 
 impl Epochs {
-    /// Of `count` samples in this order, `samples` of them a piece, for so many epochs.
+    /// For `count` samples in this order, `samples` per chunk, and the given number of epochs.
     fn new(order: SampleOrder, count: u64, samples: u64, epochs: u64) -> Epochs {
         Epochs { order, count: count.max(1), samples: samples.max(1), epochs, now: AtomicU64::new(0) }
     }
 
-    /// Says where training is.
+    /// Sets the position of training.
     fn advance(&self, cursor: Cursor) {
         self.now.store(cursor.epoch * self.count + cursor.pos, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ fn run(cache: &DiskCache, folder: &Path, order: SampleOrder, epochs: u64) -> Cac
     cache.counts()
 }
 
-/// Hits of a cache that knows everything and holds `slots` pieces: what cannot be beaten.
+/// Hits of an optimal cache of `slots` chunks: an upper bound.
 fn best(order: SampleOrder, epochs: u64, slots: usize) -> u64 {
     let reads: Vec<u64> = (0..epochs).flat_map(|epoch| (0..COUNT).map(move |pos| order.at(epoch, pos))).collect();
     let next = |from: usize, piece: u64| reads[from..].iter().position(|read| *read == piece).unwrap_or(usize::MAX);
@@ -109,7 +109,7 @@ fn no_cache_of_this_size_could_do_better() {
     assert!(counts.hits > 3 * by_age, "{counts:?}, and {by_age} hits of a cache that forgets by age");
 }
 
-/// Hits of a cache that forgets what was not read for longest.
+/// Hits of an LRU cache.
 fn forgetful(order: SampleOrder, epochs: u64, slots: usize) -> u64 {
     let (mut held, mut hits) = (Vec::new(), 0);
     for read in (0..epochs).flat_map(|epoch| (0..COUNT).map(move |pos| order.at(epoch, pos))) {
@@ -154,7 +154,7 @@ fn several_processes_share_a_budget_and_what_they_fetched() {
         }
     });
     let fetched = fetched.into_inner() as u64;
-    assert!((COUNT..4 * COUNT).contains(&fetched), "{fetched} pieces were fetched");
+    assert!((COUNT..4 * COUNT).contains(&fetched), "{fetched} chunks were fetched");
 }
 
 #[test]
@@ -192,14 +192,14 @@ fn what_a_crash_leaves_behind_is_fetched_again() {
 }
 
 #[test]
-fn a_source_or_disk_that_fails_is_told_or_does_not_matter() {
+fn a_failing_source_is_an_error_and_a_failing_disk_is_not() {
     let temporary = tempfile::tempdir().unwrap();
     let future = Epochs::new(SampleOrder::new(COUNT, 1), COUNT, 1, 2);
     let cache = DiskCache::open(temporary.path(), BUDGET).unwrap();
     let failed = cache.read(3, &future, || Err(io::Error::other("cut"))).unwrap_err();
     assert_eq!(failed.to_string(), "cut");
     assert_eq!(&*cache.read(3, &future, || Ok(piece(3))).unwrap(), piece(3));
-    // A piece that is larger than the budget is passed on and not kept.
+    // A chunk larger than the budget is returned but not cached.
     let large = cache.read(4, &future, || Ok(vec![1; BUDGET as usize + 1])).unwrap();
     assert_eq!((large.len() as u64, used(temporary.path()) <= BUDGET), (BUDGET + 1, true));
     fs::remove_dir_all(temporary.path()).unwrap();

@@ -22,14 +22,14 @@ pub(crate) struct Client {
     fetched: AtomicU64,
 }
 
-/// The clients of this process that are in use: all readers of a folder share one, and what it counts.
+/// The clients in use by this process: all readers of a folder share one, and its counters.
 static CLIENTS: Mutex<Vec<(PathBuf, Weak<Client>)>> = Mutex::new(Vec::new());
 
 impl Client {
-    /// Who serves the bytes of a file or folder; none where they are here.
+    /// The client of a remote file or folder; `None` if it is local.
     ///
     /// # Errors
-    /// When the folder says that they are remote and cannot be understood.
+    /// If the folder says that its files are remote, but its listing is malformed.
     pub fn of(path: &Path) -> io::Result<Option<Arc<Client>>> {
         let mut known = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, client)| client.strong_count() > 0);
@@ -49,7 +49,7 @@ impl Client {
         Client { folder, socket: listing.socket, files, idle, kept, fetched }
     }
 
-    /// Number and length of a file that is remote; none of one that is here.
+    /// Number and length of a remote file; `None` for a local one.
     pub fn file(&self, path: &Path) -> Option<(u32, u64)> {
         self.files.get(path.strip_prefix(&self.folder).ok()?).copied()
     }
@@ -68,7 +68,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says what will be read soon. That this cannot be said is reported by the reading.
+    /// Announces upcoming reads. Errors are reported by the reads themselves.
     pub fn expect(&self, spans: impl Iterator<Item = (ByteRange, AccessTime)>) {
         let Ok(mut stream) = self.stream() else { return };
         for (span, when) in spans {
@@ -79,7 +79,7 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
     }
 
-    /// Reads that were answered from what was kept, and from a remote place.
+    /// Reads served from the cache, and from remote storage.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts { hits: self.kept.load(Ordering::Relaxed), misses: self.fetched.load(Ordering::Relaxed) }
     }
@@ -89,7 +89,7 @@ impl Client {
         match idle {
             Some(stream) => Ok(stream),
             None => UnixStream::connect(&self.socket)
-                .map_err(|error| io::Error::other(format!("nobody serves data from a remote place any more: {error}"))),
+                .map_err(|error| io::Error::other(format!("the server of remote data is gone: {error}"))),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Remote data and is read piece by piece while training, through somebody who has the credentials.
+//! Remote data, read chunk by chunk during training through a server that has the credentials.
 //!
-//! Whoever brings data here ([`lay_out`]) makes a folder that looks like the data: small files are there, large ones are
-//! holes of the right length, and `.gradus/elsewhere.json` names them with the socket at which their bytes are served.
-//! Everything that lists files then works as it does for data that is here; only reading asks the [`Client`]. What is
-//! asked for says when it is needed again, which follows from the order of the epochs, so that whoever keeps pieces keeps
-//! the right ones. Read on in `wire` (what is said) and in `client`.
+//! Staging ([`lay_out`]) creates a folder that looks like the data: small files are complete, large ones are sparse
+//! placeholders of the right length, and `.gradus/elsewhere.json` lists them with the socket that serves their bytes.
+//! Listing files then works as for local data; only reads go to the [`Client`]. A request includes the next use of its
+//! bytes, which follows from the order of the epochs, so that the cache keeps the right chunks. Read on in `wire` (the
+//! messages) and in `client`.
 
 mod client;
 #[cfg(test)]
@@ -30,14 +30,14 @@ pub const SCHEMA: u32 = 1;
 /// Far above any listing; a larger file is none.
 const LARGEST: u64 = 1 << 30;
 
-/// What is remote, and who serves it.
+/// The remote files, and the server of their bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteListing {
     /// Version of this file.
     pub schema: u32,
-    /// The Unix socket at which bytes are asked for.
+    /// The Unix socket of the server.
     pub socket: PathBuf,
-    /// The files that are holes here; a request names one by its place in this list.
+    /// The files that are placeholders here; a request names one by its index in this list.
     pub files: Vec<RemoteFile>,
 }
 
@@ -50,10 +50,10 @@ pub struct RemoteFile {
     pub bytes: u64,
 }
 
-/// Makes the holes in `folder` and says where their bytes are. Nothing is read from the folder before it is complete.
+/// Creates the placeholders in `folder` and the listing, which is written last.
 ///
 /// # Errors
-/// When the folder cannot be written, or a name would lead out of it.
+/// If the folder cannot be written, or a name would lead out of it.
 pub fn lay_out(folder: &Path, listing: &RemoteListing) -> io::Result<()> {
     for hole in &listing.files {
         crate::chunk::check_name(&hole.name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
@@ -68,17 +68,17 @@ pub fn lay_out(folder: &Path, listing: &RemoteListing) -> io::Result<()> {
     fs::rename(&unfinished, &path)
 }
 
-/// The listing that a file or folder belongs to, and the folder that it is for; none where all is here.
+/// The listing for a file or folder, and the folder that contains it; `None` if all is local.
 fn listing_of(path: &Path) -> io::Result<Option<(PathBuf, RemoteListing)>> {
     for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
         let file = match plain_file::open(&folder.join(OWN).join(NAME)) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
-            // A folder above that is not ours to look into says nothing.
+            // An inaccessible parent folder has no listing of ours.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Anybody may write to some folders above, such as those of temporary files.
+        // Some parent folders are world-writable, such as those of temporary files.
         if fs::metadata(path).is_ok_and(|data| file.metadata().is_ok_and(|listing| listing.uid() != data.uid())) {
             continue;
         }

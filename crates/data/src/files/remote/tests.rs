@@ -12,7 +12,7 @@ use super::*;
 use crate::tests::Files;
 use crate::{Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions};
 
-/// What was asked for: reads, bytes of them, and what was announced.
+/// The requests received: reads, their bytes, and announcements.
 #[derive(Default)]
 struct Asked {
     reads: AtomicU64,
@@ -68,7 +68,7 @@ fn away(root: &Path, to: &Path) -> Arc<Asked> {
 
 fn spec() -> Data {
     let normalize = Some(Normalize { mean: vec![0.5; 3], std: vec![0.5; 3] });
-    // Parts of images are read anew each time, and not kept decoded.
+    // Random crops are read each time, and not held decoded.
     let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
     Data { size: Some(8), augment, normalize, ..crate::tests::spec() }
 }
@@ -96,12 +96,12 @@ fn what_lies_elsewhere_is_read_as_if_it_were_here() {
         let holes = root.path().join(format!("{format:?}-holes"));
         fs::create_dir(&holes).unwrap();
         let asked = away(&here, &holes);
-        let (wanted, none) = drain(&here);
+        let (expected, none) = drain(&here);
         let (found, counts) = drain(&holes);
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
         assert!(none.is_none());
         let counts = counts.unwrap();
-        // What is read to list the files is not the loader's.
+        // The reads that list the files are not the loader's.
         let all = asked.reads.load(Ordering::Relaxed);
         assert!(counts.hits == 0 && (84..=all).contains(&counts.misses), "{counts:?} of {all}");
         // Every training sample is read once an epoch, and the next epoch's reading is known but for the last.
@@ -121,7 +121,7 @@ fn what_lies_elsewhere_is_read_as_if_it_were_here() {
 }
 
 #[test]
-fn a_server_that_is_gone_or_refuses_is_told() {
+fn a_server_that_is_gone_or_refuses_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let socket = root.path().join("s");
     let files = vec![RemoteFile { name: "a.tar".into(), bytes: 10_000 }];
@@ -131,7 +131,7 @@ fn a_server_that_is_gone_or_refuses_is_told() {
     assert_eq!(client.file(&root.path().join("b.tar")), None);
     let span = ByteRange { file: 0, offset: 0, bytes: 4 };
     let error = client.read(span, AccessTime::ONCE, &mut [0; 4]).unwrap_err().to_string();
-    assert!(error.contains("nobody serves data from a remote place any more"), "{error}");
+    assert!(error.contains("the server of remote data is gone"), "{error}");
     let listener = UnixListener::bind(&socket).unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

@@ -1,13 +1,13 @@
-//! What is said about bytes that are remote: requests of a fixed length, and answers with their bytes.
+//! The protocol of remote data: requests of a fixed length, and answers with their bytes.
 
 use std::io::{self, Read, Write};
 
 /// Bytes of one file of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteRange {
-    /// Place of the file in the listing.
+    /// Index of the file in the listing.
     pub file: u32,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
     /// How many there are.
     pub bytes: u32,
@@ -30,19 +30,19 @@ impl Default for AccessTime {
 }
 
 impl AccessTime {
-    /// Bytes that may be needed again, nobody knows when: they are kept for as long as there is room.
+    /// For bytes that may be needed again at an unknown time: cached while there is space.
     pub const SOME_TIME: AccessTime = AccessTime { now: 0, next: crate::files::cache::NEVER - 1 };
 
     /// Access to bytes that are read only once.
     pub const ONCE: AccessTime = AccessTime { now: 0, next: crate::files::cache::NEVER };
 }
 
-/// What is asked of whoever serves the bytes.
+/// A request to the server of remote data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeRequest {
     /// To answer with these bytes.
     Read(ByteRange, AccessTime),
-    /// To have these bytes at hand soon; nothing is answered.
+    /// Announces that the bytes are needed soon; there is no answer.
     Expect(ByteRange, AccessTime),
 }
 
@@ -58,7 +58,7 @@ const LONGEST_REASON: u32 = 64 << 10;
 /// Sends a request.
 ///
 /// # Errors
-/// When the other side is gone.
+/// If the connection is closed.
 pub fn write_request(out: &mut impl Write, request: &RangeRequest) -> io::Result<()> {
     let (kind, span, when) = match request {
         RangeRequest::Read(span, when) => (READ, span, when),
@@ -74,10 +74,10 @@ pub fn write_request(out: &mut impl Write, request: &RangeRequest) -> io::Result
     out.write_all(&bytes)
 }
 
-/// The next request; none when the other side has ended.
+/// Reads the next request; `None` at end of file.
 ///
 /// # Errors
-/// When it is no request, or is cut short.
+/// If it is malformed, or truncated.
 pub fn read_request(from: &mut impl Read) -> io::Result<Option<RangeRequest>> {
     let mut kind = [0];
     if from.read(&mut kind)? == 0 {
@@ -99,7 +99,7 @@ pub fn read_request(from: &mut impl Read) -> io::Result<Option<RangeRequest>> {
 /// Answers a request to read.
 ///
 /// # Errors
-/// When the other side is gone.
+/// If the connection is closed.
 pub fn write_answer(out: &mut impl Write, answer: Result<(bool, &[u8]), &str>) -> io::Result<()> {
     let (kind, bytes) = match answer {
         Ok((true, bytes)) => (KEPT, bytes),
@@ -112,11 +112,11 @@ pub fn write_answer(out: &mut impl Write, answer: Result<(bool, &[u8]), &str>) -
     out.write_all(bytes)
 }
 
-/// The answer to a request for as many bytes as `into` has: they are written there. Returns whether they were kept, or
-/// why there are none.
+/// Reads the answer to a request for `into.len()` bytes into `into`. Returns whether they came from the cache, or why
+/// the request failed.
 ///
 /// # Errors
-/// When the other side is gone or says something else.
+/// If the connection is closed or the answer is malformed.
 pub fn read_answer(from: &mut impl Read, into: &mut [u8]) -> io::Result<Result<bool, String>> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;

@@ -1,15 +1,15 @@
-//! The members of an uncompressed tar, which is never unpacked.
+//! The members of an uncompressed tar, which is read in place.
 //!
-//! One pass over the headers notes where each member's bytes begin; they are read by position afterwards. Paths inside
-//! the tar are labels only and never touch the file system, so a hostile one can do no harm. The dialects are those of
-//! POSIX.1-2001 (ustar, pax) and GNU; what is a size is checked against the file before anything is read or skipped.
+//! One pass over the headers records where each member's bytes begin; they are read by position afterwards. Paths
+//! inside the tar are labels only and never touch the file system, so a hostile path is harmless. The dialects are
+//! those of POSIX.1-2001 (ustar, pax) and GNU; sizes are checked against the file before anything is read or skipped.
 
 use std::io;
 
 use crate::files::handles::{Opened, Window};
 
 const BLOCK: u64 = 512;
-/// What is damaged in more places is no tar.
+/// With more damage than this, a file is not a tar.
 const MOST_DAMAGES: usize = 1000;
 /// Longer names and records of names belong to no image.
 const LONGEST_NAME: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     },
     /// A hard link: the name of another member.
     Link(Vec<u8>),
-    /// A file with holes, whose bytes do not lie in one piece.
+    /// A sparse file, whose bytes are not contiguous.
     Sparse,
 }
 
@@ -57,16 +57,16 @@ struct Extension {
     sparse: bool,
 }
 
-/// A place at which a tar is damaged.
+/// A damaged range of a tar.
 #[derive(Debug)]
 pub(super) struct Damage {
     pub why: String,
-    /// Bytes up to the next sound header; none where no other follows.
+    /// Bytes up to the next valid header; `None` if no other follows.
     pub passed: Option<u64>,
 }
 
-/// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound. With
-/// `salvage`, reading goes on at the next sound header behind what is damaged, and all damage is returned.
+/// Calls `visit` with every file and hard link, in the order of the tar. Members visited before an error are valid.
+/// With `salvage`, reading resumes at the next valid header after damage, and all damage is returned.
 pub(super) fn entries(file: &Opened, salvage: bool, mut visit: impl FnMut(Entry)) -> Result<Vec<Damage>, Stop> {
     let mut window = Window::new(file)?;
     let mut extension = Extension::default();
@@ -88,7 +88,7 @@ pub(super) fn entries(file: &Opened, salvage: bool, mut visit: impl FnMut(Entry)
     }
 }
 
-/// Where the next header of POSIX or GNU begins whose checksum is right.
+/// Finds the next POSIX or GNU header with a valid checksum.
 fn next_header(window: &mut Window, mut at: u64) -> io::Result<Option<u64>> {
     while let Some(header) = window.array::<512>(at)? {
         if &header[257..262] == b"ustar" && sums_up(&header) {
@@ -99,7 +99,7 @@ fn next_header(window: &mut Window, mut at: u64) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Reads the header at `at` and shows its member; returns where the next header is, or nothing at the end.
+/// Reads the header at `at` and visits its member; returns the position of the next header, or `None` at the end.
 fn member(
     window: &mut Window,
     at: u64,
@@ -135,7 +135,7 @@ fn member(
         b'L' => extension.name = Some(until_zero(long(window, offset, bytes)?).to_vec()),
         b'K' => extension.link = Some(until_zero(long(window, offset, bytes)?).to_vec()),
         b'x' => extension.add(long(window, offset, bytes)?)?,
-        b'g' => {} // Defaults for the whole tar; no name or size can be one.
+        b'g' => {} // Defaults for all members, which include neither name nor size.
         _ => {
             let Extension { name, link, sparse, .. } = std::mem::take(extension);
             let name = name.unwrap_or_else(|| path(&header));
@@ -188,7 +188,7 @@ fn long<'a>(window: &'a mut Window, offset: u64, bytes: u64) -> Result<&'a [u8],
     Ok(window.up_to(offset, bytes)?)
 }
 
-/// The name in a header: with the prefix of ustar, which GNU uses for other things.
+/// The name in a header, with the prefix of ustar; GNU uses that field for other data.
 fn path(header: &[u8; 512]) -> Vec<u8> {
     let name = until_zero(&header[..100]);
     let prefix = until_zero(&header[345..500]);
@@ -198,15 +198,15 @@ fn path(header: &[u8; 512]) -> Vec<u8> {
     name.to_vec()
 }
 
-/// Whether the checksum is right: the sum of all bytes, its own counted as spaces; some tars summed signed bytes.
+/// Whether the checksum is right: the sum of all bytes, its own counted as spaces; some tars sum signed bytes.
 fn sums_up(header: &[u8; 512]) -> bool {
-    let Some(wanted) = number(&header[148..156]) else {
+    let Some(expected) = number(&header[148..156]) else {
         return false;
     };
     let bytes = || header.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
     let unsigned: u64 = bytes().map(u64::from).sum();
     let signed: i64 = bytes().map(|byte| i64::from(byte.cast_signed())).sum();
-    wanted == unsigned || i64::try_from(wanted) == Ok(signed)
+    expected == unsigned || i64::try_from(expected) == Ok(signed)
 }
 
 /// A number in octal digits, or in GNU's base 256, whose first bit is set.

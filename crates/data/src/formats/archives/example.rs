@@ -1,19 +1,19 @@
-//! A `tf.train.Example`, looked through where it lies: the few bytes that matter are read, an image is passed over.
+//! Scans a `tf.train.Example` in place: reads the few bytes that are needed and skips the image.
 //!
-//! The message is `Example { Features features = 1 }`, `Features { map<string, Feature> feature = 1 }`, `Feature
-//! { oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }` and lists `{ repeated … value = 1 }`
+//! The message is `Example { Features features = 1 }`, `Features { map<string, Feature> feature = 1 }`, `Feature {
+//! oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }` and lists `{ repeated … value = 1 }`
 //! (tensorflow/core/example/feature.proto), in the encoding of protocol buffers: a key and a length before each field.
-//! All lengths are checked against what surrounds them, and nothing calls itself.
+//! All lengths are checked against the enclosing message, and there is no recursion.
 //!
-//! It is read by hand because a generated message (`prost`) is decoded from all of its bytes, and nearly all of them are
-//! the image: of 4,000 records of 110 kB, 60 of 440 MB are read to list them, and the rest when the images are needed.
+//! It is written by hand because a generated message (`prost`) is decoded from all of its bytes, nearly all of which
+//! are the image: of 4,000 records of 110 kB, listing reads 60 of 440 MB, and the rest when the images are needed.
 
 use std::io;
 use std::ops::Range;
 
 use crate::files::handles::Window;
 
-/// What was found of a sample.
+/// The fields found in a sample.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Offset and bytes of the encoded image.
@@ -32,7 +32,7 @@ const LONGEST_NAME: u64 = 256;
 /// More fields in one message are no example; they would take long to go through.
 const MOST_FIELDS: u32 = 100_000;
 
-/// Looks through the bytes from `start` to `end` of a file. The inner error says what is wrong with them.
+/// Scans the bytes from `start` to `end` of a file. The inner error describes the damage.
 pub(super) fn find(window: &mut Window, start: u64, end: u64) -> io::Result<Result<Found, String>> {
     let mut reader = Reader { window, fields: 0, refused: None };
     let found = reader.example(start..end);
@@ -72,9 +72,9 @@ impl Reader<'_, '_> {
                 let Some((name, feature)) = self.entry(entry)? else { continue };
                 let rank = |names: &[&str]| names.iter().position(|known| *known == name);
                 if let Some(rank) = rank(&IMAGES).filter(|rank| *rank < image_rank)
-                    && let Some(place) = self.bytes(feature.clone())?
+                    && let Some(range) = self.bytes(feature.clone())?
                 {
-                    (found.image, image_rank) = (Some((place.start, place.end - place.start)), rank);
+                    (found.image, image_rank) = (Some((range.start, range.end - range.start)), rank);
                 }
                 if let Some(rank) = rank(&LABELS).filter(|rank| *rank < label_rank)
                     && let Some(label) = self.number(feature.clone())?
@@ -82,9 +82,9 @@ impl Reader<'_, '_> {
                     (found.label, label_rank) = (Some(label), rank);
                 }
                 if let Some(rank) = rank(&WORDS).filter(|rank| *rank < word_rank)
-                    && let Some(place) = self.bytes(feature)?
+                    && let Some(range) = self.bytes(feature)?
                 {
-                    (found.word, word_rank) = (self.text(place)?, rank);
+                    (found.word, word_rank) = (self.text(range)?, rank);
                 }
             }
         }
@@ -97,8 +97,8 @@ impl Reader<'_, '_> {
         let mut at = entry.start;
         while at < entry.end {
             match self.field(&mut at, entry.end)? {
-                (1, Value::Bytes(place)) => name = self.text(place)?,
-                (2, Value::Bytes(place)) => feature = Some(place),
+                (1, Value::Bytes(range)) => name = self.text(range)?,
+                (2, Value::Bytes(range)) => feature = Some(range),
                 _ => {}
             }
         }
@@ -108,7 +108,7 @@ impl Reader<'_, '_> {
     /// The first value of a list of bytes.
     fn bytes(&mut self, feature: Range<u64>) -> Result<Option<Range<u64>>, Broken> {
         self.list(feature, 1)?.map_or(Ok(None), |list| match self.field(&mut list.start.clone(), list.end)? {
-            (1, Value::Bytes(place)) => Ok(Some(place)),
+            (1, Value::Bytes(range)) => Ok(Some(range)),
             _ => Ok(None),
         })
     }
@@ -138,11 +138,11 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    fn text(&mut self, place: Range<u64>) -> Result<Option<String>, Broken> {
-        if place.end - place.start > LONGEST_NAME {
+    fn text(&mut self, range: Range<u64>) -> Result<Option<String>, Broken> {
+        if range.end - range.start > LONGEST_NAME {
             return Ok(None);
         }
-        let bytes = self.read(place.start, place.end - place.start)?;
+        let bytes = self.read(range.start, range.end - range.start)?;
         Ok(String::from_utf8(bytes.to_vec()).ok())
     }
 
@@ -176,10 +176,10 @@ impl Reader<'_, '_> {
     fn varint(&mut self, at: &mut u64, end: u64) -> Result<u64, Broken> {
         let bytes = self.read(*at, (end - *at).min(10))?;
         let mut number = 0_u64;
-        for (place, byte) in bytes.iter().enumerate() {
-            number |= u64::from(byte & 0x7F).checked_shl(7 * place as u32).unwrap_or(0);
+        for (index, byte) in bytes.iter().enumerate() {
+            number |= u64::from(byte & 0x7F).checked_shl(7 * index as u32).unwrap_or(0);
             if byte & 0x80 == 0 {
-                *at += place as u64 + 1;
+                *at += index as u64 + 1;
                 return Ok(number);
             }
         }

@@ -21,7 +21,7 @@ use crate::formats::labels::homes_of;
 const HEAD: u64 = 12;
 const TAIL: u64 = 4;
 
-/// Whether a file begins as a TFRecord does: with a length whose checksum is right.
+/// Whether a file begins like a TFRecord, with a length whose checksum matches.
 pub(in crate::formats) fn is_one(path: &Path) -> bool {
     let Ok(file) = Opened::open(path) else { return false };
     let Ok(mut window) = Window::new(&file) else { return false };
@@ -34,7 +34,7 @@ fn length(head: &[u8; 12]) -> Option<u64> {
     sound.then(|| length.try_into().map(u64::from_le_bytes).ok()).flatten()
 }
 
-/// The samples of some files, in the order of files and records; `homes` are the parts that the files' names tell.
+/// The samples of some files, in the order of files and records; `homes` are the parts that the file names imply.
 pub(in crate::formats) fn index(
     root: &Path,
     files: Vec<PathBuf>,
@@ -90,7 +90,7 @@ struct Lists {
     spans: Vec<Span>,
     numbers: Vec<u64>,
     named: Vec<Named>,
-    /// What the data calls the class of a number.
+    /// The data's name for each class number.
     words: BTreeMap<i64, String>,
     skipped: Vec<Skipped>,
 }
@@ -127,7 +127,7 @@ impl Lists {
         let (mut classes, labels) = numbered(named, None);
         let by_number: Option<Vec<String>> =
             classes.iter().map(|class| words.get(&class.parse().ok()?).cloned()).collect();
-        // Two numbers of one word stay numbers.
+        // If two numbers have one name, the numbers are the names.
         if let Some(names) =
             by_number.filter(|names| names.iter().collect::<std::collections::BTreeSet<_>>().len() == names.len())
         {

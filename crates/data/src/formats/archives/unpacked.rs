@@ -1,7 +1,8 @@
-//! Compressed tars, which are unpacked into memory when the data is opened: a stream cannot be read by position.
+//! Compressed tars, which are unpacked into memory when the data is opened, because a compressed stream cannot be read
+//! by position.
 //!
-//! Unpacking goes on only while all such files of a data set together stay below a limit, so a few bytes that claim to
-//! hold very many end with an error.
+//! Unpacking continues only while all such files of a data set together stay below a limit, so a decompression bomb
+//! ends with an error.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -26,7 +27,7 @@ enum Compression {
 }
 
 impl Compression {
-    /// The one that a file's name tells.
+    /// The compression that a file's name implies.
     fn of(path: &Path) -> Option<Compression> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -38,7 +39,7 @@ impl Compression {
     }
 }
 
-/// Whether a file's name says that it is a tar that is unpacked into memory.
+/// Whether a file's name is that of a tar that is unpacked into memory.
 pub(in crate::formats) fn is_compressed(path: &Path) -> bool {
     Compression::of(path).is_some()
 }
@@ -50,10 +51,10 @@ pub(super) struct Tar {
     pub cut: Option<String>,
 }
 
-/// Opens a tar, and unpacks it if it is compressed, to `room` bytes at most.
+/// Opens a tar, and unpacks it if it is compressed, to at most `room` bytes.
 ///
 /// # Errors
-/// [`Error`] if it cannot be read or is too large. What is damaged is unpacked up to there.
+/// [`Error`] if it cannot be read or is too large. A damaged one is unpacked up to the damage.
 pub(super) fn open(path: &Path, room: u64) -> Result<Tar, Error> {
     let refused = |source| Error::Read { name: path.display().to_string(), source };
     let file = Opened::open(path).map_err(refused)?;
@@ -74,7 +75,7 @@ pub(super) fn open(path: &Path, room: u64) -> Result<Tar, Error> {
     Ok(Tar { file: Opened::Memory(bytes), cut })
 }
 
-/// Whether an error is of the compressed bytes and not of the system; zstd has no kind of its own for it.
+/// Whether an error is about the compressed bytes rather than I/O; zstd has no error kind of its own for it.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
         || error.raw_os_error().is_none() && error.kind() == io::ErrorKind::Other

@@ -1,9 +1,9 @@
-//! Images in tars and zips: a folder tree that was packed into one, or WebDataset shards.
+//! Images in tars and zips: an archived folder tree, or WebDataset shards.
 //!
 //! In a WebDataset the members that share a path up to the first dot of the file name are one sample: an image, its
-//! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without
-//! a class beside any image, the folder that an image lies in is its class. Samples are in the order of their paths, so that
-//! the same images are the same data set, sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
+//! class (`.cls`, or a key of `.json`) and other members, of which a pack stores `.json` and `.txt`. If no image has a
+//! class of its own, the folder of an image is its class. Samples are in the order of their paths, so the same images
+//! are the same data set, sample for sample, whether they are in a folder, in one tar, or shuffled over many.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ use crate::formats::encoded::spans::{Beside, Names, Span, Spans, Wrapping};
 use crate::formats::index::{Content, Home, Index, Reading, Skipped};
 use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image, is_unread};
 
-/// A class or a JSON beside an image is read when the data is opened; longer ones hold no class.
+/// A class or JSON member is read when the data is opened; longer ones hold no class.
 const LONGEST_CLASS: u32 = 4 << 10;
 const LONGEST_JSON: u32 = 1 << 20;
 
-/// The name of an image and the number of its tar, and where it lies.
+/// The name of an image, the number of its tar, and its position.
 type Image = ((String, u32), Span);
 
 /// The archives that samples lie in.
@@ -36,7 +36,7 @@ pub(in crate::formats) enum ArchiveKind {
     Zip,
 }
 
-/// The members that matter, of all archives: by name or key, and number of the archive.
+/// The relevant members of all archives, by name or key and number of the archive.
 #[derive(Default)]
 struct Members {
     images: BTreeMap<(String, u32), Span>,
@@ -51,7 +51,7 @@ struct Members {
     unread: Vec<String>,
 }
 
-/// The samples of some archives, which are one data set; `homes` are the parts that the names of the archives tell.
+/// The samples of some archives, which are one data set; `homes` are the parts that the names of the archives imply.
 pub(in crate::formats) fn index(
     kind: ArchiveKind,
     root: &Path,
@@ -91,14 +91,14 @@ pub(in crate::formats) fn index(
     Ok(Index { classes, labels, homes, content, skipped, replaced, unread })
 }
 
-/// Removes the images that have no class although others have one; returns what is said about each.
+/// Removes the images that have no class although others have one; returns the reason for each.
 ///
 /// # Errors
 /// [`Error::Image`] for the first of them, unless such images are skipped.
 fn remove_unlabelled(images: &mut Vec<Image>, named: &[Option<Named>], skip: bool) -> Result<Vec<Skipped>, Error> {
     let mut skipped = Vec::new();
     for (((name, _), _), _) in images.iter().zip(named).filter(|(_, class)| class.is_none()) {
-        let why = "it has no class beside it, neither `.cls` nor a `label` in `.json`".to_owned();
+        let why = "it has no class, neither `.cls` nor a `label` in `.json`".to_owned();
         if !skip {
             return Err(Error::Image { name: name.clone(), why });
         }
@@ -110,7 +110,7 @@ fn remove_unlabelled(images: &mut Vec<Image>, named: &[Option<Named>], skip: boo
 }
 
 impl Members {
-    /// Those of all archives. Of a damaged one, what comes before the damage is kept, if `skip` says so.
+    /// The members of all archives. Of a damaged one, those before the damage are kept if `skip` is set.
     fn of(kind: ArchiveKind, files: &[PathBuf], skip: bool, skipped: &mut Vec<Skipped>) -> Result<Members, Error> {
         let mut members = Members::default();
         for (path, number) in files.iter().zip(0_u32..) {
@@ -152,7 +152,7 @@ impl Members {
         });
         match (read, lost.first()) {
             (Err(Stop::Read(source)), _) => Err(refused(source)),
-            (Err(Stop::Damaged(why)), _) if skip => Ok(Ok(vec![format!("{why}; nothing of it is read")])),
+            (Err(Stop::Damaged(why)), _) if skip => Ok(Ok(vec![format!("{why}; it is skipped entirely")])),
             (Err(Stop::Damaged(why)), _) => Ok(Err(why)),
             (Ok(()), Some(Skipped { name, why })) if !skip => {
                 Err(Error::Image { name: name.clone(), why: why.clone() })
@@ -164,7 +164,7 @@ impl Members {
         }
     }
 
-    /// What stands beside each image and is kept with it; nothing where no image has anything.
+    /// The metadata members of each image; empty if no image has any.
     fn beside(&self, images: &[Image]) -> Vec<Beside> {
         if self.jsons.is_empty() && self.texts.is_empty() {
             return Vec::new();
@@ -176,8 +176,8 @@ impl Members {
         images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
     }
 
-    /// Adds those of one tar. With `skip`, all that can be found in a damaged one, and what is wrong with it at each
-    /// damaged place; else the inner error says what is wrong at the first.
+    /// Adds the members of one tar. With `skip`, returns all members that can be found in a damaged one and the damage;
+    /// otherwise the inner error describes the first damage.
     fn list(&mut self, path: &Path, number: u32, skip: bool) -> Result<Result<Vec<String>, String>, Error> {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
         let held: u64 = self.held.values().filter_map(|file| file.length().ok()).sum();
@@ -191,7 +191,7 @@ impl Members {
             let Some(name) = tidy(&name) else { return };
             match kind {
                 Kind::File { offset, bytes } => {
-                    // A larger image than a piece can be is refused where it is read, by name.
+                    // An image beyond the size limit is refused when it is read, by name.
                     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                     self.add(name, Span { file: number, offset, bytes, wrapping: Wrapping::Plain });
                 }
@@ -201,8 +201,8 @@ impl Members {
             }
         });
         for (name, target) in links {
-            if let Some(&place) = self.images.get(&(target, number)) {
-                self.add(name, place);
+            if let Some(&span) = self.images.get(&(target, number)) {
+                self.add(name, span);
             }
         }
         if matches!(file, Opened::Memory(_)) {
@@ -226,42 +226,41 @@ impl Members {
     }
 
     /// Of two members with one path the later counts, as when unpacking.
-    fn add(&mut self, name: String, place: Span) {
+    fn add(&mut self, name: String, span: Span) {
         let (key, ending) = split(&name);
         if is_image(Path::new(&name)) {
-            let before = self.images.insert((name.clone(), place.file), place);
-            if before.is_some_and(|before| before != place) {
+            let before = self.images.insert((name.clone(), span.file), span);
+            if before.is_some_and(|before| before != span) {
                 self.replaced.push(name);
             }
         } else if is_unread(Path::new(&name)) {
             self.unread.push(name);
         } else if ending == "cls" {
-            self.classes.insert((key, place.file), place);
+            self.classes.insert((key, span.file), span);
         } else if ending == "json" {
-            self.jsons.insert((key, place.file), place);
+            self.jsons.insert((key, span.file), span);
         } else if ending == "txt" {
-            self.texts.insert((key, place.file), place);
+            self.texts.insert((key, span.file), span);
         }
     }
 
-    /// What stands beside an image about its class.
+    /// The class of an image according to its other members.
     fn class(&self, handles: &Handles, name: &str, tar: u32) -> Result<Option<Named>, Error> {
         let key = (split(name).0, tar);
-        if let Some(place) = self.classes.get(&key) {
-            let text =
-                read_small(handles, name, *place, LONGEST_CLASS)?.and_then(|bytes| String::from_utf8(bytes).ok());
+        if let Some(span) = self.classes.get(&key) {
+            let text = read_small(handles, name, *span, LONGEST_CLASS)?.and_then(|bytes| String::from_utf8(bytes).ok());
             return Ok(text.and_then(|text| Named::parse(&text)));
         }
-        let Some(place) = self.jsons.get(&key) else {
+        let Some(span) = self.jsons.get(&key) else {
             return Ok(None);
         };
-        let bytes = read_small(handles, name, *place, LONGEST_JSON)?;
+        let bytes = read_small(handles, name, *span, LONGEST_JSON)?;
         let value: Option<serde_json::Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(value.and_then(|value| Named::of_json(&value)))
     }
 }
 
-/// What is lost where a tar is damaged, as far as it can be known, in a tar of which so many images are read.
+/// Describes what is lost to damage, as far as it is known, in a tar from which so many images are read.
 fn described(Damage { why, passed }: Damage, images: usize) -> String {
     match passed {
         Some(bytes) => format!("{why}; {bytes} bytes up to the next file in it are passed over"),
@@ -269,7 +268,7 @@ fn described(Damage { why, passed }: Damage, images: usize) -> String {
     }
 }
 
-/// The names of the classes that stand beside the tars, if they do.
+/// The names of the classes from the list that accompanies the tars, if there is one.
 fn class_names(handles: &Handles) -> Option<Vec<String>> {
     let path = handles.paths().first()?.with_file_name(crate::pack::CLASSES);
     let text = std::fs::metadata(&path)
@@ -279,8 +278,8 @@ fn class_names(handles: &Handles) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// A path below the root of the tar, without `.`, `..` and empty parts: names are labels only, so one that leads out of
-/// the tar begins at its root. `None` for a folder, and for what is hidden.
+/// A path below the root of the tar, without `.`, `..` and empty components: names are labels only, so a path that
+/// leads out of the tar starts at its root. `None` for a folder or a hidden file.
 fn tidy(bytes: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(bytes);
     let mut parts: Vec<&str> = Vec::new();
@@ -294,7 +293,7 @@ fn tidy(bytes: &[u8]) -> Option<String> {
     (!name.ends_with('/') && !parts.is_empty() && !parts.iter().any(|part| is_hidden(part))).then(|| parts.join("/"))
 }
 
-/// The key of a sample and the ending of one member: what is before and behind the first dot of the file name.
+/// Splits the name of a member at the first dot of the file name, into the sample's key and an extension.
 fn split(name: &str) -> (String, String) {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     match name[file..].find('.') {
@@ -312,10 +311,10 @@ fn read_small(handles: &Handles, name: &str, span: Span, most: u32) -> Result<Op
     read.map(|()| Some(text)).map_err(|unread| unread.of(name.to_owned()))
 }
 
-/// The files that a pattern with braces means: `{000..146}` counts, `{a,b}` lists.
+/// Expands a pattern with braces: `{000..146}` counts, `{a,b}` lists.
 ///
 /// # Errors
-/// In words, what is wrong with the pattern.
+/// A message that says what is wrong with the pattern.
 pub(in crate::formats) fn expand(pattern: &str) -> Result<Vec<String>, String> {
     const MOST: usize = 1_000_000;
     let Some(open) = pattern.find('{') else {
@@ -349,7 +348,7 @@ mod tests {
 
     #[test]
     fn braces_count_and_list() {
-        let check = |pattern: &str, wanted: &[&str]| assert_eq!(expand(pattern).unwrap(), wanted);
+        let check = |pattern: &str, expected: &[&str]| assert_eq!(expand(pattern).unwrap(), expected);
         check("a.tar", &["a.tar"]);
         check("s-{008..011}.tar", &["s-008.tar", "s-009.tar", "s-010.tar", "s-011.tar"]);
         check("{a,b}-{0..1}", &["a-0", "a-1", "b-0", "b-1"]);

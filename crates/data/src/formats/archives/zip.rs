@@ -1,7 +1,7 @@
-//! The members of a zip, each of which is stored or deflated on its own, so that a sample is read from its place.
+//! The members of a zip, each stored or deflated on its own, so that a sample can be read by position.
 //!
 //! Only the directory and the header before each member are read when the data is opened. Names are labels and never
-//! touch the file system. What a member unpacks to is bounded where it is read, by the size that the directory says and by
+//! touch the file system. The unpacked size of a member is bounded when it is read, by the size in the directory and by
 //! that of the largest image, so a zip bomb costs no memory.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -25,7 +25,7 @@ const PIECE: usize = 256 << 10;
 /// One member that is a file.
 pub(in crate::formats) struct Member {
     pub name: Vec<u8>,
-    /// Where it lies in file `number`, or why it cannot be read.
+    /// Its position in file `number`, or why it cannot be read.
     pub piece: Result<Span, String>,
 }
 
@@ -37,9 +37,9 @@ pub(in crate::formats) fn members(file: &Opened, number: u32, mut visit: impl Fn
     let (reader, length) = (Sequential::new(file)?, file.length()?);
     let opened = caught(|| ZipArchive::new(reader)).unwrap_or(Err(ZipError::UnsupportedArchive("it is not one")));
     let mut archive = opened.map_err(stop)?;
-    for place in 0..archive.len() {
-        let known = archive.name_for_index(place).unwrap_or_default().as_bytes().to_vec();
-        let found = caught(|| member(&mut archive, place, number, length));
+    for index in 0..archive.len() {
+        let known = archive.name_for_index(index).unwrap_or_default().as_bytes().to_vec();
+        let found = caught(|| member(&mut archive, index, number, length));
         match found.unwrap_or(Err(ZipError::UnsupportedArchive("its header is not one"))) {
             Ok(Some(member)) => visit(member),
             Ok(None) => {}
@@ -49,10 +49,10 @@ pub(in crate::formats) fn members(file: &Opened, number: u32, mut visit: impl Fn
     Ok(())
 }
 
-/// Turns what stopped a listing into an error.
+/// Converts what stopped a listing into an error.
 ///
 /// # Errors
-/// [`Error::Read`], or what `damaged` makes of what is wrong.
+/// [`Error::Read`], or what `damaged` returns for damaged data.
 pub(in crate::formats) fn checked(
     listed: Result<(), Stop>,
     path: &Path,
@@ -64,10 +64,10 @@ pub(in crate::formats) fn checked(
     })
 }
 
-/// Reads a member of any size; no more is unpacked than the directory says.
+/// Reads a member of any size, unpacking at most the size in the directory.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// A message that describes the damage.
 pub(in crate::formats) fn whole(file: &Opened, piece: &Span) -> Result<Vec<u8>, String> {
     let Wrapping::Zip { stored, is_deflated, crc } = piece.wrapping else {
         return Err("it is no member of a zip".into());
@@ -93,7 +93,7 @@ pub(in crate::formats) fn whole(file: &Opened, piece: &Span) -> Result<Vec<u8>, 
     }
 }
 
-/// What is wrong with a member; what the system refuses stops everything.
+/// The message of a damaged member; I/O errors are returned as errors.
 fn damage(stop: Stop) -> Result<String, Stop> {
     match stop {
         Stop::Damaged(why) => Ok(format!("its header is damaged: {why}")),
@@ -101,14 +101,14 @@ fn damage(stop: Stop) -> Result<String, Stop> {
     }
 }
 
-/// The member at a place of the directory; none if it is a folder or a link.
+/// The member at an index of the directory; `None` if it is a folder or a link.
 fn member(
     archive: &mut ZipArchive<Sequential<'_>>,
-    place: usize,
+    index: usize,
     number: u32,
     length: u64,
 ) -> Result<Option<Member>, ZipError> {
-    let member = archive.by_index_raw(place)?;
+    let member = archive.by_index_raw(index)?;
     if !member.is_file() {
         return Ok(None);
     }
@@ -123,14 +123,14 @@ fn member(
     } else if !is_deflated && method != CompressionMethod::STORE {
         Err(format!("it is compressed by the method {method}, and only `store` and `deflate` are read"))
     } else if !is_inside {
-        Err("it lies outside of the zip".to_owned())
+        Err("it is outside of the zip".to_owned())
     } else {
         Ok(Span { file: number, bytes: narrow(bytes), offset, wrapping })
     };
     Ok(Some(Member { name: member.name_raw().to_vec(), piece }))
 }
 
-/// What the library says, as what stops the reading of an archive.
+/// Converts an error of the library.
 fn stop(error: ZipError) -> Stop {
     match error {
         ZipError::Io(source) if !matches!(source.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) => {

@@ -16,7 +16,7 @@ use crate::identity::preparation::Preparation;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub from: Box<Encoded>,
-    /// Of each image; none of one that could not be read, which is tried again when it is needed.
+    /// The files; empty for one that could not be read, which is tried again when it is needed.
     files: Vec<Box<[u8]>>,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Loaded {
 const AT_A_TIME: usize = 16;
 /// Images that a thread takes at a time.
 const TAKEN: usize = 16;
-/// Bytes a second of the slowest storage that is waited for: a disk that turns, read out of order by several ranks, or a
-/// busy network file system.
+/// Bytes per second of the slowest storage that is expected: a hard disk read out of order by several ranks, or a busy
+/// network file system.
 const SLOWEST: u64 = 20_000_000;
 
-/// How much longer than usual a rank may be silent before its first step, because it reads its images into memory:
-/// `preload` ÷ 20 MB/s. Zero without `preload`.
+/// The additional time that a rank may be silent before its first step while it reads its images into memory: `preload`
+/// ÷ 20 MB/s. Zero without `preload`.
 pub fn preloading(data: &Data) -> Duration {
     Duration::from_secs(data.preload.map_or(0, |most| most.0.div_ceil(SLOWEST)))
 }
@@ -40,7 +40,7 @@ impl Loaded {
     /// # Errors
     /// The bytes that the files take, or more than so many, where those are more than `most`.
     pub fn read_all(from: Encoded, most: u64, preparation: &Preparation) -> Result<Loaded, u64> {
-        // Of files that are here each length would be a trip of its own; those who read find out as well.
+        // Each length of a local file would cost a system call; the readers find it anyway.
         let known = (0..from.len()).filter_map(|sample| from.known_bytes(sample)).fold(0, u64::saturating_add);
         if known > most {
             return Err(known);

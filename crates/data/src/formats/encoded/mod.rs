@@ -1,5 +1,5 @@
-//! Images that stay encoded: files of their own, pieces of larger files, rows of tables, samples of shards. Each is
-//! read by its number, with what it is called and what is noted about it.
+//! Encoded images: separate files, spans of larger files, rows of tables, samples of shards. Each is read by number,
+//! with its name and metadata.
 
 pub(super) mod loaded;
 pub(super) mod spans;
@@ -18,9 +18,9 @@ use crate::shard::{SampleCodec, Shards};
 /// Image files that are read when they are needed.
 #[derive(Debug)]
 pub(crate) enum Encoded {
-    /// Files under a folder, and what a list beside them notes about each, if there is one.
+    /// Files under a folder, and the metadata of each from a list, if there is one.
     Files { root: PathBuf, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>>, files: Whole },
-    /// Pieces of larger files.
+    /// Spans of larger files.
     Spans(Spans),
     /// Rows of Parquet files.
     Rows(parquet::Rows),
@@ -31,7 +31,7 @@ pub(crate) enum Encoded {
 }
 
 impl Encoded {
-    /// Files below a folder, and what is noted about each, if anything is.
+    /// Files under a folder, and the metadata of each, if any.
     pub(in crate::formats) fn files(root: &Path, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>>) -> Encoded {
         Encoded::Files { root: root.to_owned(), paths, notes, files: Whole::below(root) }
     }
@@ -47,7 +47,7 @@ impl Encoded {
         }
     }
 
-    /// What an image is called in messages: its path below the root, or its place in a file.
+    /// The name of an image in messages: its path below the root, or its position in a file.
     pub fn name(&self, sample: usize) -> String {
         match self {
             Encoded::Files { paths, .. } => paths[sample].display().to_string(),
@@ -63,7 +63,7 @@ impl Encoded {
         self.read_due(sample, bytes, AccessTime::SOME_TIME)
     }
 
-    /// The files that hold many images each; none where each has its own.
+    /// The files that hold many images each; `None` if each image has its own.
     fn handles(&self) -> Option<&Handles> {
         match self {
             Encoded::Files { .. } => None,
@@ -74,7 +74,7 @@ impl Encoded {
         }
     }
 
-    /// Who serves the files that are remote; none where they are here.
+    /// The client of remote files; `None` if they are local.
     fn client(&self) -> Option<&Client> {
         match self {
             Encoded::Files { files, .. } => files.client(),
@@ -83,17 +83,17 @@ impl Encoded {
         }
     }
 
-    /// Reads of files that are remote; none where they are here.
+    /// Reads of remote files; `None` if they are local.
     pub fn reads(&self) -> Option<CacheCounts> {
         self.client().map(Client::counts)
     }
 
-    /// Whether it helps to say what will be read soon.
+    /// Whether announcing future reads helps.
     pub fn is_remote(&self) -> bool {
         !matches!(self, Encoded::Loaded(_)) && self.client().is_some()
     }
 
-    /// Says which images will be read soon, and when.
+    /// Announces which images will be read soon, and when.
     pub fn expect(&self, samples: impl Iterator<Item = (usize, AccessTime)>) {
         if let Encoded::Files { root, paths, files, .. } = self {
             let Some(client) = files.client() else { return };
@@ -109,15 +109,15 @@ impl Encoded {
                 Encoded::Files { .. } | Encoded::Rows(_) | Encoded::Loaded(_) => return None,
                 Encoded::Spans(spans) => spans.place(sample),
                 Encoded::Shards(shards) => {
-                    let place = shards.places()[sample];
-                    (place.shard, place.offset, place.length())
+                    let entry = shards.places()[sample];
+                    (entry.shard, entry.offset, entry.length())
                 }
             };
             Some((file, offset, bytes, when))
         }));
     }
 
-    /// Bytes of the file of one image, where that is known without asking the disk.
+    /// Bytes of the file of one image, if known without a system call.
     pub fn known_bytes(&self, sample: usize) -> Option<u64> {
         match self {
             Encoded::Files { root, paths, files, .. } => Some(files.client()?.file(&root.join(&paths[sample]))?.1),
@@ -128,7 +128,7 @@ impl Encoded {
         }
     }
 
-    /// Whether each image has a name of its own, and not only a number in a file.
+    /// Whether each image has a name, rather than a number in a file.
     pub fn is_named(&self) -> bool {
         match self {
             Encoded::Files { .. } | Encoded::Shards(_) => true,
@@ -138,7 +138,7 @@ impl Encoded {
         }
     }
 
-    /// Whether it takes reads to find out a name.
+    /// Whether names must be read from the files.
     pub fn names_are_read(&self) -> bool {
         match self {
             Encoded::Shards(_) => true,
@@ -179,16 +179,16 @@ impl Encoded {
         }
     }
 
-    /// A hash of each image, where they lie beside the data.
+    /// A hash of each image, if the data stores hashes.
     pub fn hashes(&self) -> Option<Vec<u64>> {
         match self {
-            Encoded::Shards(shards) => Some(shards.places().iter().map(|place| place.hash).collect()),
+            Encoded::Shards(shards) => Some(shards.places().iter().map(|entry| entry.hash).collect()),
             Encoded::Loaded(loaded) => loaded.from.hashes(),
             Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => None,
         }
     }
 
-    /// The same as [`Encoded::read`]; `when` says when it is needed.
+    /// Like [`Encoded::read`]; `when` is the time at which the sample is needed.
     pub fn read_due(&self, sample: usize, bytes: &mut Vec<u8>, when: AccessTime) -> Result<(), Error> {
         match self {
             Encoded::Files { root, paths, files, .. } => files
@@ -222,7 +222,7 @@ impl Encoded {
         }
     }
 
-    /// What is noted about one image, as JSON; often nothing.
+    /// The metadata of one image, as JSON; often empty.
     pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
         match self {
             Encoded::Files { notes, .. } => Ok(notes.get(sample).map(|note| note.to_vec()).unwrap_or_default()),
@@ -233,14 +233,14 @@ impl Encoded {
         }
     }
 
-    /// What is noted about all images; none at all where nothing is.
+    /// The metadata of all images; an empty list if none has any.
     pub fn notes(&self) -> Result<Vec<Box<[u8]>>, Error> {
         let any = match self {
             Encoded::Loaded(loaded) => return loaded.from.notes(),
             Encoded::Files { notes, .. } => !notes.is_empty(),
             Encoded::Spans(spans) => !spans.beside.is_empty(),
             Encoded::Rows(_) => false,
-            Encoded::Shards(shards) => shards.places().iter().any(|place| place.note > 0),
+            Encoded::Shards(shards) => shards.places().iter().any(|entry| entry.note > 0),
         };
         if !any {
             return Ok(Vec::new());

@@ -1,6 +1,7 @@
-//! Samples that lie in one piece inside larger files: members of a tar or zip, records of a TFRecord, cells of an Arrow file.
+//! Samples that are contiguous in larger files: members of a tar or zip, records of a TFRecord, cells of an Arrow file.
 //!
-//! A sample is read with one positioned read, and inflated where it is compressed on its own, as in a zip. Names lie in one text, as there may be a hundred million of them.
+//! A sample is read with one positioned read, and inflated if it is compressed on its own, as in a zip. Names are
+//! stored in one string, because there may be a hundred million of them.
 
 use std::io;
 
@@ -10,24 +11,24 @@ use crate::Error;
 use crate::files::handles::{Handles, LARGEST_FILE};
 use crate::files::remote::AccessTime;
 
-/// Where each sample lies.
+/// The position of each sample.
 #[derive(Debug)]
 pub(crate) struct Spans {
     pub files: Handles,
     pub spans: Vec<Span>,
     pub names: Names,
-    /// What lies beside each sample; none, or one each.
+    /// Metadata spans of the samples; empty, or one entry per sample.
     pub beside: Vec<Beside>,
 }
 
-/// Pieces that say more about a sample: a JSON, and a text.
+/// Spans of a sample's metadata: a JSON, and a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub json: Option<Span>,
     pub text: Option<Span>,
 }
 
-/// One piece of one file.
+/// A contiguous range of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Number of the file.
@@ -39,7 +40,7 @@ pub(crate) struct Span {
     pub wrapping: Wrapping,
 }
 
-/// What the bytes of a sample lie in.
+/// How the bytes of a sample are wrapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrapping {
     Plain,
@@ -56,11 +57,11 @@ pub(crate) enum Wrapping {
     },
 }
 
-/// Why a piece cannot be read.
+/// Why a span cannot be read.
 pub(in crate::formats) enum Unread {
     /// The system refused.
     Refused(io::Error),
-    /// What is wrong with its bytes.
+    /// The damage.
     Broken(String),
 }
 
@@ -75,17 +76,17 @@ impl Unread {
 }
 
 impl Span {
-    /// Place and number of the bytes that reading it takes.
+    /// Offset and number of the bytes to read.
     fn stored(&self) -> (u64, u32) {
         match self.wrapping {
             Wrapping::Plain => (self.offset, self.bytes),
-            // Behind a record lies its checksum.
+            // A record is followed by its checksum.
             Wrapping::Record { before, bytes } => (self.offset - u64::from(before), bytes.saturating_add(4)),
             Wrapping::Zip { stored, .. } => (self.offset, stored),
         }
     }
 
-    /// Reads the piece into `bytes`, and checks its sum where it has one. No more than the piece says is unpacked.
+    /// Reads the span into `bytes`, and verifies its checksum if it has one. Unpacks at most the size of the span.
     ///
     /// # Errors
     /// [`Unread`].
@@ -118,7 +119,7 @@ impl Span {
             Wrapping::Zip { is_deflated, crc, .. } => {
                 if is_deflated {
                     *bytes = inflated(bytes, self.bytes as usize)
-                        .ok_or_else(|| broken("it is damaged: it does not unpack to the size that the zip says"))?;
+                        .ok_or_else(|| broken("it is damaged: its unpacked size differs from the zip directory"))?;
                 }
                 let mut sum = Crc::new();
                 sum.update(bytes);
@@ -131,25 +132,25 @@ impl Span {
     }
 }
 
-/// What deflated bytes unpack to, if that is as long as it should be.
+/// Inflates bytes; `None` if the result does not have the expected length.
 fn inflated(deflated: &[u8], length: usize) -> Option<Vec<u8>> {
-    // A little more, so that the end of the stream is met and a longer one is seen.
+    // A little more, so that the end of the stream is reached and a longer one is noticed.
     let mut unpacked = Vec::with_capacity(length + 16);
     let ended = Decompress::new(false).decompress_vec(deflated, &mut unpacked, FlushDecompress::Finish).ok()?;
     (ended == Status::StreamEnd && unpacked.len() == length).then_some(unpacked)
 }
 
-/// What each sample is called in messages.
+/// The names of the samples in messages.
 #[derive(Debug)]
 pub(crate) enum Names {
-    /// Each has a name of its own.
+    /// A name for each sample.
     Each { text: String, ends: Vec<u64> },
     /// `<file>, <word> <number>`: the number of each sample in its file, from 1.
     Numbered { word: &'static str, numbers: Vec<u64> },
 }
 
 impl Names {
-    /// Names that are kept one by one.
+    /// Stores a name for each sample.
     pub fn each<'a>(names: impl Iterator<Item = &'a str>) -> Names {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in names {
@@ -166,9 +167,9 @@ impl Names {
                 numbers.retain(|_| flags.next() == Some(&true));
             }
             Names::Each { text, ends } => {
-                let kept =
+                let names =
                     keep.iter().enumerate().filter(|(_, keep)| **keep).map(|(sample, _)| part(text, ends, sample));
-                *self = Names::each(kept.collect::<Vec<_>>().into_iter());
+                *self = Names::each(names.collect::<Vec<_>>().into_iter());
             }
         }
     }
@@ -180,7 +181,7 @@ fn part<'a>(text: &'a str, ends: &[u64], sample: usize) -> &'a str {
 }
 
 impl Spans {
-    /// What an image is called in messages.
+    /// The name of an image in messages.
     pub fn name(&self, sample: usize) -> String {
         match &self.names {
             Names::Each { text, ends } => part(text, ends, sample).to_owned(),
@@ -197,13 +198,13 @@ impl Spans {
         self.spans[sample].read(&self.files, bytes, when).map_err(|unread| unread.of(self.name(sample)))
     }
 
-    /// File, place and number of the bytes that [`Spans::read`] reads.
+    /// File, offset and number of the bytes that [`Spans::read`] reads.
     pub fn place(&self, sample: usize) -> (u32, u64, u32) {
         let (offset, bytes) = self.spans[sample].stored();
         (self.spans[sample].file, offset, bytes)
     }
 
-    /// What lies beside one sample, as one JSON object: its JSON, and its text under `text`. What is neither is left out.
+    /// The metadata of one sample, as one JSON object: its JSON, and its text under `text`. Invalid parts are skipped.
     pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
         let Some(Beside { json, text }) = self.beside.get(sample).copied() else {
             return Ok(Vec::new());
@@ -233,7 +234,7 @@ impl Spans {
     }
 }
 
-/// The checksum of TFRecord: CRC-32C, turned and shifted, so that a checksum of checksums is no trap.
+/// The masked CRC-32C of TFRecord: rotated and offset, so that a checksum may itself be checksummed.
 pub(in crate::formats) fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }

@@ -1,7 +1,7 @@
-//! The binary form of CIFAR-10 and CIFAR-100: records of a label and 3×32×32 pixels, red, green and blue. CIFAR-100 has a
-//! byte for the coarse label before that of the fine one, which is the class here.
+//! The binary format of CIFAR-10 and CIFAR-100: records of a label and 3×32×32 pixels, red, green and blue. CIFAR-100
+//! has a byte for the coarse label before the fine label, which is the class here.
 //!
-//! The form is described at <https://www.cs.toronto.edu/~kriz/cifar.html>. The files are read whole.
+//! The format is described at <https://www.cs.toronto.edu/~kriz/cifar.html>. The files are read completely.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(in crate::formats) struct Binary {
 pub(in crate::formats) fn find(path: &Path) -> Result<Option<Binary>, Error> {
     for variant in &VARIANTS {
         for folder in [path.to_owned(), path.join(variant.folder)] {
-            // `train.bin` alone is a name that much else has.
+            // `train.bin` alone is a common name of other files.
             let is_meant =
                 variant.labels == 1 || folder.ends_with(variant.folder) || folder.join(variant.names).is_file();
             if is_meant && folder.is_dir() && !files(&folder, variant)?.is_empty() {

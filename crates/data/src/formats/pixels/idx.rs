@@ -1,7 +1,8 @@
-//! The idx files of MNIST and its relatives: images as plain pixels in one file, their classes in another.
+//! The idx files of MNIST and similar data sets: images as raw pixels in one file, their classes in another.
 //!
-//! The form is described at <https://yann.lecun.org/exdb/mnist/>: two zero bytes, the type (8: unsigned bytes), the number
-//! of dimensions, their lengths as big-endian 32-bit numbers, and the values. The files are read whole, also from gzip.
+//! The format is described at <https://yann.lecun.org/exdb/mnist/>: two zero bytes, the type (8: unsigned bytes), the
+//! number of dimensions, their lengths as big-endian 32-bit numbers, and the values. The files are read completely,
+//! also from gzip.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};

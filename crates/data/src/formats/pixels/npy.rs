@@ -1,14 +1,14 @@
-//! One array of NumPy's: a header in words and the values behind it.
+//! One NumPy array: a text header followed by the values.
 //!
-//! The form is NumPy's own, <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>. The header is a
-//! dictionary of three keys, which is read here because the readers that are published bring a grammar of all of Python's
-//! literals with them, and that takes longer to build than the rest of this crate's formats.
+//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>. The header is a dictionary
+//! of three keys, parsed here because the published readers depend on a parser of all Python literals, which takes
+//! longer to build than the other formats of this crate.
 
 use crate::formats::class_names::Named;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// An array of which nothing but the header was looked at.
+/// An array of which only the header was read.
 #[derive(Debug)]
 pub(super) struct Array<'a> {
     /// The type of its values, such as `|u1`.
@@ -21,7 +21,7 @@ impl<'a> Array<'a> {
     /// Reads the header of a `.npy` file.
     ///
     /// # Errors
-    /// In words, why it is not read.
+    /// A message that says why it is not supported.
     pub fn of(bytes: &'a [u8]) -> Result<Array<'a>, String> {
         let damaged = || "it is damaged".to_owned();
         let rest = bytes.strip_prefix(MAGIC).ok_or("it is no NumPy array")?;
@@ -40,7 +40,7 @@ impl<'a> Array<'a> {
         let kind = after("descr").and_then(|text| text.strip_prefix('\'')?.split('\'').next());
         let kind = kind.ok_or("it holds records or objects")?;
         if after("fortran_order").ok_or_else(damaged)?.starts_with("True") {
-            return Err("its values lie column by column, and `numpy.ascontiguousarray` turns them".to_owned());
+            return Err("its values are in column-major order; convert them with `numpy.ascontiguousarray`".to_owned());
         }
         let shape = after("shape").and_then(|text| text.strip_prefix('(')?.split(')').next()).ok_or_else(damaged)?;
         let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
@@ -50,7 +50,7 @@ impl<'a> Array<'a> {
         let expected = array.shape.iter().try_fold(array.width()?, |all, length| all.checked_mul(*length));
         match expected == Some(values.len()) {
             true => Ok(array),
-            false => Err("its values are not as many as its header says".to_owned()),
+            false => Err("the number of its values differs from its header".to_owned()),
         }
     }
 
@@ -65,10 +65,10 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The classes that the values name: whole numbers, or words.
+    /// The classes that the values name: integers, or strings.
     ///
     /// # Errors
-    /// In words, why they name none.
+    /// A message that says why they are not classes.
     pub fn classes(&self) -> Result<Vec<Named>, String> {
         let width = self.width()?;
         let is_big = self.kind.starts_with('>');
@@ -78,7 +78,7 @@ impl<'a> Array<'a> {
             let start = if is_signed && most.is_some_and(|byte| byte & 0x80 != 0) { -1 } else { 0 };
             if is_big { bytes.iter().fold(start, fold) } else { bytes.iter().rev().fold(start, fold) }
         };
-        let word = |text: String| {
+        let name = |text: String| {
             let text = text.trim_end_matches('\0');
             Named::parse(text).ok_or_else(|| "one of its labels is empty".to_owned())
         };
@@ -91,9 +91,9 @@ impl<'a> Array<'a> {
         match self.kind.as_bytes()[1] {
             b'u' | b'b' if width <= 8 => Ok(values.map(|bytes| Named::Number(number(bytes, false))).collect()),
             b'i' if width <= 8 => Ok(values.map(|bytes| Named::Number(number(bytes, true))).collect()),
-            b'U' => values.map(|bytes| word(bytes.chunks_exact(4).map(character).collect())).collect(),
-            b'S' => values.map(|bytes| word(String::from_utf8_lossy(bytes).into_owned())).collect(),
-            _ => Err(format!("its values are of the type `{}`, and classes are whole numbers or words", self.kind)),
+            b'U' => values.map(|bytes| name(bytes.chunks_exact(4).map(character).collect())).collect(),
+            b'S' => values.map(|bytes| name(String::from_utf8_lossy(bytes).into_owned())).collect(),
+            _ => Err(format!("its values are of the type `{}`, but classes must be integers or strings", self.kind)),
         }
     }
 }
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_numbers_and_words() {
+    fn classes_are_integers_and_strings() {
         let check = |kind: &str, values: &[u8], expected: &[Named]| {
             let bytes = written(&format!("'{kind}'"), "False", &format!("({},)", expected.len()), values);
             assert_eq!(Array::of(&bytes).unwrap().classes().unwrap(), expected, "{kind}");
         };
-        let word = |text: &str| Named::Word(text.to_owned());
+        let name = |text: &str| Named::Word(text.to_owned());
         check("|u1", &[0, 200], &[Named::Number(0), Named::Number(200)]);
         check("|i1", &[0, 255], &[Named::Number(0), Named::Number(-1)]);
         check("<i8", &(-3_i64).to_le_bytes(), &[Named::Number(-3)]);
@@ -122,25 +122,25 @@ mod tests {
         check(
             "|S3",
             b"cat\0\0\0emu"[..3].iter().chain(b"do\0").copied().collect::<Vec<_>>().as_slice(),
-            &[word("cat"), word("do")],
+            &[name("cat"), name("do")],
         );
-        check("<U2", &[b'a', 0, 0, 0, 0xE9, 0, 0, 0], &[word("aé")]);
+        check("<U2", &[b'a', 0, 0, 0, 0xE9, 0, 0, 0], &[name("aé")]);
     }
 
     #[test]
-    fn what_is_no_array_is_refused_in_words() {
+    fn unsupported_files_are_refused_with_a_reason() {
         let check = |bytes: &[u8], expected: &str| {
             let found = Array::of(bytes).and_then(|array| array.classes()).unwrap_err();
             assert!(found.contains(expected), "{found}");
         };
         check(b"PK", "no NumPy array");
         check(&written("'|u1'", "False", "(3,)", &[1, 2])[..20], "is damaged");
-        check(&written("'|u1'", "False", "(3,)", &[1, 2]), "not as many");
-        check(&written("'|u1'", "False", "(99999999999, 99999999999)", &[1, 2]), "not as many");
+        check(&written("'|u1'", "False", "(3,)", &[1, 2]), "number of its values");
+        check(&written("'|u1'", "False", "(99999999999, 99999999999)", &[1, 2]), "number of its values");
         check(&written("'|u1'", "True", "(2,)", &[1, 2]), "numpy.ascontiguousarray");
         check(&written("[('a', '<i4')]", "False", "(1,)", &[0; 4]), "records or objects");
         check(&written("'|O'", "False", "(1,)", &[0; 4]), "of the type `|O`");
-        check(&written("'<f4'", "False", "(1,)", &[0; 4]), "classes are whole numbers or words");
+        check(&written("'<f4'", "False", "(1,)", &[0; 4]), "classes must be integers or strings");
         check(&written("'<U0'", "False", "(0,)", &[]), "are empty");
     }
 }

@@ -1,8 +1,8 @@
-//! NumPy's archives of images and labels, as Keras (`x_train`, `y_train`, …), MedMNIST (`train_images`, `train_labels`, …) and
-//! `numpy.savez(file, images=…, labels=…)` write them. They are read whole.
+//! NumPy archives of images and labels, as written by Keras (`x_train`, `y_train`, …), MedMNIST (`train_images`,
+//! `train_labels`, …) and `numpy.savez(file, images=…, labels=…)`. They are read completely.
 //!
-//! An array's name tells whether it holds images or labels, and of which part. Pixels are bytes; images are N×H×W, N×H×W×C
-//! or N×C×H×W with one channel or three.
+//! An array's name says whether it holds images or labels, and of which part. Pixels are bytes; images are N×H×W,
+//! N×H×W×C or N×C×H×W with one or three channels.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const MOST: u64 = 4 << 30;
 const IMAGES: [&str; 8] = ["x", "image", "images", "img", "imgs", "data", "inputs", "pixels"];
 const LABELS: [&str; 8] = ["y", "label", "labels", "target", "targets", "class", "classes", "fine"];
 const SAVE: &str = "save it in Python with `numpy.savez_compressed(\"data.npz\", x_train=images, y_train=labels)`, images \
-                    as bytes (`uint8`) of N×H×W or N×H×W×3, labels as N whole numbers";
+                    as bytes (`uint8`) of N×H×W or N×H×W×3, labels as N integers";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -96,7 +96,7 @@ fn unpaired(path: &Path, role: Role, part: Home, is_double: bool) -> Error {
 /// A `.npy` member: its name without the ending, and its bytes.
 type Stored = (String, Vec<u8>);
 
-/// The arrays whose names say that they hold images or labels.
+/// The arrays whose names imply images or labels.
 fn arrays(path: &Path) -> Result<Vec<(Role, Home, Stored)>, Error> {
     let refused = |source| Error::Read { name: path.display().to_string(), source };
     let file = Opened::open(path).map_err(refused)?;
@@ -114,7 +114,7 @@ fn arrays(path: &Path) -> Result<Vec<(Role, Home, Stored)>, Error> {
     };
     zip::checked(listed, path, &damaged)?;
     if members.is_empty() {
-        let why = format!("the names of its arrays tell neither images nor labels: {}", others.join(", "));
+        let why = format!("none of its arrays is named like images or labels: {}", others.join(", "));
         return Err(layout(path, why, SAVE));
     }
     let mut room = MOST;
@@ -123,7 +123,7 @@ fn arrays(path: &Path) -> Result<Vec<(Role, Home, Stored)>, Error> {
         let piece = piece.map_err(|why| damaged(format!("`{name}`: {why}")))?;
         let Some(left) = room.checked_sub(u64::from(piece.bytes)).filter(|_| piece.bytes < u32::MAX) else {
             let hint = "write its images as files, in Python with `PIL.Image.fromarray(pixels).save(f\"{label}/{number}.png\")`";
-            return Err(layout(path, "its arrays are read whole, and unpack to more than 4 GiB", hint));
+            return Err(layout(path, "its arrays unpack to more than 4 GiB of memory", hint));
         };
         room = left;
         let bytes = zip::whole(&file, &piece).map_err(|why| damaged(format!("`{name}`: {why}")))?;
@@ -132,7 +132,7 @@ fn arrays(path: &Path) -> Result<Vec<(Role, Home, Stored)>, Error> {
     Ok(found)
 }
 
-/// What an array's name tells: whether it holds images or labels, and of which part.
+/// What an array's name implies: images or labels, and of which part.
 fn role_of(name: &str) -> Option<(Role, Home)> {
     // Those that `numpy.savez(file, images, labels)` calls so.
     match name {
@@ -177,7 +177,7 @@ fn read_images((name, bytes): &Stored) -> Result<Images, String> {
             Ok(images)
         }
         [_, channels @ (1 | 3), height, width] => Ok(planes(channels, height, width)),
-        _ => Err(format!("its array `{name}` has the shape {:?}, which is none of images", array.shape)),
+        _ => Err(format!("its array `{name}` has the shape {:?}, which is not that of images", array.shape)),
     }
 }
 
@@ -188,7 +188,7 @@ fn read_labels((name, bytes): &Stored) -> Result<Vec<Named>, String> {
         [_, classes] => Err(format!(
             "its array `{name}` has {classes} values for each image; `{name}.argmax(axis=1)` makes classes of scores"
         )),
-        _ => Err(format!("its array `{name}` has the shape {:?}, which is none of labels", array.shape)),
+        _ => Err(format!("its array `{name}` has the shape {:?}, which is not that of labels", array.shape)),
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use crate::Part;
 
     #[test]
-    fn names_tell_what_an_array_holds() {
+    fn names_imply_the_contents_of_an_array() {
         let check = |name: &str, expected: Option<(Role, Home)>| assert_eq!(role_of(name), expected, "{name}");
         check("x_train", Some((Role::Images, Some(Part::Train))));
         check("y_test", Some((Role::Labels, Some(Part::Test))));

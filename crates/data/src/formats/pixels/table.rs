@@ -1,4 +1,4 @@
-//! A CSV of 8×8 images: 64 pixels from 0 to 16, then the label, all whole numbers; plain or compressed by gzip.
+//! A CSV of 8×8 images: 64 pixels from 0 to 16, then the label, all integers; plain or compressed with gzip.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -59,8 +59,8 @@ pub(in crate::formats) fn index(path: &Path, by_folders: ByFolders, skip: bool) 
         ));
     }
     let mut classes: BTreeMap<u32, u32> = numbers.iter().map(|&number| (number, 0)).collect();
-    for (label, place) in classes.values_mut().zip(0..) {
-        *label = place;
+    for (label, index) in classes.values_mut().zip(0..) {
+        *label = index;
     }
     let labels = numbers.iter().map(|number| classes[number]).collect();
     let classes = classes.keys().map(u32::to_string).collect();
@@ -76,18 +76,18 @@ fn parse(line: &[u8]) -> Result<([u8; PIXELS], u32), String> {
         let field = fields.next().ok_or_else(|| format!("it has {} of {} fields", number - 1, PIXELS + 1))?;
         *pixel = match field.parse() {
             Ok(value) if value <= FULL => value,
-            _ => return Err(format!("pixel {number} is `{}`, not a whole number from 0 to {FULL}", start_of(field))),
+            _ => return Err(format!("pixel {number} is `{}`, not an integer from 0 to {FULL}", start_of(field))),
         };
     }
     let label = fields.next().ok_or_else(|| format!("it has {PIXELS} of {} fields", PIXELS + 1))?;
-    let number = label.parse().map_err(|_| format!("the label is `{}`, not a whole number", start_of(label)))?;
+    let number = label.parse().map_err(|_| format!("the label is `{}`, not an integer", start_of(label)))?;
     match fields.next() {
         None => Ok((image, number)),
         Some(_) => Err(format!("it has more than {} fields", PIXELS + 1)),
     }
 }
 
-/// As much of a field as belongs in a message.
+/// The start of a field, short enough for a message.
 fn start_of(field: &str) -> String {
     field.chars().take(20).collect()
 }

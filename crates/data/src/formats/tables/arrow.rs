@@ -1,7 +1,7 @@
-//! Images and texts in Arrow files and streams, as HuggingFace's `save_to_disk` and cache write them.
+//! Images and texts in Arrow files and streams, as written by HuggingFace's `save_to_disk` and cache.
 //!
-//! Their columns lie plainly in the file, so a sample is a span of it. Where they are compressed, as in most Feather files,
-//! they are unpacked into memory when the data is opened.
+//! Uncompressed columns are read in place: a sample is a span of the file. Compressed ones, as in most Feather files,
+//! are unpacked into memory when the data is opened.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::formats::encoded::spans::{Names, Span, Spans, Wrapping};
 /// Compressed columns of all files of a data set unpack to no more.
 const MOST_UNPACKED: u64 = 4 << 30;
 
-/// What the rows of some files are.
+/// The rows of some files.
 pub(in crate::formats) struct Listing {
     pub spans: Spans,
     pub named: Vec<Option<NamedClass>>,

@@ -1,4 +1,4 @@
-//! Columnar files: Parquet and Arrow, whose libraries an executable may leave out.
+//! Columnar files: Parquet and Arrow, whose libraries an executable may be built without.
 
 pub(super) mod arrow;
 pub(super) mod parquet;
@@ -11,10 +11,10 @@ use crate::Error;
 use crate::error::layout;
 pub(crate) use crate::files::library;
 
-/// What to do with a column that holds no classes.
-const AS_CLASSES: &str = "write the classes as whole numbers or words, in pandas with `.astype(int)` or `.astype(str)`";
+/// Hint for a column that is not of classes.
+const AS_CLASSES: &str = "write the classes as integers or strings, in pandas with `.astype(int)` or `.astype(str)`";
 
-/// Why a file of a table cannot be used, where `damaged` says so of a damaged one.
+/// The error of a table that cannot be used; `damaged` makes that of a damaged one.
 fn refused(path: &Path, damaged: impl Fn(&Path, &str) -> Error) -> impl Fn(TableError) -> Error {
     move |error| match error {
         TableError::Read(source) => Error::Read { name: path.display().to_string(), source },

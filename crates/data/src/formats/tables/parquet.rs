@@ -49,7 +49,7 @@ pub(in crate::formats) fn texts(path: &Path, want: Want<'_>) -> Result<(Vec<Stri
 }
 
 impl Rows {
-    /// What a row is called in messages: its file and its number, from 1.
+    /// The name of a row in messages: its file and its number, from 1.
     pub fn name(&self, sample: usize) -> String {
         let (file, row) = self.places[sample];
         let path = self.files.path(file);

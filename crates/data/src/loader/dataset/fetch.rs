@@ -1,4 +1,4 @@
-//! One encoded image of a data set, read, decoded and brought to the size that all of them have.
+//! Reads one encoded image of a data set, decodes it and resizes it to the common size.
 
 use domain::train::MemoryFormat;
 
@@ -19,11 +19,11 @@ pub(crate) struct Geometry {
     pub width: usize,
     /// Whether images of another size are resized; otherwise they are an error.
     pub resize: bool,
-    /// What is shown when a part of an image is shown, without chance.
+    /// The deterministic crop of an image, if images are cropped.
     pub recipe: Option<ImageTransform>,
 }
 
-/// What one thread needs to read and decode images.
+/// Scratch buffers with which one thread reads and decodes images.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Memory for a file that is not in memory already.

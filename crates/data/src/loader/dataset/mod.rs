@@ -1,4 +1,4 @@
-//! A data set: what is in it, and one image of it at a time. Read on in `opening`, how it comes to be.
+//! A data set: its contents, and access to one image at a time. Read on in `opening`, which builds it.
 
 mod fetch;
 mod opening;
@@ -36,12 +36,12 @@ pub struct Dataset {
     channels: usize,
     height: usize,
     width: usize,
-    /// The byte that stands for 1.
+    /// The byte value that maps to 1.0.
     full: u8,
     mean: Vec<f32>,
     std: Vec<f32>,
     pixels: Pixels,
-    /// What is noted about each sample, where all is in memory; none, or one each.
+    /// Metadata of each sample, if all is in memory; empty, or one entry per sample.
     notes: Vec<Box<[u8]>>,
     skipped: Vec<Skipped>,
     left_out: Option<String>,
@@ -56,12 +56,12 @@ enum Pixels {
     Encoded(Box<Encoded>, Geometry),
 }
 
-/// What one thread needs to read images.
+/// Scratch buffers with which one thread reads images.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub reading: Reading,
     pub planes: Vec<u8>,
-    /// An image whose bytes are changed, and memory to change them.
+    /// Buffers for augmenting the bytes of an image.
     pub changed: [Vec<u8>; 2],
 }
 
@@ -71,24 +71,25 @@ const KEPT: usize = 512 << 20;
 impl Dataset {
     /// Opens the data at `path` (`spec.path` made absolute; `spec.path` itself is not read).
     ///
-    /// The form is inferred from the path: a folder tree `…/<class>/<file>.jpg|jpeg|png`, a tar file of such a tree, a folder
-    /// of CIFAR-10 binary files, or a CSV of 64 pixels and a label. `seed` draws the split. Unless `spec.normalize`
-    /// is given, mean and standard deviation are measured on the training split. Data sets of up to 512 MiB are decoded
-    /// here, once, and stay in memory; larger ones are decoded here only to measure, or to find what `corrupt: skip`
-    /// leaves out.
+    /// The format is inferred from the path: a folder tree `…/<class>/<file>.jpg|jpeg|png`, a tar file of such a tree,
+    /// a folder of CIFAR-10 binary files, or a CSV of 64 pixels and a label. `seed` draws the split. Unless
+    /// `spec.normalize` is given, mean and standard deviation are measured on the training split. Data sets of up to
+    /// 512 MiB are decoded once, here, and stay in memory; larger ones are decoded here only to measure them or to find
+    /// what `corrupt: skip` skips.
     pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<Dataset, Error> {
         Dataset::open_known(spec, path, seed, &mut Provenance::unknown())
     }
 
-    /// The same for a run, whose data is compared with what it was trained on so far.
+    /// Opens the data of a run and compares it with the data that the run was trained on.
     ///
     /// # Errors
-    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    /// Also [`Error::Changed`] if the data differs and the change is not accepted.
     pub fn open_known(spec: &Data, path: &Path, seed: u64, provenance: &mut Provenance) -> Result<Dataset, Error> {
         Dataset::open_limited(spec, path, seed, KEPT, provenance)
     }
 
-    /// The same as [`Dataset::open_known`], with every image read anew each time, so that each has its name.
+    /// Like [`Dataset::open_known`], but reads every image each time instead of holding it in memory, so that each has
+    /// a name.
     ///
     /// # Errors
     /// As [`Dataset::open_known`].
@@ -96,20 +97,20 @@ impl Dataset {
         Dataset::open_limited(spec, path, seed, 0, provenance)
     }
 
-    /// Opens data that a model of these classes is evaluated on: all of it is [`Part::Train`], its labels are the
-    /// places of their names in `classes`, and each image has its name.
+    /// Opens data to evaluate a model with these classes on: all of it is [`Part::Train`], its labels are indices into
+    /// `classes`, and each image has a name.
     ///
     /// # Errors
     /// [`Error::UnknownClasses`], and those of [`Dataset::open`].
     pub fn open_for_model(spec: &Data, path: &Path, classes: &[String]) -> Result<Dataset, Error> {
-        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
-        let index = formats::index(&whole, path)?;
+        let all = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let index = formats::index(&all, path)?;
         let left_out = index.left_out();
-        let places = places_of(&index.classes, classes)?;
-        let labels = index.labels.iter().map(|label| places[*label as usize]).collect();
+        let indices = places_of(&index.classes, classes)?;
+        let labels = index.labels.iter().map(|label| indices[*label as usize]).collect();
         let Index { content, skipped, .. } = index;
         let classes = classes.to_vec();
-        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped, left_out };
+        let opening = Opening { spec: &all, path, seed: 0, classes, labels, homes: None, skipped, left_out };
         let provenance = &mut Provenance::unknown();
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded, provenance),
@@ -117,14 +118,14 @@ impl Dataset {
         }
     }
 
-    /// Opens images whose classes do not matter, to be measured or looked at: all of them are for training, and each is
-    /// read and decoded anew each time.
+    /// Opens images without regard to their classes, to measure or view them: all are in the training part, and each is
+    /// read and decoded each time.
     pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
         let index = formats::unlabelled(spec, path)?;
         let left_out = index.left_out();
         let Index { classes, labels, homes: _, content, skipped, .. } = index;
-        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
-        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped, left_out };
+        let all = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let opening = Opening { spec: &all, path, seed: 0, classes, labels, homes: None, skipped, left_out };
         let provenance = &mut Provenance::unknown();
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded, provenance),
@@ -132,7 +133,7 @@ impl Dataset {
         }
     }
 
-    /// The same as [`Dataset::open`], with another limit to what stays in memory, in bytes.
+    /// Like [`Dataset::open`], with another limit in bytes to what stays in memory.
     #[cfg(test)]
     pub(crate) fn open_keeping(spec: &Data, path: &Path, seed: u64, limit: usize) -> Result<Dataset, Error> {
         Dataset::open_limited(spec, path, seed, limit, &mut Provenance::unknown())
@@ -152,7 +153,7 @@ impl Dataset {
         }
     }
 
-    /// What a sample is called in messages: its path below the root, or its number.
+    /// The name of a sample in messages: its path below the root, or its number.
     pub fn name(&self, sample: u32) -> String {
         match &self.pixels {
             Pixels::Encoded(encoded, _) => encoded.name(sample as usize),
@@ -200,20 +201,20 @@ impl Dataset {
         &self.std
     }
 
-    /// Images that `corrupt: skip` left out, in the order of their names.
+    /// Images that `corrupt: skip` skipped, in the order of their names.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// A sentence about image files whose format is not read, if there are any.
+    /// A sentence about image files of unsupported formats, if there are any.
     pub fn left_out(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
 
-    /// The objects that are marked in a sample's image; none where the data marks none.
+    /// The annotated objects of a sample's image; empty without annotations.
     ///
     /// # Errors
-    /// [`Error`] if they cannot be read or make no sense.
+    /// [`Error`] if they cannot be read or are malformed.
     pub fn marks(&self, sample: u32) -> Result<Vec<Annotation>, Error> {
         let note = match &self.pixels {
             Pixels::Kept(_) => self.notes.get(sample as usize).map(|note| note.to_vec()).unwrap_or_default(),
@@ -227,7 +228,7 @@ impl Dataset {
         matches!(self.pixels, Pixels::Kept(_))
     }
 
-    /// In which form images are kept.
+    /// How images are stored.
     pub fn kept(&self) -> ImageStorage {
         match &self.pixels {
             Pixels::Kept(_) => ImageStorage::Memory,
@@ -238,7 +239,7 @@ impl Dataset {
         }
     }
 
-    /// Reads of remote data so far; none where it is here.
+    /// Reads of remote data since the start; `None` for local data.
     pub fn reads(&self) -> Option<CacheCounts> {
         match &self.pixels {
             Pixels::Kept(_) => None,
@@ -246,7 +247,7 @@ impl Dataset {
         }
     }
 
-    /// Whether images are read from a remote place each time.
+    /// Whether images are read from remote storage.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.pixels {
             Pixels::Kept(_) => false,
@@ -254,7 +255,7 @@ impl Dataset {
         }
     }
 
-    /// Says which samples will be read soon, and when.
+    /// Announces which samples will be read soon, and when.
     pub(crate) fn expect(&self, samples: impl Iterator<Item = (u32, AccessTime)>) {
         if let Pixels::Encoded(encoded, _) = &self.pixels {
             encoded.expect(samples.map(|(sample, when)| (sample as usize, when)));
@@ -294,7 +295,7 @@ impl Dataset {
         }
     }
 
-    /// How images are shown when nothing is left to chance, if parts of them are shown.
+    /// The deterministic crop of images, if images are cropped.
     pub(crate) fn recipe(&self) -> Option<ImageTransform> {
         match &self.pixels {
             Pixels::Kept(_) => None,
@@ -332,20 +333,20 @@ impl Dataset {
     }
 }
 
-/// The place of each class that was found among those that a model knows.
+/// The index of each found class among those of a model.
 ///
 /// # Errors
-/// [`Error::UnknownClasses`] with those that it does not know.
+/// [`Error::UnknownClasses`] with the classes that the model does not have.
 pub(crate) fn places_of(found: &[String], known: &[String]) -> Result<Vec<u32>, Error> {
-    let place = |name: &String| known.iter().position(|class| class == name).map(|place| place as u32);
-    let names: Vec<String> = found.iter().filter(|name| place(name).is_none()).cloned().collect();
+    let index = |name: &String| known.iter().position(|class| class == name).map(|index| index as u32);
+    let names: Vec<String> = found.iter().filter(|name| index(name).is_none()).cloned().collect();
     match names.is_empty() {
-        true => Ok(found.iter().filter_map(place).collect()),
+        true => Ok(found.iter().filter_map(index).collect()),
         false => Err(Error::UnknownClasses { names, known: known.to_vec() }),
     }
 }
 
-/// What a data set is made of, told without decoding more than one image.
+/// The classes and sizes of a data set, found by decoding at most one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// Names of the classes, in label order.
@@ -354,7 +355,7 @@ pub struct Outline {
     pub shape: [usize; 3],
     /// Samples of training, validation and test; with `corrupt: skip`, as if all could be read.
     pub counts: [u64; 3],
-    /// A sentence about image files whose format is not read, if there are any.
+    /// A sentence about image files of unsupported formats, if there are any.
     pub left_out: Option<String>,
 }
 

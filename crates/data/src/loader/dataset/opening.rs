@@ -1,4 +1,4 @@
-//! Opening a data set: its files are listed, its images surveyed where that is needed, its samples divided.
+//! Opens a data set: lists its files, surveys its images if needed, and splits its samples.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) struct Opening<'a> {
     pub left_out: Option<String>,
 }
 
-/// Values of an image, and the byte that stands for 1.
+/// Size of an image, and the byte value that maps to 1.0.
 struct Shape {
     channels: usize,
     height: usize,
@@ -45,10 +45,10 @@ impl<'a> Opening<'a> {
         Ok((Opening { spec, path, seed, classes, labels, homes, skipped, left_out }, content))
     }
 
-    /// Opens data that holds plain pixels.
+    /// Opens data that consists of raw pixels.
     ///
     /// # Errors
-    /// If another size is asked for, the data cannot be split, or it has changed since the run was trained on it.
+    /// If the job requests another size, the data cannot be split, or it has changed since the run was trained on it.
     pub fn decoded(self, decoded: Decoded, provenance: &mut Provenance) -> Result<Dataset, Error> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
@@ -75,11 +75,12 @@ impl<'a> Opening<'a> {
         ))
     }
 
-    /// Opens images that stay encoded; those that take at most `limit` bytes in all are decoded once and kept.
+    /// Opens images that stay encoded; if they take at most `limit` bytes in total, they are decoded once and held in
+    /// memory.
     ///
     /// # Errors
-    /// If an image cannot be read and is not to be skipped, the data cannot be split, or it has changed since the run
-    /// was trained on it.
+    /// If an image cannot be read and is not skipped, the data cannot be split, or it has changed since the run was
+    /// trained on it.
     pub fn encoded(
         mut self,
         mut encoded: Encoded,
@@ -120,7 +121,7 @@ impl<'a> Opening<'a> {
         Ok(self.dataset(parts, Shape { channels: 3, height, width, full: 255 }, (mean, std), contents))
     }
 
-    /// The data set, once everything about it is known.
+    /// Builds the data set from what was found.
     fn dataset(
         self,
         parts: Parts,
@@ -132,19 +133,19 @@ impl<'a> Opening<'a> {
         Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped, left_out }
     }
 
-    /// Reads the files into memory, if the job asks for it.
+    /// Reads the files into memory, if the job requests it.
     fn preload(&self, encoded: Encoded, provenance: &Provenance) -> Result<Encoded, Error> {
         let Some(most) = self.spec.preload else { return Ok(encoded) };
         let loaded = Loaded::read_all(encoded, most.0, &provenance.preparation());
         loaded.map(Encoded::Loaded).map_err(|bytes| {
             let why = format!("its images take {} or more, and `preload` allows {most}", Bytes(bytes));
-            let hint = "give `preload` more if there is so much memory, or leave it out".into();
+            let hint = "raise `preload` if there is enough memory, or remove it".into();
             Error::Layout { path: self.path.into(), why, hint }
         })
     }
 
-    /// Decodes every image once, into `kept` if there is room. Images that cannot be read are removed or are an error,
-    /// as the job says. Returns the moments of those that stay.
+    /// Decodes every image once, into `kept` if it is given. Images that cannot be read are removed or an error, as the
+    /// job says. Returns the moments of the remaining ones.
     fn survey_all(
         &mut self,
         encoded: &mut Encoded,
@@ -218,7 +219,7 @@ impl<'a> Opening<'a> {
             if !self.labels.contains(&label) {
                 let why = format!("not one image of the class `{class}` can be read");
                 let hint = match self.skipped.first() {
-                    Some(first) => format!("the first that was left out is `{}`: {}", first.name, first.why),
+                    Some(first) => format!("the first skipped is `{}`: {}", first.name, first.why),
                     None => "replace the damaged images".into(),
                 };
                 return Err(Error::Layout { path: self.path.into(), why, hint });
@@ -245,7 +246,7 @@ impl<'a> Opening<'a> {
         self.labels.iter().enumerate().map(|(sample, label)| u64::from(*label) | home(sample)).collect()
     }
 
-    /// By what rule samples are divided that a run has not seen yet.
+    /// The rule that assigns new samples to parts.
     fn rule(&self) -> Rule {
         match self.spec.split {
             Split::Folders(_) => Rule::AsDrawn,
@@ -253,7 +254,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// The given mean and standard deviation, those that the run was trained with so far, or those of the training samples.
+    /// The given mean and standard deviation, those that the run was trained with, or those of the training samples.
     fn normalize(
         &self,
         channels: usize,
@@ -291,8 +292,8 @@ impl<'a> Opening<'a> {
 
 fn check_classes(spec: &Data, path: &Path, classes: &[String]) -> Result<(), Error> {
     match spec.classes {
-        Some(wanted) if wanted as usize != classes.len() => {
-            Err(Error::Classes { found: classes.len(), wanted, names: classes.to_vec() })
+        Some(expected) if expected as usize != classes.len() => {
+            Err(Error::Classes { found: classes.len(), wanted: expected, names: classes.to_vec() })
         }
         _ if classes.len() < 2 => {
             let why = format!("it has one class only, {}", crate::error::shorten(classes));

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::formats::Encoded;
 use crate::identity::preparation::Preparation;
 
-/// Sum and sum of squares of the bytes of each channel: whole numbers, so their total is exact in any order.
+/// Sum and sum of squares of the bytes of each channel, as integers, so that the total is exact in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Moments {
     count: u128,
@@ -41,7 +41,7 @@ impl Moments {
         }
     }
 
-    /// Mean and standard deviation of each channel, where `full` stands for 1. A channel that never changes gets 1.
+    /// Mean and standard deviation of each channel, where `full` maps to 1.0. The deviation of a constant channel is 1.
     pub fn mean_and_std(&self, full: u8) -> (Vec<f32>, Vec<f32>) {
         let one = self.count as f64 * f64::from(full);
         let mean = self.sums.iter().map(|(sum, _)| (*sum as f64 / one) as f32).collect();
@@ -56,10 +56,10 @@ impl Moments {
 /// Images that one thread takes at a time.
 const TAKEN: usize = 16;
 
-/// Decodes the images `samples` with all cores and returns what became of each, in the same order.
+/// Decodes the images `samples` on all cores and returns the result of each, in the same order.
 ///
-/// With `keep`, which must have 3 × height × width bytes for each, the pixels stay there. Unless `skip`, decoding stops
-/// at the first damaged image, which is the first in `samples` for any number of threads.
+/// With `keep`, of 3 × height × width bytes per image, the pixels are stored there. Unless `skip`, decoding stops at
+/// the first damaged image, which is the first in `samples` for any number of threads.
 pub(crate) fn survey(
     encoded: &Encoded,
     samples: &[u32],
@@ -70,23 +70,23 @@ pub(crate) fn survey(
 ) -> Vec<Option<Result<Moments, Error>>> {
     let bytes = 3 * geometry.height * geometry.width;
     let mut results: Vec<Option<Result<Moments, Error>>> = samples.iter().map(|_| None).collect();
-    let mut places: Vec<Option<&mut [u8]>> = match keep {
+    let mut slots: Vec<Option<&mut [u8]>> = match keep {
         Some(keep) => keep.chunks_exact_mut(bytes).map(Some).collect(),
         None => samples.iter().map(|_| None).collect(),
     };
-    let work = samples.chunks(TAKEN).zip(places.chunks_mut(TAKEN)).zip(results.chunks_mut(TAKEN));
+    let work = samples.chunks(TAKEN).zip(slots.chunks_mut(TAKEN)).zip(results.chunks_mut(TAKEN));
     let work = Mutex::new(work);
     let stopped = AtomicBool::new(false);
     let work_through = || {
         let (mut reading, mut scratch) = (Reading::default(), vec![0; bytes]);
         while !stopped.load(Ordering::Relaxed) {
-            // Taken in order, and finished once taken: that makes the error found the first one.
+            // Chunks are claimed in order and always finished, so the error found is the first one.
             let taken = work.lock().ok().and_then(|mut work| work.next());
-            let Some(((samples, places), results)) = taken else {
+            let Some(((samples, slots), results)) = taken else {
                 return;
             };
-            for ((sample, place), result) in samples.iter().zip(places).zip(results) {
-                let planes = place.as_deref_mut().unwrap_or(&mut scratch);
+            for ((sample, slot), result) in samples.iter().zip(slots).zip(results) {
+                let planes = slot.as_deref_mut().unwrap_or(&mut scratch);
                 let fetched = fetch(encoded, *sample as usize, geometry, &mut reading, planes);
                 let failed = fetched.is_err();
                 preparation.advance(1);

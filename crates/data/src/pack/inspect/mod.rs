@@ -1,7 +1,7 @@
-//! `data inspect`: what lies in a data set, whether it is sound, and how well it is shuffled.
+//! `data inspect`: the contents of a data set, whether it is intact, and how well it is shuffled.
 //!
-//! Counts come from the listing alone. Sizes and kinds are those of some images, spread evenly, of which the first
-//! bytes are read; with `verify`, every sample is read and compared with its hash, or decoded where it has none.
+//! Counts come from the listing alone. Sizes and kinds are those of an evenly spread sample of images, of which the
+//! first bytes are read; with `verify`, every sample is read and compared with its hash, or decoded if it has none.
 
 mod sheet;
 
@@ -19,7 +19,7 @@ use crate::formats::Skipped;
 use crate::formats::{self, ByFolders, Content, Encoded, Index, Reading};
 use crate::{Error, Part, SampleCodec, ShardManifest, shard};
 
-/// What is asked.
+/// Options of [`inspect`].
 #[derive(Debug, Clone, Copy)]
 pub struct InspectOptions<'a> {
     /// Whether every sample is read and checked.
@@ -30,34 +30,34 @@ pub struct InspectOptions<'a> {
     pub threads: usize,
 }
 
-/// What lies in a data set.
+/// Contents of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Inspection {
-    /// The form that it lies in.
+    /// Its format.
     pub form: &'static str,
     /// Samples of all parts.
     pub samples: u64,
-    /// Name and samples of each class, in label order; none of damaged shards that cannot be listed.
+    /// Name and samples of each class, in label order; empty for damaged shards that cannot be listed.
     pub classes: Vec<(String, u64)>,
     /// Number of training, validation and test samples, where folder or file names divide them.
     pub parts: Option<[u64; 3]>,
-    /// How the samples are stored, or what kinds of files those that were looked at are, and how many of each.
+    /// How the samples are stored, or the kinds of the sampled files, with the count of each.
     pub kinds: BTreeMap<String, u64>,
     /// Sizes of the images that were looked at.
     pub sizes: Option<ImageSizes>,
-    /// Tokens of all texts, where it is text that was packed.
+    /// Tokens of all texts, for packed text.
     pub tokens: Option<u64>,
-    /// How well a reader that goes from front to back is served.
+    /// How well sequential reads are shuffled.
     pub shuffle: ShuffleQuality,
     /// How the shards were made.
     pub manifest: Option<ShardManifest>,
     /// Classes of the rows of the sheet.
     pub sheet: Vec<String>,
-    /// What was found damaged in the listing, among those looked at, or by `verify`.
+    /// Damage found in the listing, among the sampled files, or by `verify`.
     pub damaged: Vec<Skipped>,
-    /// Names of images in place of which a later one of the same name, in the same tar, counts.
+    /// Names of images that a later member of the same name, in the same tar, replaces.
     pub replaced: Vec<String>,
-    /// Names of files that are left out because they are images of kinds that are not read.
+    /// Names of image files that are skipped because their format is not supported.
     pub unread: Vec<String>,
     /// Samples that were read and checked.
     pub verified: u64,
@@ -87,19 +87,19 @@ pub struct ShuffleQuality {
     pub ideal: f64,
 }
 
-/// Images whose first bytes are looked at.
+/// Images whose first bytes are read.
 const LOOKED_AT: usize = 1000;
-/// The batch that the measure of shuffling speaks of.
+/// The batch size for which shuffling is measured.
 const BATCH: usize = 256;
 
-/// Looks at the data at `path`.
+/// Inspects the data at `path`.
 ///
 /// # Errors
-/// [`Error`] if it cannot be listed or read, or the sheet cannot be written. What is damaged is reported in the result.
+/// [`Error`] if it cannot be listed or read, or the sheet cannot be written. Damage is reported in the result.
 pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Error> {
     let manifest = ShardManifest::read(path)?;
     let listed = |by_folders| formats::list(path, &Reading { by_folders, skip: true });
-    // First, because what it finds may be why nothing can be listed.
+    // First, because damage may be why the data cannot be listed.
     let wrong = match &manifest {
         Some(manifest) if options.verify => Some(verify_shards(path, manifest, options.threads)?),
         Some(_) | None => None,
@@ -153,7 +153,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
     })
 }
 
-/// What can be told of shards that cannot be listed.
+/// What is known about shards that cannot be listed.
 fn unlisted(manifest: Option<ShardManifest>, damaged: Vec<Skipped>) -> Inspection {
     let samples = manifest.as_ref().map_or(0, |manifest| manifest.samples);
     Inspection {
@@ -178,7 +178,7 @@ fn unlisted(manifest: Option<ShardManifest>, damaged: Vec<Skipped>) -> Inspectio
 fn tokens(content: &Content, manifest: Option<&ShardManifest>) -> Option<u64> {
     let width = u64::from(manifest?.recipe.tokens.as_ref()?.width).max(1);
     let Content::Encoded(Encoded::Shards(shards)) = content else { return None };
-    Some(shards.places().iter().map(|place| u64::from(place.bytes) / width).sum())
+    Some(shards.places().iter().map(|entry| u64::from(entry.bytes) / width).sum())
 }
 
 const SHARDS: &str = "gradus shards";
@@ -209,7 +209,7 @@ fn as_stored(content: &Content, labels: &[u32]) -> Vec<u32> {
     order.into_iter().map(|sample| labels[sample]).collect()
 }
 
-/// How many classes meet in a batch: what a reader gets that reads from front to back.
+/// How many classes a batch contains if samples are read sequentially.
 fn shuffle(stored: &[u32], counts: &[u64]) -> ShuffleQuality {
     let batch = BATCH.min(stored.len()).max(1);
     let mut distinct = 0;
@@ -296,7 +296,7 @@ fn spread(mut values: Vec<u64>) -> [u64; 3] {
     [values[0], values[values.len() / 2], values[values.len() - 1]]
 }
 
-/// Reads all shards whole; returns what is wrong with them.
+/// Reads all shards completely; returns the damage found.
 fn verify_shards(path: &Path, manifest: &ShardManifest, threads: usize) -> Result<Vec<Skipped>, Error> {
     let shards = &manifest.shards;
     let mut damaged = Vec::new();
@@ -321,7 +321,7 @@ fn verify_shards(path: &Path, manifest: &ShardManifest, threads: usize) -> Resul
 /// Reads every sample that has no hash; returns how many.
 fn verify(content: &Content, threads: usize, damaged: &mut Vec<Skipped>) -> Result<u64, Error> {
     let encoded = match content {
-        Content::Decoded(_) => return Ok(0), // They were read whole to be listed.
+        Content::Decoded(_) => return Ok(0), // Listing has read them completely.
         Content::Encoded(encoded) => encoded,
     };
     let work = |number: u64| {

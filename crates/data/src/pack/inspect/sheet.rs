@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 12;
 /// The grey behind the images.
 const GROUND: u8 = 40;
 
-/// Writes the sheet, and returns the class of each row. An image that cannot be read leaves its place empty.
+/// Writes the sheet, and returns the class of each row. The cell of an unreadable image stays empty.
 pub(super) fn write(file: &Path, index: &Index) -> Result<Vec<String>, Error> {
     let classes = index.classes.len().max(1);
     let rows = classes.min(MOST_ROWS);

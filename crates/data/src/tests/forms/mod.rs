@@ -67,12 +67,12 @@ fn data_that_does_not_fit_in_memory_gives_the_same_batches() {
         (Files(files.0[..40].to_vec()).folder(&root.path().join("sound")), Corrupt::Fail),
     ] {
         let spec = Data { corrupt, ..spec() };
-        let kept = Arc::new(Dataset::open_keeping(&spec, &path, 1, usize::MAX).unwrap());
+        let in_memory = Arc::new(Dataset::open_keeping(&spec, &path, 1, usize::MAX).unwrap());
         let read = Arc::new(Dataset::open_keeping(&spec, &path, 1, 0).unwrap());
-        assert!(kept.in_memory() && !read.in_memory());
-        assert_eq!((kept.mean(), kept.std(), kept.skipped()), (read.mean(), read.std(), read.skipped()));
+        assert!(in_memory.in_memory() && !read.in_memory());
+        assert_eq!((in_memory.mean(), in_memory.std(), in_memory.skipped()), (read.mean(), read.std(), read.skipped()));
         for part in [Part::Train, Part::Validation, Part::Test] {
-            assert_eq!(all(&kept, part), all(&read, part));
+            assert_eq!(all(&in_memory, part), all(&read, part));
         }
     }
 }
@@ -90,16 +90,16 @@ fn values_are_normalised() {
     let (values, _) = all(&dataset, Part::Validation);
     for (sample, values) in dataset.part(Part::Validation).iter().zip(values.chunks_exact(108)) {
         let number: usize = png.0[*sample as usize].0[2..5].parse().unwrap();
-        let wanted = image(number, 6);
+        let expected = image(number, 6);
         for (at, value) in values.iter().enumerate() {
             let (channel, y, x) = (at / 36, at / 6 % 6, at % 6);
-            let byte = f64::from(wanted.get_pixel(x as u32, y as u32)[channel]);
+            let byte = f64::from(expected.get_pixel(x as u32, y as u32)[channel]);
             let mean = [0.25, 0.5, 0.75][channel];
-            let wanted = (byte / 255.0 - mean) / [0.5, 0.25, 2.0][channel];
-            assert!((f64::from(*value) - wanted).abs() < 1e-6, "{value} is not {wanted}");
+            let expected = (byte / 255.0 - mean) / [0.5, 0.25, 2.0][channel];
+            assert!((f64::from(*value) - expected).abs() < 1e-6, "{value} is not {expected}");
         }
     }
-    // By its own mean and deviation, training comes out with mean 0 and deviation 1.
+    // Normalized by its own mean and deviation, the training part has mean 0 and deviation 1.
     let (values, _) = all(&open(&spec(), &path), Part::Train);
     for channel in 0..3 {
         let of_channel: Vec<f64> =
@@ -128,14 +128,14 @@ fn folders_decide_the_split() {
 }
 
 #[test]
-fn damaged_images_are_left_out_when_asked() {
+fn damaged_images_are_skipped_if_requested() {
     let root = scratch();
     let sound = Files::of(&[""], &["a", "b"], 20);
     let jpeg = encoded(&image(9, 6), ImageFormat::Jpeg);
     let files =
         sound.clone().with("a/0-empty.png", "").with("b/cut.jpg", &jpeg[..jpeg.len() / 2]).with("b/text.png", "hello");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
-    let wanted = open(&spec(), &sound.folder(&root.path().join("sound")));
+    let expected = open(&spec(), &sound.folder(&root.path().join("sound")));
     for path in [files.folder(root.path()), files.tar(root.path())] {
         let dataset = open(&skip, &path);
         let found: Vec<String> = dataset.skipped().iter().map(|left| format!("{}: {}", left.name, left.why)).collect();
@@ -147,7 +147,7 @@ fn damaged_images_are_left_out_when_asked() {
         let names = ["a/0-empty.png", "b/cut.jpg", "b/text.png"];
         assert_eq!(found, [0, 1, 2].map(|i| format!("{}: {}", names[i], reasons[i])));
         assert_eq!(dataset.counts(), [28, 8, 4]);
-        assert_eq!(all(&dataset, Part::Train), all(&wanted, Part::Train));
+        assert_eq!(all(&dataset, Part::Train), all(&expected, Part::Train));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Forms in which data sets are published besides the usual ones: CIFAR-100, the idx files of MNIST, lists in CSV.
+//! Other formats in which data sets are published: CIFAR-100, the idx files of MNIST, lists in CSV.
 
 use std::fs;
 use std::io::Write;
@@ -73,7 +73,7 @@ fn idx_files_are_read_plain_and_compressed() {
         let put = |name: &str, bytes: Vec<u8>| match is_compressed {
             true => gzip(&folder.join(format!("{name}.gz")), &bytes),
             false => {
-                // torchvision leaves the compressed one beside it.
+                // torchvision keeps the compressed file next to it.
                 fs::write(folder.join(format!("{name}.gz")), "unused").unwrap();
                 fs::write(folder.join(name), bytes).unwrap();
             }
@@ -139,7 +139,7 @@ fn images_that_a_csv_lists_are_read() {
         refused(&spec(), &folder.join("list.csv"), why, hint);
     };
     refuse("file,label\n../x.png,a\n", "leads out of its folder", "relative paths");
-    refuse("file,label\nnone.png,a\n", "is not beside it", "name files by paths");
+    refuse("file,label\nnone.png,a\n", "does not exist next to it", "name files by paths");
     refuse("file,other\na/0.png,1\n", "", "");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
     fs::write(folder.join("list.csv"), format!("file,label\n{headless}{},\n", files[0].replace("a/", "b/"))).unwrap();
@@ -147,7 +147,7 @@ fn images_that_a_csv_lists_are_read() {
     assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (20, 1));
 }
 
-/// Arrays as Keras, MedMNIST and a user's own script name and lay them out.
+/// Arrays named and laid out like those of Keras, MedMNIST and a user's own script.
 #[test]
 fn images_and_labels_in_a_npz_are_read() {
     let array = |kind: &str, shape: &str, values: Vec<u8>| {
@@ -205,7 +205,7 @@ fn images_and_labels_in_a_npz_are_read() {
     let save = "numpy.savez_compressed";
     refuse(&[("images", grey(0, 10))], "none of its arrays holds labels", save);
     refuse(&[("images", grey(0, 10)), ("labels", labels(0, 9))], "holds 10 images, and `labels` 9 labels", save);
-    refuse(&[("weights", grey(0, 10))], "tell neither images nor labels: `weights`", save);
+    refuse(&[("weights", grey(0, 10))], "is named like images or labels: `weights`", save);
     refuse(&[("x", grey(0, 10)), ("images", grey(0, 10)), ("y", labels(0, 10))], "two of its arrays hold images", save);
     let scores = array("<f4", "(10, 2)", vec![0; 80]);
     refuse(&[("x", grey(0, 10)), ("y", scores)], "`y.argmax(axis=1)` makes classes of scores", save);
@@ -218,7 +218,7 @@ fn images_and_labels_in_a_npz_are_read() {
     refused(&spec(), &path, "the archive is damaged: `x`: its checksum is wrong", "unzip -t");
 }
 
-/// A compressed tar that was cut: all before the cut is read, if that is asked for.
+/// A truncated compressed tar is read up to the truncation, if requested.
 #[test]
 fn a_compressed_tar_is_read_as_the_tar_is() {
     let root = scratch();

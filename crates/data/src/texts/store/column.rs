@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// Bytes that share a checksum: what one row of a few hundred tokens is read with.
+/// Bytes per checksum: about one row of a few hundred tokens.
 pub(super) const BLOCK: u64 = 4096;
-/// Bytes that a column gathers before they are written.
+/// Bytes of a column that are buffered before they are written.
 const BUFFER: usize = 1 << 20;
 
 /// A column that is complete.
@@ -31,7 +31,7 @@ impl Column {
         }
     }
 
-    /// The bytes of a range. `None` for a block whose checksum does not match.
+    /// Reads a range of bytes. Returns `None` if a block does not match its checksum.
     pub fn read(&self, range: Range<u64>) -> Result<Option<Vec<u8>>, Error> {
         let (path, file, bytes, sums) = match self {
             Column::Memory(bytes) => {
@@ -69,13 +69,13 @@ pub(super) enum ColumnWriter {
     Disk(Box<FileColumn>),
 }
 
-/// The checksums of the bytes of a file so far.
+/// Running checksums of the bytes of a file.
 #[derive(Debug, Default)]
 struct Sums {
     bytes: u64,
     /// Of all bytes.
     whole: u32,
-    /// Of each block, the last of which may grow.
+    /// One per block, the last of which may grow.
     blocks: Vec<u32>,
 }
 
@@ -106,8 +106,8 @@ pub(super) struct FileColumn {
 }
 
 impl FileColumn {
-    /// Opens the file to go on behind its first bytes, whose checksum is known; `None` if they are not there or are
-    /// others.
+    /// Opens the file to append after its first `bytes` bytes with the given checksum; `None` if they are missing
+    /// or differ.
     pub fn resume(path: &Path, bytes: u64, whole: u32) -> Result<Option<FileColumn>, Error> {
         let refused = |source| Error::Write { name: path.display().to_string(), source };
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(refused)?;
@@ -127,7 +127,7 @@ impl FileColumn {
         Ok(Some(FileColumn { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER, file), sums }))
     }
 
-    /// Makes durable what is written, and returns the number of bytes and their checksum.
+    /// Syncs what is written, and returns the number of bytes and their checksum.
     pub fn sync(&mut self) -> Result<(u64, u32), Error> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
         synced.map_err(|source| Error::Write { name: self.path.display().to_string(), source })?;
@@ -136,7 +136,7 @@ impl FileColumn {
 }
 
 impl ColumnWriter {
-    /// Bytes so far.
+    /// Bytes written.
     pub fn bytes(&self) -> u64 {
         match self {
             ColumnWriter::Memory(bytes) => bytes.len() as u64,
@@ -157,7 +157,7 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// The complete column; what is in a file has been made durable before.
+    /// Returns the complete column. A file must have been synced before.
     pub fn finish(self) -> Result<Column, Error> {
         match self {
             ColumnWriter::Memory(bytes) => Ok(Column::Memory(bytes)),

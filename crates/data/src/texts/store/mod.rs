@@ -1,9 +1,9 @@
-//! Tokens on disk: texts become tokens once per machine, and training reads rows of them from there.
+//! Token ids on disk: texts are tokenized once per machine, and training reads rows from there.
 //!
-//! A store is a folder beside the cache, whose name is a hash of all that its tokens depend on. The first rank that needs
-//! it writes it, the others wait for it. What is written is noted in a journal from time to time, so that a writer that
-//! was killed continues where it was; once it is complete, a manifest takes the journal's place. Every block of 4 KiB has a
-//! checksum, which is verified whenever the block is read. Data that is opened without a folder is in memory instead.
+//! A store is a folder in the cache, named after a hash of all that its tokens depend on. The first rank that needs it
+//! writes it; the others wait. Progress is recorded in a journal, so that a killed writer resumes where it stopped;
+//! when the store is complete, a manifest replaces the journal. Every block of 4 KiB has a checksum, which is verified
+//! on each read. Without a folder, tokens are held in memory.
 //!
 //! Read on in `column` (one file of a store) and `writer` (how it is written).
 
@@ -30,19 +30,19 @@ pub(super) use writer::TokenWriter;
 const SCHEMA: u32 = 1;
 /// Describes a complete store.
 const MANIFEST: &str = "manifest.json";
-/// What is written so far of one that is not.
+/// Progress of an incomplete store.
 const JOURNAL: &str = "journal.jsonl";
 /// The checksums of the blocks of all columns.
 const SUMS: &str = "sums";
 /// Held by who writes.
 const LOCK: &str = "lock";
-/// How often it is seen whether another rank has come further.
+/// Interval at which a waiting rank checks the writer's progress.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Tokens in columns, and where they end.
+/// Columns of tokens and of document ends.
 #[derive(Debug)]
 pub(super) struct TokenStore {
-    /// None where it is in memory.
+    /// `None` if the store is in memory.
     folder: Option<PathBuf>,
     columns: Vec<Column>,
     /// Bytes of a token.
@@ -51,7 +51,7 @@ pub(super) struct TokenStore {
     vocabulary: u32,
 }
 
-/// What a complete store says of itself.
+/// Manifest of a complete store.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoreManifest {
     schema: u32,
@@ -63,7 +63,7 @@ struct StoreManifest {
     sums: u32,
 }
 
-/// What becomes of a store that is asked for.
+/// Outcome of a request for a store.
 pub(super) enum StoreAccess {
     /// It is complete.
     Complete(TokenStore),
@@ -133,10 +133,10 @@ impl TokenStore {
         self.columns[column].bytes() / u64::from(self.width)
     }
 
-    /// Adds the tokens at these places of a column.
-    pub fn read(&self, column: usize, places: Range<u64>, into: &mut Vec<u32>) -> Result<(), Error> {
+    /// Appends the tokens in a range of a column.
+    pub fn read(&self, column: usize, range: Range<u64>, into: &mut Vec<u32>) -> Result<(), Error> {
         let width = u64::from(self.width);
-        let bytes = self.bytes(column, places.start * width..places.end * width)?;
+        let bytes = self.bytes(column, range.start * width..range.end * width)?;
         widen(&bytes, self.width, self.vocabulary, into).map_err(Error::Internal)
     }
 
@@ -145,15 +145,15 @@ impl TokenStore {
         self.columns[column].bytes() / 8
     }
 
-    /// The ends at these places of a column of ends.
-    pub fn read_ends(&self, column: usize, places: Range<u64>) -> Result<Vec<u64>, Error> {
-        let bytes = self.bytes(column, places.start * 8..places.end * 8)?;
+    /// Returns the ends in a range of a column of ends.
+    pub fn read_ends(&self, column: usize, range: Range<u64>) -> Result<Vec<u64>, Error> {
+        let bytes = self.bytes(column, range.start * 8..range.end * 8)?;
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
         Ok(bytes.chunks_exact(8).map(number).collect())
     }
 
     fn bytes(&self, column: usize, range: Range<u64>) -> Result<Vec<u8>, Error> {
-        let place = range.start;
+        let start = range.start;
         if let Some(bytes) = self.columns[column].read(range)? {
             return Ok(bytes);
         }
@@ -161,7 +161,7 @@ impl TokenStore {
         // Without its manifest it is written again from the texts, when it is opened next.
         let removed = fs::remove_file(folder.join(MANIFEST));
         let why =
-            format!("the block of tokens at byte {place} of `{}` does not match its checksum", column_name(column));
+            format!("the block of tokens at byte {start} of `{}` does not match its checksum", column_name(column));
         let hint = match removed {
             Ok(()) => "resume the run: the texts are tokenized again".to_owned(),
             Err(_) => format!("remove `{}` and resume the run: the texts are tokenized again", folder.display()),

@@ -32,7 +32,7 @@ fn check(store: &TokenStore, records: u64) {
     assert_eq!((store.tokens(0), store.ends(1)), (records * 3, records));
     let mut tokens = Vec::new();
     store.read(0, 0..records * 3, &mut tokens).unwrap();
-    assert!(tokens.iter().zip(0..).all(|(token, place)| *token == place % 5000));
+    assert!(tokens.iter().zip(0..).all(|(token, index)| *token == index % 5000));
     let mut some = Vec::new();
     store.read(0, 2040..2055, &mut some).unwrap();
     assert_eq!(some, tokens[2040..2055]);
@@ -46,7 +46,7 @@ fn a_writer_that_was_killed_goes_on_where_its_journal_ends() {
         let mut writer = writer(folder.path());
         assert!(writer.records() <= stopped);
         write(&mut writer, stopped);
-        // What is dropped is flushed, and so longer than the journal says.
+        // Dropping flushes, so the file is longer than the journal records.
         drop(writer);
         let again = self::writer(folder.path());
         assert_eq!(again.records(), journal, "stopped after {stopped}");
@@ -84,8 +84,8 @@ fn damaged_blocks_are_named_and_written_again() {
     let store = complete(folder.path());
     let mut tokens = Vec::new();
     store.read(0, 0..2000, &mut tokens).unwrap();
-    let told = store.read(0, 2400..2600, &mut tokens).unwrap_err();
-    assert!(told.to_string().contains("does not match its checksum") && told.hint().is_some(), "{told}");
+    let error = store.read(0, 2400..2600, &mut tokens).unwrap_err();
+    assert!(error.to_string().contains("does not match its checksum") && error.hint().is_some(), "{error}");
     let mut again = writer(folder.path());
     write(&mut again, 3000);
     check(&again.finish().unwrap(), 3000);

@@ -20,9 +20,9 @@ pub(in crate::texts) struct TokenWriter {
     columns: Vec<ColumnWriter>,
     width: u32,
     vocabulary: u32,
-    /// None where it is in memory.
+    /// `None` if the store is in memory.
     journal: Option<Journal>,
-    /// Records whose tokens are in it.
+    /// Records whose tokens are in the store.
     records: u64,
 }
 
@@ -54,7 +54,7 @@ impl TokenWriter {
         TokenWriter { columns, width: width_of(vocabulary), vocabulary, journal: None, records: 0 }
     }
 
-    /// Tokens in a folder whose lock is held; continues from what is there already.
+    /// Opens a store in a folder whose lock is held, resuming after what is already there.
     pub fn on_disk(folder: &Path, lock: File, columns: usize, vocabulary: usize) -> Result<TokenWriter, Error> {
         let path = folder.join(JOURNAL);
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -67,28 +67,28 @@ impl TokenWriter {
             _ => (fresh(folder, columns)?, 0),
         };
         let refused = |source| Error::Write { name: path.display().to_string(), source };
-        let kept = if records > 0 { text.rfind('\n').map_or(0, |at| at as u64 + 1) } else { 0 };
+        let complete = if records > 0 { text.rfind('\n').map_or(0, |at| at as u64 + 1) } else { 0 };
         let file = File::options().create(true).append(true).open(&path).map_err(refused)?;
-        file.set_len(kept).map_err(refused)?;
+        file.set_len(complete).map_err(refused)?;
         let journal = Journal { folder: folder.to_owned(), file, _lock: lock, unnoted: 0, every: NOTED };
         let vocabulary = vocabulary as u32;
         let columns = found.into_iter().map(|column| ColumnWriter::Disk(Box::new(column))).collect();
         Ok(TokenWriter { columns, width: width_of(vocabulary), vocabulary, journal: Some(journal), records })
     }
 
-    /// The same with another distance between lines of the journal.
+    /// Sets the interval between lines of the journal.
     #[cfg(test)]
     pub fn noted_every(mut self, bytes: u64) -> TokenWriter {
         self.journal.iter_mut().for_each(|journal| journal.every = bytes);
         self
     }
 
-    /// Records whose tokens are in it already.
+    /// Records whose tokens are in the store already.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Tokens in a column so far.
+    /// Tokens in a column.
     pub fn tokens(&self, column: usize) -> u64 {
         self.columns[column].bytes() / u64::from(self.width)
     }
@@ -120,7 +120,7 @@ impl TokenWriter {
         }
     }
 
-    /// Makes durable what is written, and then says so in the journal.
+    /// Syncs what is written and then records it in the journal.
     fn note(&mut self) -> Result<(), Error> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let mut line = JournalLine { records: self.records, columns: Vec::with_capacity(self.columns.len()) };
@@ -136,7 +136,7 @@ impl TokenWriter {
         Ok(())
     }
 
-    /// Forgets what is written, as the texts are not what they were.
+    /// Discards what is written, because the texts have changed.
     pub fn discard(self) -> Result<(), Error> {
         let Some(Journal { folder, .. }) = self.journal else { return Ok(()) };
         fs::remove_file(folder.join(JOURNAL))
@@ -163,14 +163,14 @@ impl TokenWriter {
         let written = replace(&folder, SUMS, &sums).and_then(|()| replace(&folder, MANIFEST, &manifest));
         written.map_err(|source| Error::Write { name: folder.display().to_string(), source })?;
         drop(file);
-        // It says nothing more that anybody needs; one that is left does no harm.
+        // The manifest supersedes the journal; a leftover one does no harm.
         let _ = fs::remove_file(folder.join(JOURNAL));
         drop(lock);
         Ok(TokenStore { folder: Some(folder), columns, width, vocabulary })
     }
 }
 
-/// The columns as far as a line of the journal says; `None` if they are not that.
+/// Opens the columns at the state recorded in a line of the journal; `None` if they do not match it.
 fn resumed(folder: &Path, line: &JournalLine) -> Result<Option<Vec<FileColumn>>, Error> {
     let mut columns = Vec::with_capacity(line.columns.len());
     for (number, (bytes, sum)) in line.columns.iter().enumerate() {
@@ -185,7 +185,7 @@ fn resumed(folder: &Path, line: &JournalLine) -> Result<Option<Vec<FileColumn>>,
 /// Empty columns.
 fn fresh(folder: &Path, columns: usize) -> Result<Vec<FileColumn>, Error> {
     let line = JournalLine { records: 0, columns: vec![(0, 0); columns] };
-    resumed(folder, &line)?.ok_or_else(|| Error::Internal("an empty file has a checksum of its own".into()))
+    resumed(folder, &line)?.ok_or_else(|| Error::Internal("an empty file does not match its checksum".into()))
 }
 
 /// Bytes of each token of a vocabulary.

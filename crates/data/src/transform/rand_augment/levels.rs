@@ -1,4 +1,4 @@
-//! Operations that change bytes where they stand: torchvision's formulas for tensors of bytes, in its 32 bits.
+//! Operations that change bytes in place: torchvision's formulas for byte tensors, in `f32`.
 
 /// The three planes of an image.
 fn channels(planes: &[u8]) -> [&[u8]; 3] {

@@ -1,9 +1,9 @@
-//! Operations at random on an image of bytes, as torchvision's `RandAugment` (Cubuk et al., "RandAugment: Practical
-//! automated data augmentation with a reduced search space", 2020): its fourteen operations, its 31 strengths, its
-//! arithmetic in 32 bits, and nearest neighbours with black outside where pixels move.
+//! RandAugment on an image of bytes, as in torchvision (Cubuk et al., "RandAugment: Practical automated data
+//! augmentation with a reduced search space", 2020): its fourteen operations, its 31 magnitudes, its `f32` arithmetic,
+//! and nearest-neighbour sampling with black outside the image.
 //!
-//! What is drawn depends on (seed, epoch, sample, place in the list) only. Sines are summed here and not asked of the
-//! platform, so that every machine moves the same pixels. Read on in `levels` (colours) and `places` (pixels that move).
+//! Random draws depend only on (seed, epoch, sample, index in the list). Sines are computed here and not by the
+//! platform's libm, so that every machine moves the same pixels. Read on in `levels` (colours) and `places` (geometry).
 
 mod levels;
 mod places;
@@ -21,7 +21,7 @@ const BINS: u32 = 31;
 /// One operation and how strong it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Operation {
-    /// Nothing changes.
+    /// Identity.
     Identity,
     /// Each row moves by so many pixels a pixel from the top.
     ShearX(f64),

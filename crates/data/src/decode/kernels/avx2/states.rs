@@ -1,4 +1,4 @@
-//! The states of an entropy coder, eight at a time; `plain` says what is computed.
+//! The states of the entropy decoder, eight at a time; `plain` defines the results.
 
 use std::arch::x86_64::*;
 

@@ -1,9 +1,9 @@
-//! Channels moved 64 bytes at a time, where the processor has AVX-512 with VBMI.
+//! Moves channels 64 bytes at a time, on processors that have AVX-512 with VBMI.
 //!
-//! A register is loaded without what reaches beyond the image, turned round if it is mirrored, and stored at its final
-//! place; the last one of a row overlaps the one before. All stores are of whole registers: a variant that left bytes out
-//! when it loaded and stored took about twice as long. There are 256 bytes, so what number each becomes is looked up and
-//! not computed: an instruction finds 64 bytes in a table of 128.
+//! A register is loaded without the bytes beyond the image, reversed if it is mirrored, and stored at its final
+//! position; the last one of a row overlaps the one before. All stores are of full registers: masked loads and stores
+//! took about twice as long. There are 256 byte values, so the number that each maps to is looked up and not computed:
+//! one instruction looks up 64 bytes in a table of 128.
 
 use std::arch::x86_64::*;
 
@@ -14,11 +14,10 @@ use crate::decode::kernels::{Halves, Shown};
 const STEP: usize = 64;
 /// Registers of the longest row.
 const MOST: usize = 16;
-/// Bytes from what is loaded to what is fetched from memory meanwhile: a page, for the processor fetches ahead by itself
-/// only within one.
+/// Prefetch distance in bytes: a page, because the processor's own prefetcher stays within one.
 const AHEAD: usize = 4096;
 
-/// What is done to each row.
+/// The plan for each row.
 pub(super) struct Plan<'a> {
     shown: &'a Shown,
     plane: &'a [u8],
@@ -29,8 +28,8 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The plan for a channel and an output of so many values; none where the instructions are not there, or this is not
-    /// the way to do it.
+    /// The plan for a channel and an output of the given number of values; `None` if the instructions are missing or do
+    /// not pay.
     #[inline]
     pub fn of(is_there: bool, shown: &'a Shown, plane: &'a [u8], output: usize) -> Option<Plan<'a>> {
         let Shown { width, columns, from_column, mirrored, rows, from_row } = shown;
