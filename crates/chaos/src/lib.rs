@@ -1,8 +1,8 @@
-//! Where a kill may be aimed.
+//! Kill points for the chaos test.
 //!
-//! A process calls [`point`] at the places that matter for recovery. In production that is one atomic load. When the
-//! chaos harness has been named with [`aim`], the process tells it the point's name over a Unix socket and waits
-//! for the word to go on, so the harness can kill any process of the run at exactly that instant.
+//! A process calls [`point`] at the points that matter for recovery. In production that is one atomic load. If a chaos
+//! harness was set with [`aim`], the process sends it the point's name over a Unix socket and waits for its reply, so
+//! the harness can kill any process of the run at exactly that instant.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,19 +34,19 @@ pub const POINTS: [&str; 16] = [
 
 static HARNESS: OnceLock<(PathBuf, &'static str)> = OnceLock::new();
 
-/// Names the harness' socket and what this process is (`rank`, `agent` or `loop`), once, at the start of `main`.
+/// Sets the harness' socket and the role of this process (`rank`, `agent` or `loop`), once, at the start of `main`.
 pub fn aim(socket: &Path, process: &'static str) {
     let _ = HARNESS.set((socket.to_owned(), process));
 }
 
-/// Reports that this process has come to `name`, and waits for the harness' word when there is one.
+/// Reports that this process has reached `name`, and waits for the harness' reply if there is a harness.
 pub fn point(name: &str) {
     if let Some((socket, process)) = HARNESS.get() {
         report(socket, process, name);
     }
 }
 
-/// A harness that is gone must not stop a run, so failures here are passed over.
+/// A harness that is gone must not stop a run, so failures here are ignored.
 fn report(socket: &Path, process: &str, name: &str) {
     let Ok(mut stream) = UnixStream::connect(socket) else { return };
     if writeln!(stream, "{process} {} {name}", std::process::id()).is_ok() {

@@ -3,10 +3,9 @@
 use domain::{InstanceId, Job, Plan, Work};
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode
-/// threads there are, whether data is kept on the disk or in memory, when training may end early and what is noted of it do not
-/// change a step, so their checkpoints are interchangeable; and so are those of any number of ranks, among which a batch
-/// is only divided.
+/// SHA-256 of everything that determines the result: the work and how it is divided. Checkpoint settings, decoder
+/// threads, data caching, early stopping and logging do not change a step, so checkpoints are interchangeable between
+/// jobs that differ in these only; and so are those of any number of ranks, among which a batch is only divided.
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
     let mut work = job.work.clone();
     if let Work::Train(train) = &mut work {

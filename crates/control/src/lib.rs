@@ -1,10 +1,10 @@
 //! Both ends of the control protocol as pure state machines: inputs in, outputs out, no clock, file, thread or socket.
 //!
-//! [`Controller`] is the control loop: what users ask, agents report and providers answer goes in; events to append,
-//! calls to providers and replies come out, calls and replies only once the events that they rest on are durable.
-//! [`Supervisor`] is the agent on a machine: replies and what happens to its attempt go in; heartbeats, starts, stops
-//! and entries to spool come out. `server` and `agent` are thin shells around them; the crate `sim` runs both against a
-//! simulated cloud. What to do is decided in `plan`; here is when, and with what memory.
+//! [`Controller`] is the control loop: requests of users, reports of agents and answers of providers go in; events to
+//! append, calls to providers and replies come out, calls and replies only once the events that they depend on are
+//! durable. [`Supervisor`] is the agent on a machine: replies and events of its attempt go in; heartbeats, starts,
+//! stops and entries to spool come out. `server` and `agent` are thin shells around them; the crate `sim` runs both
+//! against a simulated cloud. `plan` decides what to do; this crate decides when, and holds the state.
 
 mod controller;
 pub mod identity;

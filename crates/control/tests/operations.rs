@@ -1,4 +1,4 @@
-//! What goes wrong in operation is noted once, and tried again after waits that grow. Time is an argument.
+//! Problems in operation are logged once, and retried after growing waits. Time is an argument.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ struct Lab<A> {
     now: u64,
     wake: u64,
     steps: u32,
-    /// Answers a call, of which it is told how many there were.
+    /// Answers a call, given the number of calls before it.
     answer: A,
     calls: Vec<(u64, &'static str)>,
     notes: Vec<OperationNote>,
@@ -110,7 +110,7 @@ impl<A: FnMut(&ProviderCall, usize) -> ProviderAnswer> Lab<A> {
         lab
     }
 
-    /// One input, and what follows from it at once.
+    /// Handles one input, and everything that follows from it at once.
     fn step(&mut self, input: ControllerInput) {
         let now = Now { monotonic: Elapsed(self.now), wall: Timestamp(self.now as i64) };
         let mut inputs = VecDeque::from([input]);
@@ -228,7 +228,7 @@ fn an_illegal_decision_is_noted_once_with_its_facts_and_does_not_spin() {
     }
     assert!(!lab.calls.iter().any(|(_, name)| *name == "launch"), "nothing is rented");
     assert!((60..400).contains(&lab.steps), "about once a minute: {}", lab.steps);
-    // What the user asks for is done at once all the same.
+    // Requests of the user are still carried out at once.
     lab.step(ControllerInput::Request {
         from: ReplyId(1),
         event: Box::new(Event::StopRequested { run: run(), by: StopBy::User }),

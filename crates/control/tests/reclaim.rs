@@ -1,5 +1,5 @@
-//! An agent that hears that its machine is taken back: what runs saves at once, the loop hears of it, nothing is begun any
-//! more. Time is an argument.
+//! An agent whose machine will be reclaimed: running work saves at once, the loop is notified, nothing new is started.
+//! Time is an argument.
 
 use domain::run::AttemptEnd;
 use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply, Start};
@@ -40,7 +40,7 @@ fn call(outputs: &[SupervisorOutput]) -> Option<&Heartbeat> {
     })
 }
 
-/// An agent whose attempt runs and that calls again in 30 s.
+/// An agent with a running attempt that calls again in 30 s.
 fn working() -> Supervisor {
     let mut agent = Supervisor::new(InstanceId::new("a-i1"), Timestamp(0), Elapsed(60 * SECOND));
     agent.step(SupervisorInput::Timer, Elapsed(0));
@@ -60,7 +60,7 @@ fn what_runs_saves_at_once_and_the_loop_hears_of_it() {
     let end = SupervisorOutput::End { why: StopReason::Reclaim, within: Some(Elapsed(120 * SECOND)) };
     assert_eq!(outputs[0], end);
     assert_eq!(call(&outputs).unwrap().reclaim, Some(Duration::from_micros(120 * SECOND)), "not after 30 s");
-    // The call is lost: the next one says it again, and what is left by then.
+    // The call is lost: the next one reports it again, with the remaining time.
     agent.step(SupervisorInput::Answered(None), Elapsed(5 * SECOND));
     assert!(agent.due() < Elapsed(6 * SECOND));
     let outputs = agent.step(SupervisorInput::Timer, agent.due().max(Elapsed(21 * SECOND)));

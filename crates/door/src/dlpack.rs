@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
-//! A batch's memory, handed over to whoever speaks DLPack, without a copy.
+//! Exposes a batch's memory through DLPack, without a copy.
 //!
-//! The structures are those of DLPack's `dlpack.h` before its version 1.0, which every consumer reads. They cannot say
-//! that memory is only to be read, so nobody else has what is handed over: it is handed over once, and the tensor that is
-//! made of it may be written to. That tensor keeps the batch alive; when the last one is gone, the memory goes back to
-//! the loader, which writes all of it before it hands it out again.
+//! The structures are those of DLPack's `dlpack.h` before version 1.0, which every consumer supports. They cannot mark
+//! memory as read-only, so it is exported only once, and the tensor made of it may be written to. That tensor keeps the
+//! batch alive; when the last one is dropped, the memory returns to the loader, which overwrites all of it before the
+//! next export.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ pub struct BatchTensor {
     batch: Arc<Batch>,
     place: Place,
     shape: Vec<usize>,
-    /// Whether somebody has the memory, who may write to it.
+    /// Whether the memory was exported.
     is_taken: AtomicBool,
 }
 
-/// A piece of memory of its own, at an address that suits any numbers.
+/// A cache line, aligned for any data type.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Line([u8; 64]);
 
-/// What keeps lent memory where it is.
+/// Keeps exported memory alive.
 enum Kept {
     Batch(#[expect(dead_code, reason = "it is only kept")] Arc<Batch>),
     Copy(#[expect(dead_code, reason = "it is only kept")] Vec<Line>),
@@ -78,7 +78,7 @@ struct Managed {
     delete: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
-/// What a lent tensor points to, and its header; one allocation that `delete` frees.
+/// An exported tensor's shape and header; one allocation that `delete` frees.
 struct Lent {
     managed: Managed,
     shape: Vec<i64>,
@@ -92,16 +92,16 @@ const UNSIGNED: u8 = 1;
 const FLOAT: u8 = 2;
 const BFLOAT: u8 = 4;
 
-/// The name of a capsule that nobody has taken.
+/// The name of a capsule that was not consumed.
 const FRESH: &CStr = c"dltensor";
 
 impl BatchTensor {
-    /// The numbers at `place`, of this shape, row by row.
+    /// The values at `place`, of this shape, row by row.
     pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> BatchTensor {
         BatchTensor { batch, place, shape, is_taken: AtomicBool::new(false) }
     }
 
-    /// The memory to hand over, which nobody else has, or a copy of what nobody else has.
+    /// The memory to export, which must not be exported yet, or a copy of it.
     fn take(&self, copies: bool) -> PyResult<(*mut u8, Kept)> {
         let (address, bytes, _) = self.address();
         if copies && !self.is_taken.load(Ordering::Acquire) {
@@ -142,7 +142,7 @@ impl BatchTensor {
 
 #[pymethods]
 impl BatchTensor {
-    /// A capsule of the memory, or of a copy if that is asked for. It is the processor's, and there is nothing to wait for.
+    /// A capsule of the memory, or of a copy if requested. It is CPU memory, so there is nothing to synchronize.
     #[pyo3(signature = (*, copy=None, **_keywords))]
     fn __dlpack__<'py>(
         &self,
@@ -188,20 +188,20 @@ impl BatchTensor {
         (CPU, 0)
     }
 
-    /// Where the numbers lie, to see that nothing was copied.
+    /// Address of the values, to verify that nothing was copied.
     #[getter]
     fn pointer(&self) -> usize {
         self.address().0 as usize
     }
 }
 
-/// Ends a loan. Consumers may call it on any thread, with Python's lock or without: nothing of Python's is touched.
+/// Frees an exported tensor. Consumers may call it on any thread, with or without the GIL: no Python objects are used.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     // SAFETY: `managed` is the header of a `Lent` that `__dlpack__` leaked, and a consumer calls this once.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Lent>())) }
 }
 
-/// Frees a capsule that nobody took; one that was taken has another name, and its consumer calls `delete`.
+/// Frees a capsule that was not consumed; a consumed one has another name, and its consumer calls `delete`.
 unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     let name: *const c_char = FRESH.as_ptr();
     // SAFETY: Python calls this with a capsule of `__dlpack__` and its lock held; one named `dltensor` holds a header.

@@ -1,9 +1,9 @@
 //! `door`: the loader, and a program's run, for Python.
 //!
-//! The one idea: memory is handed over as it lies, and whatever takes time happens in threads without Python's lock. A batch
-//! goes out by DLPack, a tensor to be saved comes in by its address. What people call is below `python/gradus`, which
-//! gathers the environment, takes states apart and makes tensors; here is what it cannot do itself. Read on in `loader`,
-//! then `dlpack`; in `program`, then crate `program`.
+//! The one idea: memory is passed without copies, and slow work runs in threads without the GIL. A batch is exported
+//! through DLPack, a tensor to be saved is imported by its address. The public Python API is in `python/gradus`, which
+//! reads the environment, flattens states and creates tensors; this crate has the rest. Read on in `loader`, then
+//! `dlpack`; in `program`, then crate `program`.
 
 mod dlpack;
 mod loader;

@@ -1,4 +1,4 @@
-//! A loader as Python sees it: it opens, it gives the next batch, and it goes to a cursor.
+//! The loader's Python class: opens data, returns the next batch, and seeks to a cursor.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -17,7 +17,7 @@ use store::{Access, Limits, Meter};
 
 use crate::dlpack::{BatchTensor, Place};
 
-/// A stream of batches that can be told where to begin.
+/// A stream of batches that can seek.
 #[pyclass(name = "Loader", frozen)]
 pub struct PyLoader {
     dataset: Arc<Dataset>,
@@ -27,7 +27,7 @@ pub struct PyLoader {
     running: Mutex<Loader>,
     /// The samples and their split, without the contents of files.
     identity: DataIdentity,
-    /// Its digest, computed once, when it is asked for.
+    /// Its digest, computed once, on demand.
     digest: OnceLock<String>,
 }
 
@@ -105,7 +105,8 @@ impl PyLoader {
         Ok(PyLoader { dataset, part, train, options, running, identity, digest: OnceLock::new() })
     }
 
-    /// The next batch of this rank, or nothing after the last one. Ctrl-C ends the wait; what is made of the batch is kept.
+    /// The next batch of this rank, or `None` after the last one. Ctrl-C ends the wait; progress on the batch is
+    /// retained.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Next>> {
         let next = loop {
             let next = py.detach(|| {
@@ -132,7 +133,7 @@ impl PyLoader {
         Ok(Some((images, BatchTensor::new(batch, Place::Labels, vec![len]), after.epoch, after.pos)))
     }
 
-    /// Forgets what was made ahead and begins at a cursor.
+    /// Discards prepared batches and seeks to a cursor.
     fn go_to(&self, py: Python<'_>, epoch: u64, pos: u64) -> PyResult<()> {
         if pos > 0 && pos >= self.samples() {
             let samples = self.samples();
@@ -153,7 +154,7 @@ impl PyLoader {
         self.dataset.count(self.part)
     }
 
-    /// The digest of the data's identity: what a checkpoint of a run on the same data and split would hold.
+    /// The digest of the data's identity, as in a checkpoint of a run on the same data and split.
     #[getter]
     fn identity(&self) -> String {
         self.digest.get_or_init(|| self.identity.digest()).clone()
@@ -171,7 +172,7 @@ impl PyLoader {
         self.train
     }
 
-    /// What was done so far: samples made, seconds of all threads, bytes read, batches that are ready.
+    /// Totals: samples made, seconds of all threads, bytes read, batches that are ready.
     #[getter]
     fn measured(&self) -> (u64, f64, u64, usize) {
         let measured = self.running.lock().unwrap_or_else(PoisonError::into_inner).measured();
@@ -182,11 +183,11 @@ impl PyLoader {
 /// How long Python's signal handlers wait at most, such as the one of Ctrl-C.
 const UNTIL_SIGNALS: Duration = Duration::from_millis(100);
 
-/// Does work that takes long on a thread of its own, so that Ctrl-C ends the wait for it; the thread is then left alone.
+/// Runs slow work on a separate thread, so that Ctrl-C ends the wait for it; the thread is then detached.
 fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(work()));
-    // A receiver is not shared between threads, and this one is lent to where Python's lock is not held.
+    // A receiver is not `Sync`, and the closure runs without the GIL.
     let receiver = Mutex::new(receiver);
     loop {
         let waited = py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(UNTIL_SIGNALS));
@@ -251,7 +252,7 @@ fn start(dataset: &Arc<Dataset>, part: Part, train: bool, options: &LoaderOption
     }
 }
 
-/// An error and what to type next, as one text.
+/// An error and its hint, as one text.
 fn with_hint(error: &dyn Display, hint: Option<String>) -> String {
     match hint {
         Some(hint) => format!("{error}\nhint: {hint}"),

@@ -6,7 +6,7 @@ use program::TensorView;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A tensor that is handed over: name, type, shape, address, bytes, and whether it is of the model.
+/// A tensor passed from Python: name, type, shape, address, bytes, and whether it belongs to the model.
 pub type Handed = (String, String, Vec<u64>, usize, usize, bool);
 
 /// Types by the names that PyTorch and NumPy both know.
@@ -21,7 +21,7 @@ const TYPES: [(Dtype, &str); 8] = [
     (Dtype::Bool, "bool"),
 ];
 
-/// The tensors as Rust sees them, for as long as the call lasts to which they were given.
+/// The tensors as Rust views, valid during the call to which they were passed.
 pub fn views<'a>(handed: Vec<Handed>) -> PyResult<Vec<TensorView<'a>>> {
     let view = |(name, dtype, shape, address, length, is_of_model): Handed| {
         let dtype = TYPES.iter().find(|(_, known)| *known == dtype).map(|(dtype, _)| *dtype);

@@ -1,4 +1,4 @@
-//! A program's run as Python sees it. Whatever waits for a disk or a socket does so without Python's lock.
+//! A program's run as a Python class. Waits for a disk or a socket release the GIL.
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -150,8 +150,8 @@ impl PyProgramRun {
         self.call(py, ProgramRun::ask_to_stop)
     }
 
-    /// Saves tensors, each by its address. Python holds them until this returns. `spent` are the seconds that it took to
-    /// gather them.
+    /// Saves tensors, each by its address. Python keeps them alive until this returns. `spent` is the time in seconds
+    /// that it took to gather them.
     fn save(
         &self,
         py: Python<'_>,
@@ -193,12 +193,12 @@ impl PyProgramRun {
         Ok(Some((found.step, found.tree.to_string(), generators, found.world, found.passed_over, model, others)))
     }
 
-    /// Waits until what was saved is durable.
+    /// Waits until the last save is durable.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, ProgramRun::wait)?.map_err(failed)
     }
 
-    /// Waits for the last save and hangs up; nothing more can be called.
+    /// Waits for the last save and disconnects; no further calls are allowed.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let finished = py.detach(|| {
             let Some(run) = self.run()?.take() else { return Ok(Ok(())) };

@@ -1,9 +1,9 @@
-//! Images and texts in Arrow files and streams, as HuggingFace's `save_to_disk` and cache write them.
+//! Images and texts in Arrow files and streams, as written by HuggingFace's `save_to_disk` and cache.
 //!
-//! Their columns lie plainly in the file, so a sample is a span of it: only the schema, the places of the columns and
-//! the offsets inside them are read when the data is opened. Compressed columns are unpacked whole (`compressed`), and a
-//! sample is a span of that. The layout is that of "Serialization and Interprocess
-//! Communication" in the Arrow columnar format; every place is checked against the body that it lies in.
+//! Uncompressed columns are read in place, so a sample is a span of the file: only the schema, the positions of the
+//! columns and the offsets inside them are read when the data is opened. Compressed columns are unpacked completely
+//! (`compressed`), and a sample is a span of the result. The layout is that of "Serialization and Interprocess
+//! Communication" in the Arrow columnar format; every position is checked against the enclosing body.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ use crate::compressed::{Memory, Unpacking};
 const LARGEST_MESSAGE: u64 = 64 << 20;
 /// The first message of a file begins by here.
 const FURTHEST_START: u64 = 256;
-/// Offsets and classes are read in pieces of this many rows.
+/// Offsets and classes are read in batches of this many rows.
 const PIECE: u64 = 4096;
 const LONGEST_CLASS: u64 = 4096;
 
-/// Lists all rows of a file, of which compressed columns may unpack to `room` bytes.
+/// Lists all rows of a file, whose compressed columns may unpack to `room` bytes.
 pub(crate) fn list(file: &dyn ReadAt, want: Want<'_>, room: u64) -> Result<ArrowTable, TableError> {
     let classes = TableClasses { named: Vec::new(), names: None };
     let mut reader = Reader { want, room, rows: Vec::new(), classes, unpacked: None };
@@ -42,11 +42,11 @@ struct Reader<'a> {
     room: u64,
     rows: Vec<ArrowRow>,
     classes: TableClasses,
-    /// What the columns of all batches so far unpack to, if they are compressed.
+    /// The unpacked columns of all batches, if they are compressed.
     unpacked: Option<Vec<u8>>,
 }
 
-/// The columns that matter, by the numbers under which a batch lists them.
+/// The relevant columns, by their numbers in a batch.
 struct Known {
     content: Leaf,
     label: Option<Leaf>,
@@ -54,7 +54,7 @@ struct Known {
 
 struct Leaf {
     kind: DataType,
-    /// Its own node, and the nodes and validity buffers of all that it lies in.
+    /// Its own node, and the nodes and validity buffers of its parents.
     above: Vec<(usize, usize)>,
     /// Number of its first buffer.
     buffer: usize,
@@ -177,7 +177,7 @@ impl Reader<'_> {
             };
             for (span, class) in spans.into_iter().zip(classes) {
                 *row += 1;
-                // A sample that is not there is an empty one: refused by name where it is read.
+                // A null sample is an empty one, refused by name when it is read.
                 let span = span.unwrap_or(start..start);
                 let bytes = u32::try_from(span.end - span.start).unwrap_or(u32::MAX);
                 self.rows.push(ArrowRow { offset: shift + span.start, bytes, number: *row });
@@ -199,12 +199,12 @@ fn schema_of(schema: arrow_ipc::Schema) -> Result<Schema, TableError> {
 /// One column of one batch.
 struct Column<'a> {
     kind: &'a DataType,
-    /// Validity bits of the column and all that it lies in; absent where all are valid.
+    /// Validity bits of the column and its parents; empty if all are valid.
     valid: Vec<Range<u64>>,
     buffers: [Range<u64>; 2],
 }
 
-/// The buffers of a batch: where they lie in the file, or in what they unpack to.
+/// The buffers of a batch: their positions in the file, or in the unpacked bytes.
 struct Buffers<'a> {
     batch: &'a RecordBatch<'a>,
     body: &'a Range<u64>,
@@ -212,7 +212,7 @@ struct Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    /// Where a buffer lies, by its number.
+    /// The position of a buffer, by its number.
     fn place(&mut self, number: usize, window: &mut Window) -> Result<Range<u64>, TableError> {
         let buffers = self.batch.buffers().ok_or_else(|| broken("a batch lists no columns"))?;
         if number >= buffers.len() {
@@ -325,7 +325,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The numbers of a column's node and buffers. A batch lists those of all columns, each before what lies in it.
+/// The numbers of a column's node and buffers. A batch lists those of all columns in depth-first order.
 fn leaf(fields: &Fields, path: &[String]) -> Result<Leaf, TableError> {
     let (mut node, mut buffer, mut above) = (0, 0, Vec::new());
     let mut fields = fields;

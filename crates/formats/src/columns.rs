@@ -1,31 +1,31 @@
-//! Which columns of a table hold the samples and their classes, as HuggingFace's `datasets` lays them out.
+//! Finds the columns of a table that hold the samples and their classes, as laid out by HuggingFace's `datasets`.
 //!
-//! The schema's metadata `huggingface` tells the features; where it is absent, the usual names do. An image is a
-//! struct with its file in `bytes`, or a column of bytes; a class is an integer or a word.
+//! The schema's metadata `huggingface` names the features; without it, the usual names are used. An image is a struct
+//! with its file in `bytes`, or a column of bytes; a class is an integer or a string.
 
 use arrow_schema::{DataType, Field, Schema};
 use plugin::{LABELS, Want};
 
-/// The columns that matter.
+/// The relevant columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// Names from the top to the column of bytes or text.
     pub content: Vec<String>,
     /// The column of classes, and the type of its values.
     pub label: Option<(String, DataType)>,
-    /// Why the column that is named as that of the classes is none; nothing where there is one, or no such column.
+    /// Why the named column cannot be used as classes; `None` if it can, or does not exist.
     pub unfit: Option<String>,
-    /// What the classes are called, from label 0.
+    /// Names of the classes, from label 0.
     pub names: Option<Vec<String>>,
 }
 
 const IMAGES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
 
 impl Columns {
-    /// The columns of a schema.
+    /// Finds the columns of a schema.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// A message that says what is missing.
     pub fn find(schema: &Schema, want: Want<'_>) -> Result<Columns, String> {
         let features = features(schema);
         let kind = |field: &Field| features.as_ref()?.get(field.name())?.get("_type")?.as_str().map(str::to_owned);

@@ -1,7 +1,7 @@
-//! Compressed columns of Arrow batches: each buffer is its length, 64 bits, and a frame of LZ4 or zstd; a length of -1 says
-//! that it is stored plainly.
+//! Compressed columns of Arrow batches: each buffer is its length, 64 bits, and a frame of LZ4 or zstd; a length of -1
+//! marks uncompressed bytes.
 //!
-//! What a buffer unpacks to is bounded by the length that it claims, and all of a file by the room that there is for it.
+//! The unpacked size of a buffer is bounded by its declared length, and that of a file by a limit.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use arrow_ipc::{CompressionType, RecordBatch};
 use plugin::{ReadAt, TableError};
 
-/// The buffers of one batch that were unpacked so far.
+/// The unpacked buffers of one batch.
 pub(crate) struct Unpacking {
     codec: Codec,
     room: u64,
@@ -27,7 +27,7 @@ fn broken(why: &str) -> TableError {
 }
 
 impl Unpacking {
-    /// Unpacks the buffers of a batch to `room` bytes at most; nothing if they are not compressed.
+    /// Unpacks the buffers of a batch to at most `room` bytes; `None` if they are not compressed.
     pub fn of(batch: &RecordBatch<'_>, room: u64) -> Result<Option<Unpacking>, TableError> {
         let Some(compression) = batch.compression() else { return Ok(None) };
         let codec = match compression.codec() {
@@ -38,7 +38,7 @@ impl Unpacking {
         Ok(Some(Unpacking { codec, room, bytes: Vec::new() }))
     }
 
-    /// Unpacks one buffer, and returns where it lies in `bytes`.
+    /// Unpacks one buffer, and returns its position in `bytes`.
     pub fn add(&mut self, stored: &[u8]) -> Result<Range<u64>, TableError> {
         const PLAIN: i64 = -1;
         let start = self.bytes.len() as u64;
@@ -99,7 +99,7 @@ impl ReadAt for Memory {
     }
 
     fn window(&self) -> u64 {
-        // A copy of what is in memory need not be large.
+        // Reads from memory need no large buffer.
         4 << 10
     }
 }

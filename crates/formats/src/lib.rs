@@ -1,9 +1,9 @@
-//! `formats`: Parquet, Arrow and tokenizers, by the libraries that take longest to build.
+//! `formats`: Parquet, Arrow and tokenizers, whose libraries take longest to build.
 //!
-//! An executable calls [`install`] first thing in `main`; `data` then finds the libraries by `plugin`. Without the feature
-//! `libraries`, as in a first build, there is nothing to install, and data that needs them is refused with what to do.
-//! `columns` says which columns of a table matter; `arrow` (with `compressed`) and `parquet` (with `pages`) read them, and `tokenizer` has
-//! nothing to do with either.
+//! An executable calls [`install`] first thing in `main`; `data` then finds the libraries through `plugin`. Without the
+//! feature `libraries`, as in a first build, there is nothing to install, and data that needs them is refused with a
+//! hint. `columns` finds the relevant columns of a table; `arrow` (with `compressed`) and `parquet` (with `pages`) read
+//! them; `tokenizer` is independent of both.
 
 #[cfg(feature = "libraries")]
 mod arrow;

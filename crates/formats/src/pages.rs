@@ -1,8 +1,8 @@
-//! The pages of one column of a Parquet file, checked before they are decoded.
+//! Validates the pages of one column of a Parquet file before they are decoded.
 //!
-//! The library takes what a page claims to hold for granted where it takes memory for it, and a claim of billions ends
-//! the process (parquet 60.1). So every page is looked at first: a row group has so many rows, and no page of it holds
-//! more values. Read on in `parquet`, which reads rows through this.
+//! The library allocates memory for the declared size of a page, and a declared size of billions aborts the process
+//! (parquet 60.1). So every page is validated first: no page has more values than its row group has rows. Read on in
+//! `parquet`, which reads rows through this.
 
 use std::sync::Arc;
 
@@ -123,13 +123,13 @@ fn check(page: &Page, rows: usize, levelled: bool) -> Result<(), &'static str> {
     let values = || levels.and_then(|levels| bytes.get(usize::try_from(levels).ok()?..)).ok_or(CUT);
     match page.encoding() {
         Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_LENGTH_BYTE_ARRAY => numbers(values()?, rows).map(|_| ()),
-        // Lengths of what each value shares with the one before, then those of the rest of it.
+        // Lengths of the common prefixes with the previous value, then those of the suffixes.
         Encoding::DELTA_BYTE_ARRAY => numbers(numbers(values()?, rows)?, rows).map(|_| ()),
         _ => Ok(()),
     }
 }
 
-/// Passes over packed differences of at most `most` numbers; returns what stands behind them.
+/// Skips delta-encoded integers, at most `most`; returns the bytes after them.
 fn numbers(mut bytes: &[u8], most: usize) -> Result<&[u8], &'static str> {
     let block = varint(&mut bytes)?;
     let parts = varint(&mut bytes)?;
@@ -147,7 +147,7 @@ fn numbers(mut bytes: &[u8], most: usize) -> Result<&[u8], &'static str> {
         let (widths, rest) = bytes.split_at_checked(parts as usize).ok_or(CUT)?;
         bytes = rest;
         for width in widths {
-            // Parts behind the last number may be left out.
+            // Miniblocks after the last number may be omitted.
             if left == 0 {
                 break;
             }

@@ -1,8 +1,8 @@
 //! Images and texts in the rows of Parquet files, as HuggingFace publishes them.
 //!
-//! Only the column of classes is read when the data is opened. A row is read by position: the pages before its own in
-//! the row group are passed over by their headers, and its own is unpacked, so memory stays at one page a thread. That
-//! costs a few milliseconds a row where pages are large; `gradus data pack` pays it once. Read on in `pages`.
+//! Only the column of classes is read when the data is opened. A row is read by position: earlier pages of its row
+//! group are skipped by their headers, and its own is unpacked, so memory stays at one page per thread. That costs a
+//! few milliseconds per row with large pages; `gradus data pack` pays it once. Read on in `pages`.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use plugin::{LARGEST_FILE, NamedClass, ParquetTable, ReadAt, TableClasses, Table
 use crate::columns::Columns;
 use crate::pages::{self, Column};
 
-/// What is needed to read a row of one file.
+/// Everything needed to read a row of one file.
 #[derive(Debug)]
 struct Table {
     metadata: Arc<ParquetMetaData>,
-    /// Number of the column with images or text, and its levels of what can be absent.
+    /// Index of the column with images or text, and its definition levels.
     content: usize,
     depth: i16,
     /// The first row of each row group, and the number of all.
@@ -134,7 +134,7 @@ impl Table {
     }
 }
 
-/// Number of a column in the file, and its levels of what can be absent.
+/// Index of a column in the file, and its definition levels.
 fn leaf(metadata: &ParquetMetaData, names: &[String]) -> Result<(usize, i16), Broken> {
     let leaves = metadata.file_metadata().schema_descr().columns();
     let found = leaves.iter().enumerate().find(|(_, leaf)| leaf.path().parts() == names);
@@ -186,7 +186,7 @@ fn batches<T: Physical>(
     }
 }
 
-/// What is wrong, in words.
+/// A message that describes the damage.
 struct Broken(String);
 
 impl From<ParquetError> for Broken {

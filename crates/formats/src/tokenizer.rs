@@ -1,6 +1,6 @@
-//! Tokenizers of HuggingFace's library: loaded, trained, and asked for token ids.
+//! Tokenizers of the HuggingFace library: loading, training and encoding.
 //!
-//! What is trained depends on the texts alone, so a resumed run has the same one.
+//! Training depends on the texts alone, so a resumed run trains the same tokenizer.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) fn of_json(json: &str) -> Result<Box<dyn TextEncoder>, String> {
     opened(|| json.parse::<Tokenizer>())
 }
 
-/// Texts are cut and filled by who asks, whatever the file says.
+/// Truncation and padding are the caller's, whatever the file specifies.
 fn opened(read: impl FnOnce() -> tokenizers::Result<Tokenizer>) -> Result<Box<dyn TextEncoder>, String> {
     let read = || {
         let mut tokenizer = guarded(read)?;
@@ -56,7 +56,7 @@ pub(crate) fn bpe(
     done(pairs(texts, size, end))
 }
 
-/// Trains word pieces.
+/// Trains WordPiece.
 pub(crate) fn word_pieces(
     texts: &mut dyn Iterator<Item = String>,
     size: usize,
@@ -116,17 +116,17 @@ impl TextEncoder for Loaded {
     }
 }
 
-/// Runs the library on what a file says, over some of which it panics.
+/// Calls the library, which panics on some damaged files.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {
     caught(work).unwrap_or_else(|| Err("the library for tokenizers cannot work with it".into()))
 }
 
-/// Characters of the longest word that is trained on. What is longer is no word but data, and the time that pairs in it
-/// take grows with the square of its length.
+/// Characters of the longest word that is trained on. Longer ones are data rather than words, and the time for their
+/// pairs grows with the square of the length.
 const LONGEST: usize = 1000;
 
-/// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's; words of more than [`LONGEST`] bytes
-/// are trained on in parts.
+/// A byte pair encoding of at most `size` tokens (Sennrich et al. 2015), as in GPT-2; words of more than [`LONGEST`]
+/// bytes are split for training.
 fn pairs(texts: &mut (dyn Iterator<Item = String> + Send), size: usize, end: &str) -> tokenizers::Result<Tokenizer> {
     let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
     let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
@@ -141,35 +141,35 @@ fn pairs(texts: &mut (dyn Iterator<Item = String> + Send), size: usize, end: &st
     Ok(tokenizer)
 }
 
-/// Times that a word is handed over at once.
+/// Largest count with which a word is passed at once.
 const HANDED: usize = 1 << 12;
 
-/// A word, and how often it came.
+/// A word, and its count.
 struct Handed {
     word: String,
     count: usize,
 }
 
 impl Handed {
-    /// As one text; a word holds no line break.
+    /// Encodes the word and its count as one text; a word contains no line break.
     fn text(&self) -> String {
         format!("{}\n{}", self.count, self.word)
     }
 
-    /// The words of such a text.
+    /// Decodes the words of such a text.
     fn words(text: &str) -> Vec<String> {
         let (count, word) = text.split_once('\n').unwrap_or(("1", text));
         vec![word.to_owned(); count.parse().unwrap_or(1)]
     }
 }
 
-/// Pieces of words, at most `size` (Wu et al. 2016), in lower case and without accents, as the uncased models of Devlin
-/// et al.
+/// WordPiece with at most `size` tokens (Wu et al. 2016), lower-case and without accents, as in the uncased models of
+/// Devlin et al.
 ///
-/// Words of more than [`LONGEST`] characters are left out: the network is not shown them either.
+/// Words of more than [`LONGEST`] characters are skipped, as they also are in encoding.
 ///
-/// The trainer numbers pieces within words as they come out of a table without an order, and breaks ties by these
-/// numbers. So they are numbered beforehand, as if they were special, by their characters.
+/// The trainer numbers characters in the order of an unordered map, and breaks ties by these numbers. So they are
+/// numbered beforehand, as special tokens, in their order.
 fn pieces(texts: &mut dyn Iterator<Item = String>, size: usize, five: [&str; 5]) -> tokenizers::Result<Tokenizer> {
     let mut all: BTreeMap<String, usize> = BTreeMap::new();
     for text in texts {
@@ -191,12 +191,12 @@ fn pieces(texts: &mut dyn Iterator<Item = String>, size: usize, five: [&str; 5])
     let first = special.iter().cloned().chain(numbered).collect();
     let builder = WordPieceTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
     let mut trainer = builder.special_tokens(first).build();
-    // The trainer counts words by itself, so each is handed over as often as it came, a few at a time.
+    // The trainer counts words itself, so each is repeated up to its count, in batches.
     let often = |(word, count): (&String, &usize)| {
         let (word, count) = (word.clone(), *count);
         (0..count).step_by(HANDED).map(move |from| Handed { word: word.clone(), count: HANDED.min(count - from) })
     };
-    // It asks for text, and is given what to make words of.
+    // It requires text, and a function that splits it into words.
     let handed: Vec<Handed> = all.iter().flat_map(often).collect();
     trainer.feed(handed.iter().map(Handed::text), |text| Ok(Handed::words(text)))?;
     let mut model = WordPiece::builder().unk_token(five[1].into()).build()?;

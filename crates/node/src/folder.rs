@@ -23,13 +23,13 @@ impl Folder {
         self.0.join("agent.log")
     }
 
-    /// The file that holds what the agent has to say: one [`Entry`] a line.
+    /// The file of the agent's pending reports: one [`Entry`] per line.
     pub fn spool(&self) -> PathBuf {
         self.0.join("spool.jsonl")
     }
 }
 
-/// The same result, with none in place of "not found".
+/// Converts "not found" to `None`.
 pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

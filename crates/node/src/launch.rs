@@ -1,4 +1,4 @@
-//! What an agent is launched with: `launch.json` in the folder of its instance.
+//! The launch specification of an agent: `launch.json` in the folder of its instance.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use crate::folder::{Folder, found};
 /// The version of the files in the folder.
 pub const SCHEMA: u32 = 1;
 
-/// What an agent is launched with, in `launch.json`.
+/// The launch specification of an agent, stored in `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchSpec {
     /// Version of this file.
     pub schema: u32,
     /// Name of the instance.
     pub instance: InstanceId,
-    /// The token it was asked for with.
+    /// The token of its launch request.
     pub token: String,
     /// The home that it was launched from: the tag of all its processes.
     pub owner: String,
@@ -29,28 +29,28 @@ pub struct LaunchSpec {
     pub rank_program: PathBuf,
     /// Folder of the libtorch, when one was found.
     pub libtorch: Option<PathBuf>,
-    /// Whether the loop is on another machine: files of runs travel, and lie in `runs/` beside `instances/`.
+    /// Whether the loop is on another machine: files of runs are transferred, and are in `runs/` next to `instances/`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_remote: bool,
     /// Where other machines reach this one, as far as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// How long the agent may wait for the loop's first answer, where that is less than its own limit.
+    /// How long the agent may wait for the loop's first answer, if shorter than its own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_answer: Option<Duration>,
 }
 
-/// What is read of `launch.json` first: all that every version has in common.
+/// The part of `launch.json` that all versions have in common, read first.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
 }
 
 impl Folder {
-    /// Reads what the agent was launched with; none when nothing was asked.
+    /// Reads the launch specification; `None` if there is none.
     ///
     /// # Errors
-    /// When the file cannot be read, is not what it should be, or was written by a later version than this one.
+    /// If the file cannot be read, is malformed, or was written by a later version.
     pub fn launch_spec(&self) -> io::Result<Option<LaunchSpec>> {
         let Some(text) = found(fs::read_to_string(self.path().join("launch.json")))? else { return Ok(None) };
         let Version { schema } = serde_json::from_str(&text)?;
@@ -61,10 +61,10 @@ impl Folder {
         Ok(Some(serde_json::from_str(&text)?))
     }
 
-    /// Writes what the agent is to be launched with, so that a crash leaves all of it or nothing.
+    /// Writes the launch specification atomically.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn write_launch_spec(&self, spec: &LaunchSpec) -> io::Result<()> {
         let partial = self.path().join("launch.json.partial");
         let mut file = File::create(&partial)?;
@@ -103,7 +103,7 @@ mod tests {
         };
         folder.write_launch_spec(&spec).unwrap();
         assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));
-        // What an earlier version wrote is read, what a later one wrote is refused by its version, whatever its shape.
+        // An earlier version's file is read; a later version's is refused by its version, whatever its contents.
         folder.write_launch_spec(&LaunchSpec { schema: SCHEMA - 1, ..spec }).unwrap();
         assert_eq!(folder.launch_spec().unwrap().unwrap().schema, SCHEMA - 1);
         fs::write(folder.path().join("launch.json"), r#"{"schema": 2, "name": "digits-1-i1"}"#).unwrap();

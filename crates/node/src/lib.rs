@@ -1,10 +1,11 @@
-//! What a node is on disk and to the kernel: the contract between a provider and the agent that lives on its machine.
+//! The on-disk and process interface of a node: the contract between a provider and the agent on its machine.
 //!
-//! An instance has a [`Folder`]. `launch.json` ([`LaunchSpec`]) says what was asked for, `agent.lock` ([`Lock`]) is held
-//! for as long as the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is made from, and `spool.jsonl`
-//! ([`Spool`]) holds what the agent has to report, in case it is gone before anybody has read it. From these the
-//! provider proves that an instance is alive or gone. Its processes carry a tag ([`processes`]) and run in [`session`]s
-//! of their own. Files that travel to and from the machine are compared by their [`sha256`]; logs are bounded ([`log`]). Nothing here decides anything.
+//! An instance has a [`Folder`]. `launch.json` ([`LaunchSpec`]) is the launch specification, `agent.lock` ([`Lock`]) is
+//! held while the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is computed from, and `spool.jsonl`
+//! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
+//! instance is alive or gone. Its processes carry a tag ([`processes`]) and run in separate [`session`]s. Files
+//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). This crate makes no
+//! decisions.
 
 mod digest;
 pub mod folder;

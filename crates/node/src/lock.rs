@@ -1,6 +1,6 @@
-//! The lock that an agent holds for as long as it lives: `agent.lock` in the folder of its instance.
+//! The lock that an agent holds while it lives: `agent.lock` in the folder of its instance.
 //!
-//! The provider takes it, hands it to the agent that it starts, and knows by it whether the agent is alive.
+//! The provider takes it, passes it to the agent that it starts, and determines by it whether the agent is alive.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -16,20 +16,20 @@ use crate::folder::{Folder, found};
 pub struct Lock(File);
 
 impl Folder {
-    /// Takes the lock; none when another holds it.
+    /// Takes the lock; `None` if another process holds it.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// If the file cannot be opened.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
         let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).open(self.lock_path())?;
         take(file)
     }
 
-    /// Takes over the lock that came with `file`, such as the standard input of an agent; none when `file` is
-    /// something else, or the lock is held by another.
+    /// Takes over the lock held by `file`, such as the standard input of an agent; `None` if `file` is another file, or
+    /// another process holds the lock.
     ///
     /// # Errors
-    /// When the lock cannot be asked for.
+    /// If the lock cannot be queried.
     pub fn inherit(&self, file: File) -> io::Result<Option<Lock>> {
         use std::os::unix::fs::MetadataExt;
         let Some(expected) = found(fs::metadata(self.lock_path()))? else { return Ok(None) };
@@ -40,7 +40,7 @@ impl Folder {
     /// Whether an agent holds the lock.
     ///
     /// # Errors
-    /// When the lock cannot be asked for.
+    /// If the lock cannot be queried.
     pub fn is_held(&self) -> io::Result<bool> {
         let Some(file) = found(File::open(self.lock_path()))? else { return Ok(false) };
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -65,17 +65,17 @@ impl Folder {
 }
 
 impl Lock {
-    /// Writes the calling process into the lock, so that the provider knows whom to signal.
+    /// Writes the process id into the lock file, so that the provider knows which process to signal.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn sign(&mut self) -> io::Result<()> {
         self.0.set_len(0)?;
         self.0.seek(SeekFrom::Start(0))?;
         writeln!(self.0, "{}", std::process::id())
     }
 
-    /// The locked file, to be handed on to the process that shall hold the lock.
+    /// The locked file, to be passed to the process that will hold the lock.
     pub fn into_file(self) -> File {
         self.0
     }

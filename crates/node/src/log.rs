@@ -1,7 +1,7 @@
-//! Logs whose size on disk is bounded: what lies between their beginning and their end is given back to the disk.
+//! Logs with bounded disk usage: the middle of a log is deallocated.
 //!
-//! A process appends to its log by itself, so that the log is whole whatever becomes of its agent. Its middle is therefore
-//! taken out of the file as it lies there, as a hole: every offset stays where it was, and whoever reads finds the hole.
+//! A process appends to its log itself, so that the log is complete whatever happens to its agent. The middle is
+//! therefore punched out of the file in place: offsets do not change, and readers see a hole.
 
 use std::fs::File;
 use std::io;
@@ -10,17 +10,17 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-/// What a disk gives back at once; a part of it would be overwritten and not given back.
+/// Allocation unit: a partial block would be zeroed but not deallocated.
 const BLOCK: u64 = 4096;
 
-/// How much of a log is kept.
+/// Retention of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogBound {
     /// Once a log takes more bytes on disk, its middle is dropped.
     pub most: u64,
-    /// Bytes of its beginning that are kept.
+    /// Bytes retained at its start.
     pub head: u64,
-    /// Bytes of its end that are kept when something is dropped.
+    /// Bytes retained at its end when the middle is dropped.
     pub tail: u64,
 }
 
@@ -28,13 +28,13 @@ pub struct LogBound {
 pub const LOG_BOUND: LogBound = LogBound { most: 1 << 30, head: 256 << 20, tail: 256 << 20 };
 
 impl LogBound {
-    /// Drops the middle of a log that takes too much; whether it did. `log` is open for writing.
+    /// Drops the middle of a log that is too large; returns whether it did. `log` is open for writing.
     ///
     /// # Errors
-    /// When the disk refuses, as some kinds of file system do.
+    /// If the file system does not support it.
     pub fn keep(&self, log: &File) -> io::Result<bool> {
         let meta = log.metadata()?;
-        // Counted in units of 512 bytes, whatever the disk's own are.
+        // Counted in units of 512 bytes, independent of the file system's block size.
         if meta.blocks().saturating_mul(512) <= self.most {
             return Ok(false);
         }
@@ -48,14 +48,14 @@ impl LogBound {
     }
 }
 
-/// Where the next bytes of a log are, from an offset on: there, or after what was dropped. The position of `log` changes.
+/// The offset of the next data of a log: `offset`, or the end of the hole it is in. Changes the file position of `log`.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn next_data(log: &File, offset: u64) -> io::Result<u64> {
     match seek(log, SeekFrom::Data(offset)) {
         Ok(at) => Ok(at),
-        // Nothing comes after it, or the file system does not tell.
+        // There is no more data, or the file system does not report holes.
         Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(offset),
         Err(errno) => Err(errno.into()),
     }

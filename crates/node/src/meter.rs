@@ -1,6 +1,6 @@
 //! The meter of an instance: `meter.jsonl`, from which its rent is billed.
 //!
-//! The agent writes the rent so far on a clock that never goes back; the provider reads it, also when the agent is gone.
+//! The agent writes the rented time on a monotonic clock; the provider reads it, also when the agent is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::folder::{Folder, found};
 /// Bytes of one line in the meter, line end included.
 const LINE: usize = 96;
 
-/// One line of the meter: the rent so far.
+/// One line of the meter: the rented time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct MeterLine {
     started: Timestamp,
@@ -32,10 +32,10 @@ pub struct MeterFile {
 }
 
 impl Folder {
-    /// Reads the meter: the last durable line, or none when no agent ever lived here.
+    /// Reads the meter: the last durable line, or `None` if no agent ever ran here.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn usage(&self) -> io::Result<Option<Usage>> {
         let text = found(fs::read(self.meter_path()))?.unwrap_or_default();
         // A crash may have torn the line that was being written; the one before it stands in the other line.
@@ -61,13 +61,13 @@ impl Folder {
 }
 
 impl MeterFile {
-    /// Writes the rent so far, and returns when it is durable.
+    /// Writes the rented time and syncs it.
     ///
-    /// Two lines are written in turn, each of the same length, so that a full disk cannot stop the meter and a torn
-    /// write cannot lose more than one line.
+    /// Two lines of equal length are written alternately, so that a full disk cannot stop the meter and a torn write
+    /// cannot lose more than one line.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&mut self, elapsed: Elapsed) -> io::Result<()> {
         let mut line = serde_json::to_vec(&MeterLine { started: self.started, elapsed })?;
         line.resize(LINE - 1, b' ');

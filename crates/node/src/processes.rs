@@ -1,8 +1,8 @@
-//! Which processes belong to an instance: those whose environment carries its tag.
+//! Finds the processes of an instance: those whose environment carries its tag.
 //!
-//! The tag is given to the agent and inherited by everything that is started below it, whatever session or parent a
-//! process has moved to. A process is signalled through a handle that was opened before its tag was read, so a number
-//! that was given to a stranger in between is never hit.
+//! The tag is set for the agent and inherited by all its descendants, whatever session or parent a process has moved
+//! to. A process is signalled through a pidfd that was opened before its tag was read, so a reused process id is never
+//! signalled.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,10 +37,10 @@ pub fn numbers(variable: &str, value: &str) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// Sends `signal` to every process that carries `variable` with `value`, the caller aside, and says to how many.
+/// Sends `signal` to every other process that carries `variable` with `value`, and returns their number.
 ///
 /// # Errors
-/// When `/proc` cannot be read.
+/// If `/proc` cannot be read.
 pub fn signal(variable: &str, value: &str, signal: Signal) -> io::Result<usize> {
     let tag = tag(variable, value);
     let mut count = 0;
@@ -54,7 +54,7 @@ pub fn signal(variable: &str, value: &str, signal: Signal) -> io::Result<usize> 
     Ok(count)
 }
 
-/// Sends `signal` to one process, if it carries `variable` with `value`; says whether it did.
+/// Sends `signal` to one process, if it carries `variable` with `value`; returns whether it did.
 pub fn signal_one(pid: i32, variable: &str, value: &str, signal: Signal) -> bool {
     let tag = tag(variable, value);
     let handle: Option<OwnedFd> = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -65,7 +65,7 @@ pub fn signal_one(pid: i32, variable: &str, value: &str, signal: Signal) -> bool
 /// The values of `wanted` among the processes that carry `variable` with `value`.
 ///
 /// # Errors
-/// When `/proc` cannot be read.
+/// If `/proc` cannot be read.
 pub fn values(variable: &str, value: &str, wanted: &str) -> io::Result<BTreeSet<String>> {
     let tag = tag(variable, value);
     let prefix = format!("{wanted}=");

@@ -1,7 +1,7 @@
-//! What an agent has to report, on disk: one line an entry, for the events whose loss would cost work.
+//! The agent's reports on disk: one line per entry, for events whose loss would cost work.
 //!
-//! The file is append-only while a decision in it is unacknowledged, and emptied when nothing is. The provider reads it
-//! back with [`Folder::unacknowledged`] when the agent is gone.
+//! The file is append-only while a decision in it is unacknowledged, and truncated when none is. The provider reads it
+//! with [`Folder::unacknowledged`] when the agent is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -24,14 +24,14 @@ pub struct Spool {
 }
 
 impl Folder {
-    /// Reads what the agent has said or wanted to say, oldest first: all that was not acknowledged, and some that was.
-    /// Empty when no agent ever lived here.
+    /// Reads the agent's reports, oldest first: all that were not acknowledged, and some that were. Empty if no agent
+    /// ever ran here.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn unacknowledged(&self) -> io::Result<Vec<Entry>> {
         let text = found(fs::read(self.spool()))?.unwrap_or_default();
-        // A crash may have torn a line; what was promised to be durable stands whole in another.
+        // A crash may have torn a line; events acknowledged as durable are intact on another.
         Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 }
@@ -43,7 +43,7 @@ impl Spool {
     /// When the file cannot be made.
     pub fn create(folder: &Folder) -> io::Result<Spool> {
         let file = OpenOptions::new().create(true).truncate(true).write(true).open(folder.spool())?;
-        // A synced event is of no use in a file whose name is lost.
+        // A synced event is of no use in a file whose directory entry is lost.
         File::open(folder.path())?.sync_all()?;
         Ok(Spool { file: BufWriter::new(file), written: 0 })
     }
@@ -64,10 +64,10 @@ impl Spool {
         Ok(())
     }
 
-    /// No decision in it waits any more; `all` says that nothing at all does. Empties the file once it is large.
+    /// Called when no decision in it is pending; `all` means that no entry is. Truncates the file once it is large.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// On an I/O error.
     pub fn forget(&mut self, all: bool) -> io::Result<()> {
         let limit = if all { KEEP } else { LARGEST };
         if self.written <= limit {

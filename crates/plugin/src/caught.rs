@@ -1,7 +1,7 @@
-//! Panics of other people's parsers: caught, because a damaged file is no reason to end, and marked, so that the program
-//! around them can keep quiet about what is reported as an ordinary error a moment later.
+//! Catches panics of third-party parsers, because a damaged file must not end the process, and marks them, so that the
+//! program's panic hook can stay silent about what is reported as an ordinary error a moment later.
 //!
-//! A library installs no hook; `main` may, and asks [`expected`] there. Panics of our own code are never marked.
+//! A library installs no hook; `main` may, and calls [`expected`] there. Panics of our own code are never marked.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a panic of this thread would be caught here and told as an error: for a panic hook.
+/// Whether a panic of this thread would be caught here and reported as an error, for a panic hook.
 pub fn expected() -> bool {
     DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
 }

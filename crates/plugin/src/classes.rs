@@ -1,9 +1,9 @@
-//! Classes as data names them beside samples.
+//! Classes as data names them.
 
 /// Names that are in use for the column of classes.
 pub const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
 
-/// A class as the data names it beside a sample.
+/// A class as the data names it, by number or by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamedClass {
     /// By its number.
@@ -13,7 +13,7 @@ pub enum NamedClass {
 }
 
 impl NamedClass {
-    /// A number or a name; `None` for nothing at all.
+    /// Parses a number or a name; `None` for an empty text.
     pub fn parse(text: &str) -> Option<NamedClass> {
         let text = text.trim();
         match text.parse() {
@@ -23,7 +23,7 @@ impl NamedClass {
         }
     }
 
-    /// The class that an object tells in one of the keys that are in use for it.
+    /// The class in one of an object's usual keys.
     pub fn of_json(value: &serde_json::Value) -> Option<NamedClass> {
         ["label", "cls", "class", "class_id", "class_name"].iter().find_map(|key| match value.get(key)? {
             serde_json::Value::Number(number) => number.as_i64().map(NamedClass::Number),

@@ -1,8 +1,9 @@
-//! What may be left out of an executable: the interface between `data` and the libraries for Parquet, Arrow and tokenizers.
+//! Optional libraries of an executable: the interface between `data` and the libraries for Parquet, Arrow and
+//! tokenizers.
 //!
 //! These libraries take a fifth of the time of a build, and most jobs need none of them. So `data` calls them through
-//! [`Formats`], and an executable that has them installs them first thing in `main` (`formats::install`). What is asked
-//! for and not installed is an error that says how to get it.
+//! [`Formats`], and an executable that includes them installs them first thing in `main` (`formats::install`). Using a
+//! library that is not installed is an error that says how to get it.
 
 pub mod caught;
 mod classes;
@@ -20,7 +21,7 @@ pub use tables::{ArrowRow, ArrowTable, ParquetTable, TableClasses, TableError, W
 pub use tokenizer::TextEncoder;
 pub use window::Window;
 
-/// The formats whose libraries are large.
+/// The formats that need large libraries.
 pub trait Formats: Sync {
     /// Opens a Parquet file, and reads the classes of its rows.
     ///
@@ -32,7 +33,7 @@ pub trait Formats: Sync {
         want: Want<'_>,
     ) -> Result<(Box<dyn ParquetTable>, TableClasses), TableError>;
 
-    /// Lists the rows of an Arrow file or stream, and unpacks compressed columns, to `room` bytes at most.
+    /// Lists the rows of an Arrow file or stream, unpacking compressed columns to at most `room` bytes.
     ///
     /// # Errors
     /// [`TableError`].
@@ -41,13 +42,13 @@ pub trait Formats: Sync {
     /// Reads a `tokenizer.json`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     fn tokenizer(&self, file: &Path) -> Result<Box<dyn TextEncoder>, String>;
 
     /// Reads the text of a `tokenizer.json`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     fn tokenizer_of_json(&self, json: &str) -> Result<Box<dyn TextEncoder>, String>;
 
     /// Trains a byte pair encoding of at most `size` tokens, as GPT-2's, with the special token `end`.
@@ -61,11 +62,11 @@ pub trait Formats: Sync {
         end: &str,
     ) -> Result<Box<dyn TextEncoder>, String>;
 
-    /// Trains word pieces, at most `size`, as those of the uncased BERT, with its five special tokens in the order
-    /// padding, unknown, beginning, end and mask.
+    /// Trains WordPiece with at most `size` tokens, like that of the uncased BERT, with its five special tokens in the
+    /// order padding, unknown, beginning, end and mask.
     ///
     /// # Errors
-    /// Why that was not possible.
+    /// Why training failed.
     fn train_word_pieces(
         &self,
         texts: &mut (dyn Iterator<Item = String> + Send),

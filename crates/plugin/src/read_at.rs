@@ -1,4 +1,4 @@
-//! Files as a format's library sees them: here or remote, read by position.
+//! Files for a format's library: local or remote, read by position.
 
 use std::fmt::Debug;
 use std::io;
@@ -8,10 +8,10 @@ pub const LARGEST_FILE: u64 = 256 << 20;
 
 /// A file that many threads read by position.
 pub trait ReadAt: Debug + Send + Sync {
-    /// Bytes of the whole file.
+    /// Length of the file in bytes.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// An I/O error.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `bytes` from `offset`, which may be needed again some time.
@@ -20,18 +20,18 @@ pub trait ReadAt: Debug + Send + Sync {
     /// When they cannot be read, or the file ends before.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// The same for bytes that are needed once.
+    /// Reads bytes that are needed only once.
     ///
     /// # Errors
-    /// When they cannot be read, or the file ends before.
+    /// If they cannot be read, or the file ends earlier.
     fn read_once(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Reads up to as many bytes as there is room for from `offset`; none at the end.
+    /// Reads at most `bytes.len()` bytes from `offset`; 0 at the end.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Bytes that are worth reading at once by who looks at many close places.
+    /// Bytes worth reading at once for clustered small reads.
     fn window(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! What the rows of a table are, whichever library reads it.
+//! The rows of a table, independent of the library that reads it.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{NamedClass, ReadAt};
 
-/// What the rows of a table are read for.
+/// The purpose of reading a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want<'a> {
     /// Images, with their classes.
@@ -15,7 +15,7 @@ pub enum Want<'a> {
     Texts {
         /// The column of texts.
         column: &'a str,
-        /// The column of classes, if they are wanted.
+        /// The column of classes, if they are requested.
         label: Option<&'a str>,
     },
 }
@@ -25,29 +25,29 @@ pub enum Want<'a> {
 pub struct TableClasses {
     /// The class of each row; `None` where the row has none.
     pub named: Vec<Option<NamedClass>>,
-    /// What the classes are called, from label 0, where the table says so.
+    /// Names of the classes, from label 0, if the table has them.
     pub names: Option<Vec<String>>,
 }
 
 /// One row of an Arrow file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrowRow {
-    /// Where its sample begins in the file, or in what was unpacked of it, in bytes.
+    /// Offset of its sample in the file, or in the unpacked bytes.
     pub offset: u64,
-    /// Bytes of the sample; none where the row has no sample.
+    /// Bytes of the sample; 0 if the row has none.
     pub bytes: u32,
     /// Its number in the file, from 1.
     pub number: u64,
 }
 
-/// What an Arrow file holds.
+/// The contents of an Arrow file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrowTable {
     /// All of its rows.
     pub rows: Vec<ArrowRow>,
     /// Their classes.
     pub classes: TableClasses,
-    /// What its columns unpack to, where they are compressed; samples lie there then.
+    /// The unpacked columns, if they are compressed; offsets refer to these then.
     pub unpacked: Option<Vec<u8>>,
 }
 
@@ -56,9 +56,9 @@ pub struct ArrowTable {
 pub enum TableError {
     /// The system refused to read it.
     Read(io::Error),
-    /// It is damaged, or lacks what is wanted.
+    /// It is damaged, or lacks requested data.
     Broken(String),
-    /// Its compressed columns unpack to more than there is room for.
+    /// Its compressed columns unpack to more than the limit.
     TooLarge,
     /// The column that is named as that of the classes holds none.
     NoClasses(String),

@@ -1,19 +1,19 @@
-//! What a tokenizer of any library must do.
+//! The interface of a tokenizer.
 
 use std::fmt::Debug;
 
-/// Turns text into token ids.
+/// Encodes text as token ids.
 pub trait TextEncoder: Debug + Send + Sync {
     /// The id of a token, if it has one.
     fn id(&self, token: &str) -> Option<u32>;
 
-    /// The largest id; none where there is no token at all.
+    /// The largest id; `None` for an empty vocabulary.
     fn largest(&self) -> Option<u32>;
 
-    /// Cuts what is encoded from now on to so many tokens, those that begin and end a text among them.
+    /// Truncates further encodings to `length` tokens, including special tokens.
     ///
     /// # Errors
-    /// Where that cannot be done.
+    /// If truncation cannot be set.
     fn truncate(&mut self, length: Option<usize>) -> Result<(), String>;
 
     /// The ids of some texts; where `framed`, with the special tokens that begin and end a text.

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::ReadAt;
 
-/// A file read by position through a small buffer, for those who look at many close places of it.
+/// A file read through a small buffer, for clustered small reads.
 #[derive(Debug)]
 pub struct Window<'a> {
     file: &'a dyn ReadAt,
@@ -14,16 +14,16 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// A window on a file that shows nothing yet.
+    /// Creates a window with an empty buffer.
     ///
     /// # Errors
-    /// When its length cannot be found out.
+    /// If the file's length cannot be determined.
     pub fn new(file: &'a dyn ReadAt) -> io::Result<Window<'a>> {
         let length = file.length()?;
         Ok(Window { file, length, start: 0, buffer: Vec::new() })
     }
 
-    /// Bytes of the whole file.
+    /// Length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }

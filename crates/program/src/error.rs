@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What went wrong, as a sentence for whoever has written the program.
+/// An error, as a sentence for the author of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no folder to save to.
@@ -20,7 +20,7 @@ pub enum Error {
     Busy {
         /// The folder of checkpoints.
         folder: PathBuf,
-        /// The other process, where it is known.
+        /// The other process, if known.
         owner: Option<u32>,
     },
     /// The newest checkpoint was written by something else.
@@ -34,12 +34,12 @@ pub enum Error {
         folder: PathBuf,
         /// The step of that checkpoint.
         step: u64,
-        /// What has written it.
+        /// The writer of the folder.
         writer: String,
         /// What wants to read it.
         reader: String,
     },
-    /// There are checkpoints, and none of them is what was written.
+    /// There are checkpoints, but none verifies.
     #[error(
         "no checkpoint in `{}` is as it was written:\n{}\nhint: to start over, move that folder away",
         folder.display(),
@@ -61,13 +61,13 @@ pub enum Error {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// Whether training may go on, as a later save can succeed; what was durable before still is.
+    /// Whether training may continue because a later save can succeed; earlier checkpoints remain durable.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::Checkpoint(error) => match error {
@@ -87,7 +87,7 @@ impl Error {
     }
 }
 
-/// An error with its cause and what to do about it.
+/// An error with its cause and its hint.
 fn sentence(error: &checkpoint::Error) -> String {
     let finding = error.finding();
     finding.hint.map_or(finding.message.clone(), |hint| format!("{}\nhint: {hint}", finding.message))

@@ -1,7 +1,7 @@
-//! What other ranks of this machine give to the one that writes: their random number generators, which differ by rank.
+//! Random number generators of the other ranks of this machine, which differ by rank, passed to the rank that writes.
 //!
-//! Each is a small file in the folder of checkpoints, renamed into place, and removed by the rank that writes. All else is
-//! the same on every rank, or is gathered by the program.
+//! Each is a small file in the checkpoint folder, renamed into place, and removed by the rank that writes. All other
+//! state is the same on every rank, or gathered by the program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// Ranks that train together come to the same save within a step; one that does not come within this is not waited for again.
+/// Ranks that train together reach the same save within a step; a rank that does not within this time is not waited for
+/// again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How files begin that are handed over; with a dot, so that they stay on their machine.
+/// Prefix of the files; with a dot, so that they are not transferred from their machine.
 const START: &str = ".rank-";
 
 fn path(folder: &Path, step: u64, rank: u32) -> PathBuf {
@@ -57,7 +58,7 @@ fn take_within(folder: &Path, step: u64, ranks: u32, patience: Duration) -> (BTr
     }
 }
 
-/// Removes what an earlier process has left.
+/// Removes leftovers of an earlier process.
 pub(crate) fn clear(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,7 +1,8 @@
-//! The process's end of the agent's socket. The program never waits for it: reports go into a queue that a thread writes
-//! out, another thread reads orders. Neither needs the program's own locks, so a sign of life is sent while Python computes.
+//! The process's end of the agent's socket. The program never waits for it: reports go into a queue that one thread
+//! writes, and another thread reads orders. Neither needs the program's own locks, so heartbeats are sent while Python
+//! computes.
 //!
-//! Nobody may listen: outside of gradus there is no socket, and an agent may end. Then reports are dropped.
+//! There may be no listener: outside of gradus there is no socket, and an agent may end. Then reports are dropped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -14,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use domain::rank::{RankCommand, Report, SignOfLife};
 
-/// Between two signs of life.
+/// Interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Reports of steps wait so long for company, to be one write instead of many.
 const BATCH: Duration = Duration::from_millis(20);
 
-/// Reports of steps that may wait for an agent that does not read; about 20 MB as text. More are counted and left out.
+/// Reports of steps queued for an agent that does not read; about 20 MB as text. More are counted and dropped.
 pub(crate) const STEPS_HELD: usize = 100_000;
 
-/// An agent that takes nothing for so long is as good as gone.
+/// An agent that reads nothing for this long is considered gone.
 const WRITE: Duration = Duration::from_secs(30);
 
 /// The line to the agent, if there is one.
@@ -48,18 +49,18 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Waiting {
     reports: Vec<Report>,
-    /// Reports left out since the last write.
+    /// Reports dropped since the last write.
     omitted: u64,
     /// Something in it is more than a step.
     is_urgent: bool,
-    /// Nothing more comes.
+    /// No more reports will come.
     is_closed: bool,
-    /// Nobody reads any more.
+    /// The peer has stopped reading.
     is_gone: bool,
 }
 
 impl AgentLine {
-    /// Connects to the agent's socket; without one, or when nobody listens there, everything works and nothing is sent.
+    /// Connects to the agent's socket; without one, or without a listener, everything works and nothing is sent.
     pub fn connect(socket: Option<&Path>, hang_after_s: Option<u64>) -> AgentLine {
         let shared = Arc::new(Shared { hang_after_s, ..Shared::default() });
         let opened = socket.and_then(|path| UnixStream::connect(path).ok());
@@ -85,7 +86,7 @@ impl AgentLine {
         self.socket.is_some()
     }
 
-    /// Puts a report on its way and returns at once.
+    /// Queues a report and returns at once.
     pub fn send(&self, report: Report) {
         let mut waiting = self.shared.waiting();
         let is_step = matches!(report, Report::Step(_) | Report::Metrics(_));
@@ -106,7 +107,7 @@ impl AgentLine {
         self.shared.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The program asks whether it is to stop or to save, so it needs no signal.
+    /// Announces that the program polls for stop and save requests, so it needs no signal.
     pub fn listens(&self) {
         if !self.shared.listens.swap(true, Ordering::AcqRel) {
             self.shared.waiting().is_urgent = true;
@@ -124,7 +125,7 @@ impl AgentLine {
         self.shared.stop.load(Ordering::Acquire)
     }
 
-    /// Whether it was told to save; true until [`AgentLine::saves`].
+    /// Whether a save was requested; true until [`AgentLine::saves`].
     pub fn is_to_save(&self) -> bool {
         self.shared.save.load(Ordering::Acquire)
     }
@@ -139,7 +140,7 @@ impl AgentLine {
         self.shared.waiting().is_closed = true;
         self.shared.filled.notify_one();
         if let Some(writer) = self.writer.take() {
-            // A panic there was already told by its own message.
+            // A panic there has printed its own message.
             let _ = writer.join();
         }
         if let Some(socket) = &self.socket {
@@ -155,7 +156,7 @@ impl Drop for AgentLine {
 }
 
 impl Shared {
-    /// A thread that panicked leaves whole reports behind, so they are still good.
+    /// A thread that panicked leaves complete reports behind, so they are still valid.
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// Waits for something to write, or until the next sign of life is due; none at the end.
+    /// Waits for reports, or until the next heartbeat is due; `None` at the end.
     fn next(&self, due: Instant) -> Option<(Vec<Report>, u64)> {
         let mut waiting = self.waiting();
         let mut since = None;
@@ -190,7 +191,7 @@ impl Shared {
     }
 }
 
-/// Writes reports and signs of life until the line is closed.
+/// Writes reports and heartbeats until the connection is closed.
 fn speak(shared: &Shared, mut socket: UnixStream) {
     let mut due = Instant::now();
     let mut said = None;
@@ -223,7 +224,7 @@ fn line(text: &mut Vec<u8>, message: &impl serde::Serialize) {
     }
 }
 
-/// Takes orders until the agent hangs up. An agent that is gone cannot pay for more work: the program is to stop.
+/// Reads orders until the agent disconnects. Without an agent, more work cannot be billed: the program must stop.
 fn listen(shared: &Shared, socket: UnixStream) {
     for line in BufReader::new(socket).lines() {
         let Ok(line) = line else { break };

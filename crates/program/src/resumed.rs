@@ -1,7 +1,7 @@
-//! What a program goes on from: the newest of its checkpoints that verifies.
+//! The state that a program resumes from: its newest checkpoint that verifies.
 //!
-//! One that is damaged is passed over, and that is said. One that something else has written is an error: to go on from an
-//! older one, or from nothing, would throw work away that nobody meant to give up.
+//! A damaged checkpoint is skipped, with a warning. A checkpoint of another program is an error: resuming from an older
+//! one, or from nothing, would discard work silently.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +18,15 @@ pub(crate) const VERSION: u64 = 1;
 /// A program's state, verified.
 #[derive(Debug)]
 pub struct ResumedState {
-    /// The step whose state it is.
+    /// The step of the state.
     pub step: u64,
     /// All tensors: those of the model, and then the others, each by name.
     pub model: Vec<Tensor>,
     /// The tensors that belong to no model.
     pub others: Vec<Tensor>,
-    /// How the state is put together from them.
+    /// How the state is assembled from them.
     pub tree: Value,
-    /// The random number generators of this rank; none where they were not saved.
+    /// The random number generators of this rank; `None` if they were not saved.
     pub generators: Option<Value>,
     /// Number of ranks that it was saved with.
     pub world: u32,
@@ -34,7 +34,7 @@ pub struct ResumedState {
     pub passed_over: Vec<String>,
 }
 
-/// What a manifest names as its job for a program of this name.
+/// The job hash in the manifests of a program of this name.
 pub(crate) fn job_hash(program: &str) -> String {
     format!("program {program}")
 }
@@ -63,11 +63,11 @@ pub(crate) fn newest(folder: &Path, program: &str, rank: u32) -> Result<Option<R
     Ok(Some(ResumedState { step, model: found.model, others: found.training, tree, generators, world, passed_over }))
 }
 
-/// Refuses a folder whose newest readable manifest is of something else.
+/// Refuses a folder whose newest readable manifest is of another program.
 fn check_writer(folder: &Path, program: &str) -> Result<(), Error> {
     for step in checkpoint::steps(folder)? {
         let path = folder.join(format!("manifest-{step:08}.json"));
-        // Whether it is whole is found out later.
+        // Verified later.
         let read = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<CheckpointManifest>(&bytes).ok());
         let Some(manifest) = read else { continue };
         if manifest.job_hash == job_hash(program) {

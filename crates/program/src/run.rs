@@ -33,7 +33,7 @@ pub struct ProgramSettings {
     pub checkpoints: Option<PathBuf>,
     /// The agent's socket.
     pub socket: Option<PathBuf>,
-    /// A name that tells this program's checkpoints from those of others; may be empty.
+    /// A name that distinguishes this program's checkpoints from those of others; may be empty.
     pub program: String,
     /// How many of the newest checkpoints stay.
     pub keep: u32,
@@ -41,15 +41,15 @@ pub struct ProgramSettings {
     pub every: Every,
     /// Mean time between failures, for `auto`.
     pub mtbf: Duration,
-    /// Seconds without a call after which the program counts as hung; none if it never does.
+    /// Seconds without a call after which the program counts as hung; `None` for never.
     pub hang_after_s: Option<u64>,
-    /// How many steps it trains, where that is known; otherwise 0.
+    /// Total number of steps, if known; otherwise 0.
     pub steps: u64,
-    /// On what it runs.
+    /// Description of its environment.
     pub environment: Environment,
 }
 
-/// What a program logs of a step.
+/// Metrics that a program logs for a step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoggedStep {
     /// From 1.
@@ -66,7 +66,7 @@ pub struct LoggedStep {
     pub others: BTreeMap<String, f64>,
 }
 
-/// A program that runs: what it reports, saves and is told.
+/// A running program: its reports, its saves and its orders.
 #[derive(Debug)]
 pub struct ProgramRun {
     settings: ProgramSettings,
@@ -80,7 +80,7 @@ struct Logging {
     is_ready: bool,
     /// The step that was logged last, and when.
     last: Option<(u64, Instant)>,
-    /// What is not finite was said, and has not become finite since.
+    /// A metric is not finite, which was reported, and has not become finite since.
     is_not_finite: bool,
 }
 
@@ -114,20 +114,20 @@ impl ProgramRun {
         &self.settings
     }
 
-    /// Whether an agent hears it.
+    /// Whether it is connected to an agent.
     pub fn is_attended(&self) -> bool {
         self.line.is_connected()
     }
 
-    /// The newest step whose state is durable, of this process.
+    /// The newest durable step of this process.
     pub fn durable(&self) -> Option<u64> {
         lock(&self.saving).durable
     }
 
-    /// Reports a step. What is not finite is left out, and said once.
+    /// Reports a step. Values that are not finite are dropped, with one warning.
     ///
     /// # Errors
-    /// When a later attempt has taken over. Otherwise trouble with an earlier save is in the list.
+    /// If a later attempt has taken over. Errors of an earlier save are in the returned list.
     pub fn log(&self, logged: LoggedStep) -> Result<Vec<String>, Error> {
         self.line.moved();
         let mut complaints = Vec::new();
@@ -164,7 +164,7 @@ impl ProgramRun {
         Ok(complaints)
     }
 
-    /// Says once that a figure is not finite, until all are again.
+    /// Warns once about a metric that is not finite, until all are again.
     fn check_finite(&self, logging: &mut Logging, step: u64, values: impl Iterator<Item = f64>) {
         let is_not_finite = !values.into_iter().all(f64::is_finite);
         if is_not_finite && !logging.is_not_finite {
@@ -174,7 +174,7 @@ impl ProgramRun {
         logging.is_not_finite = is_not_finite;
     }
 
-    /// Whether the state after `step` is to be saved: it is due, the agent asks for it, or the program is to stop.
+    /// Whether to save the state after `step`: it is due, the agent requests it, or the program must stop.
     ///
     /// # Errors
     /// As [`ProgramRun::log`].
@@ -201,10 +201,11 @@ impl ProgramRun {
         self.line.ask_to_stop();
     }
 
-    /// Saves a state: copies it, and returns while it is written. On ranks other than 0 only the generators are given away.
+    /// Saves a state: copies it, and writes it in the background. On ranks other than 0 only the generators are passed
+    /// on.
     ///
     /// # Errors
-    /// When another process saves there, a later attempt has taken over, or the state contradicts itself.
+    /// If another process saves there, a later attempt has taken over, or the state is inconsistent.
     pub fn save(&self, state: StateView) -> Result<SaveOutcome, Error> {
         self.line.moved();
         if self.settings.rank > 0 {
@@ -224,10 +225,10 @@ impl ProgramRun {
         }
     }
 
-    /// Loads the newest checkpoint that verifies; none where nothing was saved yet.
+    /// Loads the newest checkpoint that verifies; `None` if none was saved yet.
     ///
     /// # Errors
-    /// When the newest is of another program, none verifies, or one cannot be read now.
+    /// If the newest is of another program, none verifies, or one cannot be read now.
     pub fn load(&self) -> Result<Option<ResumedState>, Error> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(None) };
         self.wait()?;
@@ -244,15 +245,15 @@ impl ProgramRun {
         Ok(found)
     }
 
-    /// Waits until what was handed over is durable.
+    /// Waits until the last save is durable.
     ///
     /// # Errors
-    /// Why it is not; what was durable before still is.
+    /// Why it is not; earlier checkpoints remain durable.
     pub fn wait(&self) -> Result<(), Error> {
         lock(&self.saving).wait(&self.line)
     }
 
-    /// The last call: waits for the save under way, says what went wrong with it, and hangs up.
+    /// The last call: waits for the save in flight, reports its error, and disconnects.
     ///
     /// # Errors
     /// As [`ProgramRun::wait`].
@@ -281,13 +282,13 @@ impl ProgramRun {
     }
 }
 
-/// The highest attempt that has claimed a folder; 0 where none has.
+/// The highest attempt that has claimed a folder; 0 if none has.
 fn highest(folder: &Path) -> u64 {
     let text = fs::read_to_string(folder.join("fence")).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
-/// A call that panicked has changed nothing that the next one relies on.
+/// A call that panicked leaves the state consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

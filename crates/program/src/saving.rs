@@ -1,4 +1,4 @@
-//! Saving: one process copies the state, and a thread hashes and writes it while the program goes on.
+//! Saving: one process copies the state, and a thread hashes and writes it in the background.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use crate::{Error, ProgramSettings, handover};
 /// data loader does not hold it after its parent was killed.
 const HELD: &str = ".writer";
 
-/// A tensor that lies in the program's memory.
+/// A tensor in the program's memory.
 #[derive(Debug, Clone)]
 pub struct TensorView<'a> {
     /// Unique among the tensors of the model, or among the others.
@@ -33,33 +33,33 @@ pub struct TensorView<'a> {
     pub shape: Vec<u64>,
     /// The elements in C order.
     pub bytes: &'a [u8],
-    /// Whether it is one of the model, whose file other programs may want to read.
+    /// Whether it belongs to the model, whose file other programs may read.
     pub is_of_model: bool,
 }
 
-/// What is to be saved.
+/// The state to save.
 #[derive(Debug)]
 pub struct StateView<'a> {
-    /// The step whose state it is.
+    /// The step of the state.
     pub step: u64,
-    /// When the program began to hand it over; the stall counts from here.
+    /// When the program began to save; the stall is measured from here.
     pub began: Instant,
     /// Its tensors.
     pub tensors: Vec<TensorView<'a>>,
-    /// How the state is put together from them.
+    /// How the state is assembled from them.
     pub tree: Value,
     /// This rank's random number generators, if they are to be saved.
     pub generators: Option<Value>,
 }
 
-/// What a save has done before it returned.
+/// The result of a save when it returns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SaveOutcome {
-    /// Whether the state was handed over; on ranks other than 0, that is nothing.
+    /// Whether the state was passed to the writer; never on ranks other than 0.
     pub is_handed: bool,
-    /// Microseconds for which the program stood still.
+    /// Stall of the program in microseconds.
     pub stall_us: u64,
-    /// What went wrong with it or an earlier one, and does not keep the program from going on.
+    /// Errors of this or an earlier save that do not prevent the program from continuing.
     pub complaints: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Saving {
     /// Step and time of the last question whether to save, and seconds of a step.
     asked: Option<(u64, Instant)>,
     step_s: f64,
-    /// The step that was handed over last, and the newest that is durable.
+    /// The step that was saved last, and the newest that is durable.
     pub(crate) handed: Option<u64>,
     pub(crate) durable: Option<u64>,
     /// Microseconds of stall that no step has reported yet.
@@ -100,7 +100,7 @@ impl Saving {
         }
     }
 
-    /// The program goes on from another step. A writer that is open stays: the folder is this process's.
+    /// The program continues from another step. An open writer stays open, because the folder belongs to this process.
     pub(crate) fn restart(&mut self, pace: Pace) {
         (self.pace, self.since, self.asked, self.handed) = (pace, Instant::now(), None, None);
     }
@@ -171,7 +171,7 @@ impl Saving {
         self.heard(line, outcome, complaints)
     }
 
-    /// Waits until what was handed over is durable.
+    /// Waits until the last save is durable.
     pub(crate) fn wait(&mut self, line: &AgentLine) -> Result<(), Error> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let outcome = writer.wait();
@@ -214,7 +214,7 @@ fn identity(settings: &ProgramSettings) -> WriterIdentity {
     WriterIdentity { attempt: run.attempt(fence), run, fence, job_hash: job_hash(&settings.program) }
 }
 
-/// Takes the folder for this process, for as long as the file is open.
+/// Locks the folder for this process, while the file is open.
 fn hold(folder: &Path) -> Result<File, Error> {
     let path = folder.join(HELD);
     let failed = |doing| {
@@ -241,7 +241,7 @@ fn busy(folder: &Path, path: &Path) -> Error {
     Error::Busy { folder: folder.to_owned(), owner }
 }
 
-/// A copy of the state, in the memory of an earlier one where it fits: fresh memory costs about as much as the copy itself.
+/// A copy of the state, in the memory of an earlier one if it fits: allocating takes about as long as the copy itself.
 fn snapshot(tensors: &[TensorView], spare: Option<Snapshot>, step: u64, began: Instant) -> Snapshot {
     let mut free: HashMap<(String, bool), Vec<u8>> = HashMap::new();
     if let Some(Snapshot { model, training, .. }) = spare {

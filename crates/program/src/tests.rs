@@ -1,4 +1,4 @@
-//! A program that saves, is killed, and goes on; and what it must not do.
+//! A program that saves, is killed, and resumes; and what it must not do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ fn begin(folder: &Path) -> ProgramRun {
     ProgramRun::begin(settings(folder)).unwrap()
 }
 
-/// Saves a state whose every byte is `step`.
+/// Saves a state whose bytes are all `step`.
 fn save(run: &ProgramRun, step: u64) -> Result<Vec<String>, Error> {
     let bytes = [step as u8; 12];
     let tensor = |name: &str, is_of_model| TensorView {
@@ -57,7 +57,7 @@ fn save(run: &ProgramRun, step: u64) -> Result<Vec<String>, Error> {
     run.save(state).map(|outcome| outcome.complaints)
 }
 
-/// What is loaded by a process that begins now: step, a byte of the weights, the tree, and the generators.
+/// The state loaded by a new process: step, a byte of the weights, the tree, and the generators.
 fn loaded(folder: &Path) -> Option<(u64, u8, Value, Option<Value>)> {
     let found = begin(folder).load().unwrap()?;
     assert_eq!((found.model.len(), found.others.len(), found.others[0].name.as_str()), (1, 1, "momentum"));
@@ -176,7 +176,7 @@ fn attended(folder: &Path) -> (ProgramRun, BufReader<UnixStream>) {
     (run, BufReader::new(listener.accept().unwrap().0))
 }
 
-/// The next report; signs of life are passed over.
+/// The next report; heartbeats are skipped.
 fn next(agent: &mut BufReader<UnixStream>) -> Report {
     loop {
         let mut line = String::new();

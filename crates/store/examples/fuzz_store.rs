@@ -1,8 +1,8 @@
-//! Damages a data set that was pushed, and fetches it: `cargo run --release -p gradus-store --example fuzz_store -- all 120`.
+//! Damages a pushed data set, and fetches it: `cargo run --release -p gradus-store --example fuzz_store -- all 120`.
 //!
-//! The forms are `head` and `bundle` (of what lies in the remote folder), both pulled and served to a reader who trains
-//! on them, `kept` (a piece in the cache of that server) and `journal` (what an interrupted push has left). Whatever is
-//! damaged: what arrives is what was sent, or there is an error.
+//! The targets are `head` and `bundle` (objects of the remote folder), both pulled and served to a reader that trains
+//! on them, `kept` (a chunk in the cache of that server) and `journal` (left by an interrupted push). Whatever is
+//! damaged, the data received equals the data sent, or there is an error.
 
 #[path = "../../data/src/tests/mutate.rs"]
 mod mutate;
@@ -29,7 +29,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// A folder with what is sent, where to, and what has arrived.
 struct Scene {
     root: tempfile::TempDir,
-    /// Who was served; each has a folder of their own.
+    /// Number of readers served; each has its own folder.
     readers: Cell<u64>,
 }
 
@@ -128,8 +128,8 @@ fn largest(folder: &Path) -> Outcome<PathBuf> {
     Ok(found.1)
 }
 
-/// Leaves the journal of a push that sent a bundle and could not name it, because a file stood where manifests belong;
-/// what the remote folder held then is kept aside.
+/// Leaves the journal of a push that sent a bundle but could not commit it, because a file was in the way of the
+/// manifests; the state of the remote folder then is saved.
 fn interrupted(scene: &Scene) -> Outcome<PathBuf> {
     let (remote, place) = (scene.path("remote"), scene.path("remote/manifests"));
     fs::remove_dir_all(&remote)?;
@@ -186,7 +186,7 @@ fn main() -> Outcome<()> {
             if form == "kept" {
                 return Verdict::of(served);
             }
-            // The next reader has nothing of before.
+            // The next reader starts with an empty cache.
             let _ = fs::remove_dir_all(scene.path("cache"));
             Verdict::of(served.and_then(|_| scene.pulled()))
         };

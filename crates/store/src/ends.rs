@@ -1,5 +1,5 @@
-//! Whether the two ends of a transfer fit together: data that is carried into itself, or a pushed data set that is taken
-//! for its files, is refused before anything is written.
+//! Checks that the two ends of a transfer are compatible: data pushed into itself, or a pushed data set used as plain
+//! files, is refused before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{Error, Location};
 /// Whether `source` may be pushed to `target`.
 ///
 /// # Errors
-/// [`Error::File`] when nothing is there, [`Error::Usage`] with what to type instead.
+/// [`Error::File`] if there is nothing, [`Error::Usage`] with what to type instead.
 pub fn may_push(source: &Path, target: &Location) -> Result<(), Error> {
     std::fs::metadata(source).map_err(Error::file("open", source))?;
     let here = source.display();
@@ -35,10 +35,10 @@ pub fn may_push(source: &Path, target: &Location) -> Result<(), Error> {
     }
 }
 
-/// Whether what lies at `source` may be pulled into the folder `target`.
+/// Whether the data at `source` may be pulled into the folder `target`.
 ///
 /// # Errors
-/// [`Error::Missing`] when nothing is there, [`Error::Usage`] with what to type instead.
+/// [`Error::Missing`] if there is nothing, [`Error::Usage`] with what to type instead.
 pub fn may_pull(source: &Location, target: &Path) -> Result<(), Error> {
     if let Some(path) = source.local() {
         if !path.exists() {
@@ -58,12 +58,12 @@ pub fn may_pull(source: &Location, target: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a folder is what a push in chunks has made.
+/// Whether a folder was created by a push in chunks.
 fn is_pushed(folder: &Path) -> bool {
     folder.join(HEAD).is_file() && folder.join("manifests").is_dir()
 }
 
-/// Refuses a target that is the source or lies in it.
+/// Refuses a target that is the source or inside it.
 fn apart(source: &Path, target: &Path, why: &str) -> Result<(), Error> {
     let (from, to) = (absolute(source), absolute(target));
     let (source, target) = (source.display(), target.display());
@@ -75,7 +75,7 @@ fn apart(source: &Path, target: &Path, why: &str) -> Result<(), Error> {
     Err(Error::Usage { message, hint: beside(&from) })
 }
 
-/// To name a folder beside the outer one.
+/// A hint that names a folder next to the outer one.
 fn beside(outer: &Path) -> String {
     match (outer.parent(), outer.file_name()) {
         (Some(above), Some(name)) => {

@@ -1,4 +1,4 @@
-//! What can go wrong between here and elsewhere, said so that it can be put right.
+//! Errors of transfers, with hints that say how to fix them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use domain::finding::{Cause, Finding};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address cannot be used.
-    #[error("`{text}` is no place for data: {why}")]
+    #[error("`{text}` is not a location of data: {why}")]
     Location {
-        /// What was given, without passwords.
+        /// The given text, without passwords.
         text: String,
         /// What is wrong with it.
         why: String,
-        /// What is accepted.
+        /// The accepted forms.
         hint: String,
     },
-    /// Nothing allows us in.
+    /// No credentials were found.
     #[error("no credentials are known for `{location}`")]
     NoCredentials {
         /// Where to.
@@ -31,7 +31,7 @@ pub enum Error {
     Refused {
         /// Which object or bucket.
         location: String,
-        /// What the service said.
+        /// The service's message.
         why: String,
     },
     /// The bucket does not exist.
@@ -39,23 +39,23 @@ pub enum Error {
     NoBucket {
         /// Its name.
         bucket: String,
-        /// The address that was asked.
+        /// The requested address.
         location: String,
     },
-    /// Nothing is there.
+    /// There is nothing at the location.
     #[error("there is nothing at `{location}`")]
     Missing {
-        /// What was asked for.
+        /// The requested location.
         location: String,
         /// Where else to look.
         hint: String,
     },
-    /// Nobody is where the first request was to go.
+    /// The server of the first request cannot be reached.
     #[error("cannot reach `{host}` for `{location}`: {why}")]
     Unreachable {
         /// Host and port.
         host: String,
-        /// What was to be asked for.
+        /// The requested location.
         location: String,
         /// Why not.
         why: String,
@@ -65,39 +65,39 @@ pub enum Error {
     /// The network or the service failed for longer than our patience.
     #[error("cannot {doing} `{location}`{host}: {why}")]
     Network {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
         /// To what.
         location: String,
-        /// ` at ` and host and port, where they are known.
+        /// ` at ` with host and port, if known.
         host: String,
-        /// The last that was heard.
+        /// The last error.
         why: String,
         /// What to change, or to type again.
         hint: String,
     },
-    /// A web server hands out whole files only.
-    #[error("the server of `{location}` hands out whole files only: it does not answer requests for a part (`Range`)")]
+    /// A web server that does not support range requests.
+    #[error("the server of `{location}` does not support range requests (`Range`)")]
     NoRanges {
         /// Which object.
         location: String,
     },
-    /// What was received is not what was sent.
+    /// The data received differs from the data sent.
     #[error("what is stored at `{location}` is damaged: {why}")]
     Damaged {
         /// Which object.
         location: String,
-        /// What is wrong.
+        /// The damage.
         why: String,
     },
-    /// Somebody else has pushed to the same place meanwhile.
-    #[error("`{location}` was changed by somebody else meanwhile")]
+    /// Another process has pushed to the same location meanwhile.
+    #[error("`{location}` was changed by another push meanwhile")]
     Raced {
         /// Where.
         location: String,
     },
     /// A data set was replaced again and again, or removed, while it was fetched.
-    #[error("the data at `{location}` was replaced or removed by somebody else while it was fetched")]
+    #[error("the data at `{location}` was replaced or removed by another push while it was fetched")]
     Replaced {
         /// Where.
         location: String,
@@ -105,7 +105,7 @@ pub enum Error {
     /// A file of ours cannot be used.
     #[error("cannot {doing} `{}`", path.display())]
     File {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
         /// To what.
         path: PathBuf,
@@ -120,16 +120,16 @@ pub enum Error {
         path: PathBuf,
     },
     /// The disk cannot hold it.
-    #[error("`{}` has {free} bytes left, and {needed} are needed", path.display())]
+    #[error("`{}` has {free} bytes free, but {needed} are needed", path.display())]
     NoSpace {
         /// The folder.
         path: PathBuf,
         /// Bytes needed.
         needed: u64,
-        /// Bytes left.
+        /// Free bytes.
         free: u64,
     },
-    /// What was asked cannot be done that way.
+    /// The command cannot be carried out as given.
     #[error("{message}")]
     Usage {
         /// What is wrong.
@@ -160,7 +160,7 @@ impl Error {
         }
     }
 
-    /// The next thing to type or change, where there is one.
+    /// The next thing to type or change, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Location { hint, .. } | Error::NoCredentials { hint, .. } => Some(hint.clone()),
@@ -169,7 +169,7 @@ impl Error {
             Error::NoBucket { .. } => Some("check its name and region, or create it".into()),
             Error::Network { hint, .. } | Error::Unreachable { hint, .. } => Some(hint.clone()),
             Error::NoRanges { .. } => Some(
-                "serve it with one that does, such as nginx, Apache or Caddy; whole files, such as one `.tar`, are fetched from this one too"
+                "serve it with one that does, such as nginx, Apache or Caddy; complete files, such as one `.tar`, can be fetched from this one too"
                     .into(),
             ),
             Error::Damaged { .. } => Some("push the data there again".into()),
@@ -181,7 +181,7 @@ impl Error {
             ),
             Error::File { .. } => Some("check that it is there, who may use it, and the space on its disk".into()),
             Error::Changed { .. } => Some("run the same command again when nothing writes to it".into()),
-            Error::NoSpace { .. } => Some("make room, or name a folder on another disk".into()),
+            Error::NoSpace { .. } => Some("free space, or name a folder on another disk".into()),
             Error::LeftOut => Some("build all of gradus with `cargo xtask install`".into()),
             Error::Internal(_) => None,
         }

@@ -1,4 +1,4 @@
-//! What stands in for transfers in an executable without the clients of object stores: each is refused with what to do.
+//! Stubs for an executable built without clients of object stores: each transfer is refused with a hint.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -33,7 +33,7 @@ pub struct NothingServed {
 }
 
 impl NothingServed {
-    /// Reads that the cache answered, and that went elsewhere.
+    /// Reads served from the cache, and from the remote location.
     pub fn counts(&self) -> CacheCounts {
         match self.never {}
     }
@@ -65,7 +65,7 @@ impl NoWebClient {
         Err(Error::LeftOut)
     }
 
-    /// Sends a request whose reply is read as it comes.
+    /// Sends a request whose reply is streamed.
     ///
     /// # Errors
     /// None: there is no client.

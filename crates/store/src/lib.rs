@@ -1,12 +1,12 @@
-//! `store`: bytes between here and elsewhere, by path or URI.
+//! `store`: transfers between this machine and remote storage, by path or URI.
 //!
-//! A [`Location`] is a folder, a bucket or a web address; opened with what the settings know of credentials
-//! ([`Access`]) it is a [`Remote`]. A data set is [`push`]ed there and [`pull`]ed back in one of two forms: as chunks
-//! (`data::chunk`; only what is new travels, and many small files travel as few large objects) or plainly, a file an
-//! object, for programs that know nothing of gradus. Both can be killed at any instant and go on where they were:
-//! finished work is found again by its content, so the journal is small and may be lost.
+//! A [`Location`] is a folder, a bucket or a web address; opened with credentials from the settings ([`Access`]) it is
+//! a [`Remote`]. A data set is [`push`]ed there and [`pull`]ed back in one of two formats: as chunks (`data::chunk`;
+//! only new data is sent, and many small files become few large objects) or plainly, one object per file, for other
+//! programs. Both can be killed at any time and resume: finished work is recognized by its content, so the journal is
+//! small and may be lost.
 //!
-//! Training may also begin before all is here: [`serve`] hands out ranges while it goes on.
+//! Training may also start before the data is local: [`serve`] serves ranges on demand.
 //!
 //! Each module uses only those to its left:
 //!
@@ -14,13 +14,13 @@
 //! terms → remote (open → requests), local → dataset (head, inventory, lock, deletions) → push, pull, plain → serve, stage
 //! ```
 //!
-//! `terms` and `ends` are all that is left without the feature `buckets`; `left_out` then refuses every transfer.
+//! Without the feature `buckets` only `terms` and `ends` remain; `left_out` then refuses every transfer.
 //!
-//! Async stands in `remote` and in the two loops that move bytes; everything above is plain functions. Nothing from
-//! elsewhere is trusted: names and numbers are checked in `data::chunk`, and `local::folder` refuses every path that would
-//! leave the target.
+//! Async code is in `remote` and in the two loops that transfer bytes; everything above is synchronous. Remote data is
+//! untrusted: names and numbers are checked in `data::chunk`, and `local::folder` refuses every path that would leave
+//! the target.
 
-#![cfg_attr(not(feature = "buckets"), allow(dead_code, reason = "used by what is left out"))]
+#![cfg_attr(not(feature = "buckets"), allow(dead_code, reason = "used by the modules behind the feature"))]
 
 #[cfg(feature = "buckets")]
 mod dataset;

@@ -1,4 +1,4 @@
-//! Data from elsewhere, brought to this machine before training begins.
+//! Stages remote data on this machine before training.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use data::chunk::ContentHash;
 
 use crate::{Access, Error, Limits, Location, Meter, Options, Pulled, Staged, open, pull};
 
-/// Brings what lies at `uri` into a folder of its own below `cache`, and says where it is. What is there already is
-/// verified and not fetched again; a local path stays where it is.
+/// Fetches the data at `uri` into its own folder below `cache`, and returns the path. Data that is there already is
+/// verified and not fetched again; a local path is returned unchanged.
 ///
 /// # Errors
-/// [`Error`]. What was fetched stays for the next time.
+/// [`Error`]. Fetched data is retained for the next attempt.
 pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &Meter) -> Result<Staged, Error> {
     let location: Location = uri.parse()?;
     if let Some(path) = location.local() {
@@ -37,9 +37,9 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &M
     Ok(Staged { path, pulled })
 }
 
-/// A name for what comes from a location.
+/// A folder name for a location.
 pub(crate) fn folder_name(location: &Location) -> String {
-    // Only letters that are safe in a path; the hash tells two of one name apart.
+    // Only characters that are safe in a path; the hash distinguishes equal names.
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
     let name: String = location.name().chars().take(40).map(safe).collect();
     format!("{name}-{}", &ContentHash::of(location.to_string().as_bytes()).to_string()[..16])

@@ -1,8 +1,9 @@
-//! How many requests of a transfer are under way.
+//! The number of concurrent requests of a transfer.
 //!
-//! One at first, and one more for each part that went through, up to the limit. On a slow network a part is then
-//! finished soon, so that a transfer that is killed again and again gets on; on a fast one all streams are used within a
-//! moment. A kill loses the parts under way: at most one more than have gone through, and at most as many as streams.
+//! It starts at one and grows by one with each finished part, up to the limit. On a slow network a part then finishes
+//! soon, so that a transfer that is killed repeatedly makes progress; on a fast one all streams are in use within a
+//! moment. A kill loses the parts in flight: at most one more than have finished, and at most as many as there are
+//! streams.
 
 use std::cell::Cell;
 
@@ -23,15 +24,15 @@ impl Streams {
         Streams { permits: Semaphore::new(1), held_back: Cell::new(most.saturating_sub(1)) }
     }
 
-    /// Waits for a stream.
+    /// Waits for a free stream.
     ///
     /// # Errors
-    /// [`Error::Internal`]; never, as long as the streams are there.
+    /// [`Error::Internal`]; never in practice.
     pub async fn take(&self) -> Result<SemaphorePermit<'_>, Error> {
         self.permits.acquire().await.map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// A part went through.
+    /// Records that a part has finished.
     pub fn widen(&self) {
         if self.held_back.get() > 0 {
             self.held_back.set(self.held_back.get() - 1);

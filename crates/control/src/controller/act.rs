@@ -1,4 +1,4 @@
-//! Does what is decided: events to append, calls to make.
+//! Carries out decisions: events to append, calls to make.
 
 use domain::event::{RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
@@ -10,11 +10,11 @@ use super::memory::{LastEvents, MachineMemory, Pending};
 use super::{CallId, Controller, ControllerOutput, PASSES};
 use crate::identity::{job_hash, token};
 
-/// What is due so soon, in microseconds, may be found to be due already.
+/// Timers due within this time, in microseconds, may fire already.
 const ROUNDING: u64 = 10_000;
 
 impl Controller {
-    /// Decides and does until nothing more follows from what is known.
+    /// Decides and acts until no further decision follows from the known state.
     pub(super) fn settle(&mut self) {
         let mut last = Scope::default();
         self.begin_decisions();
@@ -96,7 +96,7 @@ impl Controller {
         }
     }
 
-    /// Makes a call once what it rests on is durable.
+    /// Makes a call once the events that it depends on are durable.
     fn call(&mut self, provider: &str, call: ProviderCall, pending: Pending) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
@@ -105,7 +105,7 @@ impl Controller {
         id
     }
 
-    /// Asks the provider for an instance whose intent is written. Asked twice, it rents one.
+    /// Requests an instance whose intent is recorded. Repeated requests rent one instance.
     fn launch(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id).cloned() else { return };
         let name = instance.offer.provider.clone();
@@ -139,7 +139,7 @@ impl Controller {
         }
     }
 
-    /// Writes down what was used of machines that the same request has rented besides the first.
+    /// Records the usage of additional machines that the same request has rented.
     fn record_doubles(&mut self, id: &InstanceId) {
         let Some(memory) = self.machines.get(id) else { return };
         let Some(instance) = self.world.instances.get(id) else { return };
@@ -155,7 +155,7 @@ impl Controller {
         }
     }
 
-    /// Asks the provider to end an instance whose release is written, again and again until it is gone.
+    /// Requests the end of an instance whose release is recorded, repeatedly until it is gone.
     fn end(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id) else { return };
         let (name, handle) = (instance.offer.provider.clone(), instance.handle.clone());
@@ -178,8 +178,8 @@ impl Controller {
         self.call(&name, call, Pending::End { instances: vec![id.clone()] });
     }
 
-    /// Asks providers what is to be known: what they see, what is left of machines that are gone, and to end what
-    /// nobody knows.
+    /// Queries providers: their view of the machines, the last events of machines that are gone; and ends unknown
+    /// machines.
     fn ask(&mut self) {
         let names: Vec<String> = self.providers.keys().cloned().collect();
         for name in names {
@@ -224,7 +224,7 @@ impl Controller {
         }
     }
 
-    /// Asks for what agents of machines that are gone had written down.
+    /// Requests the last events that agents of machines that are gone had recorded.
     fn read_last_events(&mut self) {
         let now = self.now.monotonic;
         let mut due = Vec::new();
@@ -250,9 +250,9 @@ impl Controller {
         }
     }
 
-    /// Looks at everything though nothing is due. What is found to be done then should have been due.
+    /// Checks everything although nothing is due. Work found then should have been due.
     pub(super) fn audit(&mut self) {
-        // A micro-dollar is spent within milliseconds, and not at an instant that could be told before.
+        // A micro-dollar is spent within milliseconds, at an instant that cannot be predicted exactly.
         let is_overdue = self.now.monotonic.0.saturating_add(ROUNDING) >= self.wake.0;
         let mut scope = Scope::all(&self.world);
         self.leave_out_waiting(&mut scope);

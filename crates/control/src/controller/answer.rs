@@ -7,14 +7,14 @@ use domain::{Cause, Elapsed, Event, Finding, InstanceId};
 use super::memory::{LastEvents, Pending};
 use super::{CallId, Controller, ControllerOutput};
 
-/// How often last events are asked for before a machine is billed without them.
+/// Number of requests for last events before a machine is billed without them.
 const LAST_EVENTS_TRIES: u32 = 8;
 
 /// Doublings of the wait between them at most.
 const LAST_EVENTS_DOUBLINGS: u32 = 3;
 
 impl Controller {
-    /// Takes in an answer. One to a call that this controller did not make is of a life before; it says nothing.
+    /// Handles an answer. An answer to a call of an earlier incarnation is ignored.
     pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer) {
         self.is_due_changed = true;
         match self.pending.remove(&call) {
@@ -43,13 +43,13 @@ impl Controller {
                 let handle = members.into_iter().find(|(member, _)| member == id).map(|(_, handle)| handle);
                 self.accepted(id, handle);
             }
-            // A throttled request has rented nothing, and is made again.
+            // A throttled request has rented nothing, and is repeated.
             ProviderAnswer::Refused(Refusal::Throttled { after }) => {
                 launch.requests += 1;
                 launch.not_before = Elapsed(now.0.saturating_add(after.unwrap_or_default().0));
                 self.note_failure(id.as_str(), "its provider has too many requests; asked again".into());
             }
-            // It proves only that this request has rented nothing; an earlier one may be on its way still.
+            // It proves only that this request has rented nothing; an earlier one may still be in flight.
             ProviderAnswer::Refused(refusal) if is_doubted => {
                 launch.requests += 1;
                 let text =
@@ -94,7 +94,7 @@ impl Controller {
 
     fn refused(&mut self, id: &InstanceId, refusal: &Refusal) {
         let Some(instance) = self.world.instances.get(id) else { return };
-        // Whatever the provider says: an agent that has called is there.
+        // Whatever the provider reports: an agent that has called exists.
         if matches!(instance.state, InstanceState::Intended | InstanceState::Releasing) && instance.started.is_none() {
             let finding = finding(&instance.offer.provider, id, refusal);
             self.must(Event::RentFailed { instance: id.clone(), finding });
@@ -154,7 +154,7 @@ impl Controller {
     }
 }
 
-/// A full or read-only disk is the same at the next request, as are quotas and permissions; capacity comes and goes.
+/// A full or read-only disk will fail the next request too, as will quotas and permissions; capacity comes and goes.
 fn finding(provider: &str, id: &InstanceId, refusal: &Refusal) -> Finding {
     let cause = match refusal {
         Refusal::Capacity { .. } | Refusal::Throttled { .. } => Cause::NoCapacity,

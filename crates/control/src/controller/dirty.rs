@@ -1,4 +1,4 @@
-//! What has to be looked at: what has changed since the last decision, and what time alone may change.
+//! The set of items to decide on again: those changed since the last decision, and those affected by time alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,26 +8,26 @@ use plan::{RunOrSweep, Scope};
 
 use super::{Controller, WatchedWork};
 
-/// The wall clock was set when it went on so much more or less than the other one, in microseconds.
+/// The wall clock was set if it advanced by this much more or less than the monotonic one, in microseconds.
 const CLOCK_SET: u64 = 1_000_000;
 
-/// What the next decision looks at, and when which run or sweep is looked at again.
+/// The scope of the next decision, and the timers of runs and sweeps.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     /// Everything.
     all: bool,
-    /// Runs that wait for a place: one may have become free.
+    /// Runs that wait for a slot: one may have become free.
     waiting: bool,
     scope: Scope,
     /// Looked at since the next moments were found.
     seen: Scope,
     runs: Timers<RunId>,
     sweeps: Timers<SweepId>,
-    /// Machines whose end nobody could prove in time, so that they take no place.
+    /// Machines whose end could not be confirmed in time, so that they occupy no slot.
     lost: BTreeSet<InstanceId>,
 }
 
-/// When each of some things is due, on the monotonic clock.
+/// A queue of items by due time on the monotonic clock.
 #[derive(Debug)]
 struct Timers<T> {
     at: BTreeMap<T, Elapsed>,
@@ -58,7 +58,7 @@ impl<T: Ord + Clone> Timers<T> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes what is due.
+    /// Takes an item that is due.
     fn due(&mut self, now: Elapsed) -> Option<T> {
         let (at, _) = self.order.first()?;
         if *at > now {
@@ -97,7 +97,7 @@ impl Controller {
         }
     }
 
-    /// What an event that was applied is about is to be looked at, and whoever waits for the place that it has freed.
+    /// Marks the subject of an applied event, and runs that wait for a slot that it has freed.
     pub(super) fn touch(&mut self, event: &Event) {
         if let EventSubject::Sweep(sweep) = event.subject() {
             self.dirty.scope.sweeps.insert(sweep.clone());
@@ -109,7 +109,7 @@ impl Controller {
         self.is_changed = true;
     }
 
-    /// What another process has appended.
+    /// Marks work that another process has appended to.
     pub(super) fn touch_work(&mut self, work: RunOrSweep) {
         match work {
             RunOrSweep::Run(run) => self.touch_run(&run),
@@ -122,7 +122,7 @@ impl Controller {
         }
     }
 
-    /// Whoever is waited for now and was not, or the other way round.
+    /// Marks work whose number of waiting processes became zero or nonzero.
     pub(super) fn touch_watched(&mut self, watched: &WatchedWork) {
         if watched.all != self.watched.all {
             return self.touch_all();
@@ -148,7 +148,7 @@ impl Controller {
         }
     }
 
-    /// Takes what the next decision looks at.
+    /// Takes the scope of the next decision.
     pub(super) fn take_scope(&mut self) -> Scope {
         let dirty = &mut self.dirty;
         let mut scope = std::mem::take(&mut dirty.scope);
@@ -179,7 +179,7 @@ impl Controller {
         lost.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Finds when what was looked at is to be looked at again.
+    /// Sets the timers of the items that were decided on.
     pub(super) fn set_timers(&mut self) {
         let seen = std::mem::take(&mut self.dirty.seen);
         if seen.is_empty() {
@@ -206,8 +206,8 @@ impl Controller {
         }
     }
 
-    /// When something is looked at again that is due at this time. What is due now was done just now: not again before a
-    /// moment has passed, or before the end of the wait that a mistake has brought.
+    /// When an item due at this time is decided on again. If it is due now, it was just decided on: not again before a
+    /// short pause, or before the end of a back-off after a mistake.
     fn after_wait(&self, subject: RunOrSweep, due: Option<Elapsed>) -> Option<Elapsed> {
         let moment = Elapsed(self.now.monotonic.0 + 1);
         match self.waits_until(&subject) {

@@ -6,20 +6,20 @@ use domain::{Elapsed, InstanceId};
 use super::memory::{LastEvents, MachineMemory};
 use super::{Controller, ControllerOutput};
 
-/// While nothing is about to change, a provider is looked at so many times more rarely.
+/// While no change is expected, a provider is queried this many times less often.
 const PATROL: u64 = 10;
 
 /// The longest time between two looks at a provider that anything is rented from, in microseconds.
 const PATROL_AT_MOST: u64 = 60_000_000;
 
-/// Between two listings of a provider from which nothing is rented, to find machines that no run knows, in microseconds.
+/// Interval between two listings of a provider from which nothing is rented, to find unknown machines, in microseconds.
 const STRANGERS_EVERY: u64 = 600_000_000;
 
-/// An agent that has been silent for so long, in microseconds, is suspected: nothing is done yet but to look.
+/// An agent that has been silent for this long, in microseconds, is suspected: its provider is queried, nothing else.
 pub(super) const SUSPECT: u64 = 15_000_000;
 
 impl Controller {
-    /// Says when to call again.
+    /// Schedules the next wake-up.
     pub(super) fn schedule(&mut self) {
         let now = self.now.monotonic;
         self.set_timers();
@@ -31,7 +31,7 @@ impl Controller {
             })
         });
         let wake = self.dirty.first_due().into_iter().chain(asking).chain(strangers).min();
-        // What is due now was done just now: not again before a moment has passed.
+        // Due items were just handled: not again before a short pause.
         let wake = wake.map_or(Elapsed(u64::MAX), |at| at.max(Elapsed(now.0 + 1)));
         self.wake = wake;
         if wake.0 < u64::MAX {
@@ -39,7 +39,7 @@ impl Controller {
         }
     }
 
-    /// When a provider is to be asked what it sees; none while it is being asked.
+    /// When a provider is to be queried next; `None` while a query is in flight.
     pub(super) fn observe_due(&self, name: &str) -> Option<Elapsed> {
         let provider = self.providers.get(name)?;
         if provider.is_observing {
@@ -57,7 +57,7 @@ impl Controller {
         Some(Elapsed(last.0.saturating_add(wait)))
     }
 
-    /// Brings up to date which machines are rented from whom, and which of them are changing.
+    /// Updates the sets of rented and of changing machines of each provider.
     pub(super) fn note_rented(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id) else { return };
         let is_live = !matches!(instance.state, InstanceState::Released { .. });
@@ -71,13 +71,13 @@ impl Controller {
         }
     }
 
-    /// Whether a look at a machine may tell something new soon.
+    /// Whether a query about a machine may have a new result soon.
     fn is_changing(&self, id: &InstanceId) -> bool {
         let Some(instance) = self.world.instances.get(id) else { return false };
         instance.state != InstanceState::Up || self.silence(id).0 >= SUSPECT
     }
 
-    /// When a machine needs something that is no decision: its end asked for again, its last events, a closer look.
+    /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query.
     pub(super) fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
         let instance = self.world.instances.get(id)?;
         let every = self.providers.get(&instance.offer.provider)?.traits.observe_every;

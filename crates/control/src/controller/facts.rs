@@ -1,4 +1,4 @@
-//! What decisions rest on: what was heard, seen and asked, as lengths of time until now.
+//! The inputs of decisions: reports, observations and requests, as durations until now.
 
 use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId};
@@ -25,7 +25,7 @@ impl Controller {
         facts
     }
 
-    /// What is known of machines: of those of some runs, of all trials of some sweeps, and of all that are being
+    /// The observed state of machines: of those of some runs, of all trials of some sweeps, and of all that are being
     /// released.
     pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
         let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
@@ -49,17 +49,18 @@ impl Controller {
         let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
         facts.silence.insert(id.clone(), self.silence(id));
         if let Some(heard) = memory.heard {
-            // The rent grows between two calls too, and began when the machine did: before its agent.
+            // The rented time also grows between two calls, and starts with the machine, before its agent.
             let running = heard.rent.0.saturating_add(since(heard.at).0);
             facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
         } else if self.silence(id).0 >= SUSPECT && (instance.is_accepted || memory.sight == Some(Sight::Alive)) {
-            // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
+            // A loop that has just started waits for the agent to call, because wall clocks may be wrong. After that it
+            // overestimates.
             facts.meters.insert(id.clone(), age(memory, now));
         }
         if let Some(sight) = self.believed(instance, memory) {
             facts.sights.insert(id.clone(), sight);
         }
-        // A view that was taken while a request could still have its effect proves nothing.
+        // A view taken while a request could still have its effect proves nothing.
         if let Some((first, newest)) = memory.missing
             && let Some(missing) = newest.0.checked_sub(first.max(memory.launch.effective_until).0)
         {
@@ -79,15 +80,15 @@ impl Controller {
         }
     }
 
-    /// How long a machine took from its intent to its agent, at most what its provider says.
+    /// The boot time of a machine, from its intent to its agent, at most what its provider declares.
     fn booting(&self, instance: &Instance, memory: &MachineMemory, heard: Heard) -> Elapsed {
         let provider = self.providers.get(&instance.offer.provider);
         let within = provider.map_or(Elapsed(0), |provider| provider.traits.boots_within);
         Elapsed(age(memory, heard.at).0.saturating_sub(heard.rent.0)).min(within)
     }
 
-    /// What a provider sees, once it may be acted on: the end of a machine only after what its agent left behind was
-    /// read, for the work may be done.
+    /// The provider's view of a machine, once it may be acted on: the end of a machine only after its agent's last
+    /// events were read, because the work may be complete.
     fn believed(&self, instance: &Instance, memory: &MachineMemory) -> Option<Sight> {
         let sight = memory.sight?;
         let keeps = self.providers.get(&instance.offer.provider).is_some_and(|provider| provider.traits.keeps_events);
@@ -96,7 +97,7 @@ impl Controller {
         (may_act || !matches!(sight, Sight::Gone(_))).then_some(sight)
     }
 
-    /// Whether a second machine of the same request may come to light still. Only where the provider knows no tokens.
+    /// Whether a second machine of the same request may still appear. Only if the provider does not support tokens.
     fn may_be_double(&self, instance: &Instance, memory: &MachineMemory) -> bool {
         let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
         let shown = memory.launch.effective_until.0.saturating_add(provider.traits.visible_within.0);
@@ -104,8 +105,8 @@ impl Controller {
         self.is_token_void(instance, memory) && (is_asked || memory.looked.0 < shown)
     }
 
-    /// Whether the token of a launch in doubt may rent a second machine by now. Half of its life is left for the clock
-    /// of the provider and for the request to arrive.
+    /// Whether the token of an uncertain launch may rent a second machine by now. Half of its lifetime is left as
+    /// margin for the provider's clock and for the request in flight.
     fn is_token_void(&self, instance: &Instance, memory: &MachineMemory) -> bool {
         let Some(provider) = self.providers.get(&instance.offer.provider) else { return true };
         let age = age(memory, self.now.monotonic);
@@ -113,7 +114,7 @@ impl Controller {
     }
 }
 
-/// How long ago a machine was asked for first: until this loop knew of it by wall clocks, and since then by its own.
+/// Time since a machine was first requested: by wall clocks until this loop knew of it, and by its own since then.
 fn age(memory: &MachineMemory, now: Elapsed) -> Elapsed {
     let (age, since) = memory.token;
     Elapsed(age.0.saturating_add(now.0.saturating_sub(since.0)))

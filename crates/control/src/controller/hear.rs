@@ -1,4 +1,4 @@
-//! What agents say, and what they are told.
+//! Heartbeats of agents, and the replies to them.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use super::due::SUSPECT;
 use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
 use super::{Controller, ControllerOutput, ReplyId, ReplyToAgent};
 
-/// An agent that nobody knows is told to leave after so long, in microseconds: the log may have been put back from a
-/// copy, and whoever did that may want to know what runs.
+/// An unknown agent is told to leave after this time, in microseconds: the log may have been restored from a backup,
+/// and the user may want to know what is running.
 const UNKNOWN_LEAVES: u64 = 600_000_000;
 
-/// An agent that has not called for so long, in microseconds, is forgotten by those that count unknown ones.
+/// An agent that has not called for this long, in microseconds, no longer counts as an unknown agent.
 const UNKNOWN_FORGOTTEN: u64 = 60_000_000;
 
 impl Controller {
-    /// Takes in what an agent says, and replies with what is wanted of it.
+    /// Handles an agent's heartbeat, and replies with its orders.
     pub(super) fn hear(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
         let id = &heartbeat.instance;
         let Some(instance) = self.world.instances.get(id) else { return self.hear_unknown(from, heartbeat) };
@@ -37,16 +37,16 @@ impl Controller {
             let (awake, at) = (self.awake, self.now.monotonic);
             let age = self.now.wall.since(instance.intended);
             let memory = self.machines.entry(id.clone()).or_insert_with(|| MachineMemory::new(awake, age, at));
-            // A heartbeat that took a longer way is older than what was heard already.
+            // A delayed heartbeat may be older than one handled before.
             let rent = heartbeat.elapsed.max(memory.heard.map_or(Elapsed(0), |heard| heard.rent));
             memory.heard = Some(Heard { awake, at, rent });
             let is_asked = std::mem::replace(&mut memory.last_events, LastEvents::UNREAD) != LastEvents::UNREAD;
-            // Whatever missed it was taken before.
+            // The views that missed it were taken earlier.
             let is_found = memory.sight == Some(Sight::Unknown) || silent >= SUSPECT;
             if is_found {
                 (memory.sight, memory.missing) = (memory.sight.filter(|sight| *sight != Sight::Unknown), None);
             }
-            // What was spent is known better now.
+            // The rented time is now known more precisely.
             if is_found || is_asked || self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some()) {
                 self.touch_run(&run);
             }
@@ -77,7 +77,7 @@ impl Controller {
         self.reply(from, Some(run), HeartbeatReply { next, ..reply });
     }
 
-    /// Writes that a machine will be taken back, the first time that its agent says so.
+    /// Records that a machine will be reclaimed, the first time that its agent reports it.
     fn take_notice(&mut self, id: &InstanceId, left: Option<domain::Duration>) {
         let is_new = self.world.instances.get(id).is_some_and(|instance| {
             instance.reclaim.is_none() && matches!(instance.state, InstanceState::Up | InstanceState::Releasing)
@@ -89,7 +89,7 @@ impl Controller {
         }
     }
 
-    /// Writes what the entries decide. An entry that was heard before changes nothing.
+    /// Records the decisions among the entries. An entry that was handled before has no effect.
     pub(super) fn take(&mut self, id: &InstanceId, entries: &[Entry]) {
         for entry in entries {
             if entry.event == AgentEvent::Unknown {
@@ -103,8 +103,8 @@ impl Controller {
         }
     }
 
-    /// An agent of a log that was put back from a copy, or of another home, keeps its work for a while: it is told
-    /// nothing, and leaves only when nobody has claimed it for long.
+    /// An agent that is not in the log, because the log was restored from a backup or belongs to another home, keeps
+    /// its work for a while: it gets no orders, and leaves only after a long time unclaimed.
     fn hear_unknown(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
         let now = self.now.monotonic;
         self.unknown.retain(|_, agent| now.0.saturating_sub(agent.last.0) < UNKNOWN_FORGOTTEN);
@@ -160,8 +160,9 @@ impl Controller {
             || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
     }
 
-    /// How long the agents of a run may go on alone: as its budget and its deadline allow. The lease runs out for a run
-    /// that nobody waits for, as if there were no loop: what somebody else's loop serves must not cost money for ever.
+    /// How long the agents of a run may continue without the loop, limited by its budget and deadline. The lease of a
+    /// run that no process waits for runs out as if there were no loop: unattended work must not cost money
+    /// indefinitely.
     fn lease(&mut self, id: &RunId) -> domain::Duration {
         let now = self.now.monotonic;
         let is_watched = self.is_watched(id);
@@ -178,7 +179,7 @@ impl Controller {
         domain::Duration::from_micros(allowed.map_or(left, |allowed| allowed.0.min(left)))
     }
 
-    /// What is remembered of a run, brought up to date.
+    /// The state of a run, brought up to date.
     pub(super) fn run_memory(&mut self, id: &RunId) -> &mut RunMemory {
         let marks = self.world.runs.get(id).map_or(0, marks);
         let now = self.now.monotonic;

@@ -1,4 +1,4 @@
-//! What a controller remembers besides its world. All of it may be lost in a crash, and is found again by asking.
+//! State of a controller besides its world. It may be lost in a crash, and is recovered by queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use domain::{Elapsed, InstanceId};
 
 use super::{CallId, Controller};
 
-/// What was asked of a provider and not answered yet.
+/// A call to a provider that was not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pending {
     Launch { instance: InstanceId, sent: Elapsed },
@@ -17,18 +17,18 @@ pub(super) enum Pending {
     LastEvents { instance: InstanceId },
 }
 
-/// What is known of one machine that is not released.
+/// The state of one machine that is not released.
 #[derive(Debug)]
 pub(super) struct MachineMemory {
     /// Since when it is waited for, in time awake.
     pub since: Elapsed,
-    /// How old its token was when this controller first knew of it, and when that was, on the monotonic clock.
+    /// Age of its token when this controller first knew of it, and that time, on the monotonic clock.
     pub token: (Elapsed, Elapsed),
     pub heard: Option<Heard>,
     pub launch: LaunchMemory,
-    /// What the newest view of its provider showed.
+    /// The result of its provider's newest view.
     pub sight: Option<Sight>,
-    /// The first and the newest of the views in succession that missed it: when they were taken.
+    /// When the first and the newest of the consecutive views that missed it were taken.
     pub missing: Option<(Elapsed, Elapsed)>,
     /// When the newest view that showed it was taken.
     pub looked: Elapsed,
@@ -45,7 +45,7 @@ pub(super) struct Heard {
     pub awake: Elapsed,
     /// When, on the monotonic clock.
     pub at: Elapsed,
-    /// Rent so far.
+    /// Rented time.
     pub rent: Elapsed,
 }
 
@@ -53,20 +53,20 @@ pub(super) struct Heard {
 #[derive(Debug, Default)]
 pub(super) struct LaunchMemory {
     pub pending: Option<CallId>,
-    /// Requests of which it is not known what became of them.
+    /// Requests with unknown outcome.
     pub requests: u32,
     /// When the last one was answered, or should have been.
     pub last: Elapsed,
     /// Until when a request may still rent a machine.
     pub effective_until: Elapsed,
-    /// Not before this, because the provider has asked for patience.
+    /// Earliest time of the next request, because the provider throttles.
     pub not_before: Elapsed,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct EndMemory {
     pub is_pending: bool,
-    /// When it was first and last asked for.
+    /// When it was first and last requested.
     pub first: Option<Elapsed>,
     pub last: Option<Elapsed>,
     /// Requests in succession that failed or were refused.
@@ -80,7 +80,7 @@ const END_AGAIN: u64 = 200_000;
 const END_AT_MOST: u64 = 60_000_000;
 
 impl EndMemory {
-    /// When it is asked for again; none before the first request. The wait doubles while requests fail.
+    /// When it is requested again; `None` before the first request. The wait doubles while requests fail.
     pub fn due(&self, every: Elapsed) -> Option<Elapsed> {
         let every = every.0.max(END_AGAIN);
         let wait = every.saturating_mul(1 << self.failures.min(10)).min(END_AT_MOST.max(every));
@@ -88,7 +88,7 @@ impl EndMemory {
     }
 }
 
-/// Whether what the agent of a machine that is gone has left behind was read.
+/// Whether the last events of the agent of a machine that is gone were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastEvents {
     Unread { tries: u32, not_before: Elapsed },
@@ -97,7 +97,7 @@ pub(super) enum LastEvents {
 }
 
 impl LastEvents {
-    /// Not asked for yet, or asked for before a machine of this name was alive again: it may write more.
+    /// Not requested yet, or requested before a machine of this name was alive again, which may write more.
     pub(super) const UNREAD: LastEvents = LastEvents::Unread { tries: 0, not_before: Elapsed(0) };
 }
 
@@ -110,9 +110,9 @@ pub(super) struct ProviderMemory {
     pub failures: u32,
     /// Machines that are rented from it.
     pub rented: BTreeSet<InstanceId>,
-    /// Those of them of which a look may tell something new soon.
+    /// Those about which a query may have a new result soon.
     pub changing: BTreeSet<InstanceId>,
-    /// Machines that nobody here knows: when each was first seen.
+    /// Unknown machines: when each was first seen.
     pub strangers: BTreeMap<MachineHandle, Stranger>,
 }
 
@@ -124,14 +124,14 @@ pub(super) struct Stranger {
     pub asked: Option<Elapsed>,
 }
 
-/// What is known of a run.
+/// The state of a run.
 #[derive(Debug)]
 pub(super) struct RunMemory {
     /// A count that changes when something happens to the run.
     pub marks: u64,
     /// Since when the count has not changed.
     pub since: Elapsed,
-    /// Since when nobody waits for it.
+    /// Since when no process waits for it.
     pub alone: Option<Elapsed>,
 }
 
@@ -175,8 +175,8 @@ impl MachineMemory {
 }
 
 impl Controller {
-    /// What followed from answers may have been undone: what was read is read again, and whether a machine was rented is
-    /// in doubt again.
+    /// Conclusions from answers may have been undone: last events are read again, and whether a machine was rented is
+    /// uncertain again.
     pub(super) fn doubt_answers(&mut self) {
         for (id, memory) in &mut self.machines {
             if memory.last_events == LastEvents::Read {
@@ -190,7 +190,7 @@ impl Controller {
         }
     }
 
-    /// A call was never made.
+    /// Forgets a call that was never made.
     pub(super) fn forget_call(&mut self, id: CallId) {
         match self.pending.remove(&id) {
             None => {}
@@ -219,8 +219,8 @@ impl Controller {
         }
     }
 
-    /// Takes up the machines of the log that this controller has not launched itself. Whether their launch was asked
-    /// for is not known, so a request of before may have its effect still.
+    /// Adds the machines of the log that this controller has not launched itself. Whether their launch was requested is
+    /// unknown, so an earlier request may still have its effect.
     pub(super) fn remember_machines(&mut self) {
         for (id, instance) in self.world.live_instances() {
             if self.machines.contains_key(id) {

@@ -1,8 +1,8 @@
-//! Decisions that cannot be: the event that they need cannot follow what has happened. That is a fault of gradus.
+//! Illegal decisions: the event that they need cannot follow the history. That is a bug in gradus.
 //!
-//! Each is noted once, with its facts. The run or sweep that it is about is decided on again after a wait that doubles,
-//! so the fault costs neither a busy loop nor a log full of itself; other runs go on. Whatever a user or another process
-//! appends about it ends the wait.
+//! Each is logged once, with its facts. The run or sweep concerned is decided on again after a back-off that doubles,
+//! so the bug causes neither a busy loop nor a full log; other runs continue. Any event that a user or another process
+//! appends about it ends the back-off.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Controller {
         self.is_appended(event);
     }
 
-    /// The same, and whether it was appended: nothing may be done that rests on one that was not.
+    /// Appends an event; returns whether it was appended: nothing that depends on it may be done otherwise.
     pub(super) fn is_appended(&mut self, event: Event) -> bool {
         let text = format!("{event:?}");
         let subjects = self.subjects(&event);
@@ -47,7 +47,7 @@ impl Controller {
         false
     }
 
-    /// What a decision for this event was about: a run, and the sweep that it is a trial of.
+    /// The subjects of a decision: a run, and the sweep that it is a trial of.
     fn subjects(&self, event: &Event) -> Vec<RunOrSweep> {
         let run = self.world.run_of(event).filter(|run| self.world.runs.contains_key(*run));
         let mut subjects: Vec<RunOrSweep> = run.map(|run| RunOrSweep::Run(run.clone())).into_iter().collect();
@@ -65,7 +65,7 @@ impl Controller {
         }
         let states = scope.runs.iter().filter_map(|run| Some(format!("{:?}", self.world.runs.get(run)?.state)));
         let states: Vec<String> = states.collect();
-        // What providers promise is the same for all and long.
+        // Traits of providers are the same for all and long.
         let facts = ObservedState { traits: BTreeMap::new(), ..self.facts(&scope) };
         let text = format!(
             "decided on what cannot be: {}; event: {event:.400}; state: {:.300}; facts: {:.1500}",
@@ -83,7 +83,7 @@ impl Controller {
         self.note_once(OperationNote { subject, text, is_mistake: true }, key);
     }
 
-    /// Decisions led to no end: nothing of it is decided again before a wait.
+    /// Decisions did not converge: nothing in the scope is decided on again before a back-off.
     pub(super) fn note_endless(&mut self, passes: usize, scope: &Scope) {
         let text = format!("{passes} decisions in succession led to no end, the last ones about {scope:.600?}");
         let note = OperationNote { subject: "controller".into(), text, is_mistake: true };
@@ -98,7 +98,7 @@ impl Controller {
         self.mistakes.new.clear();
     }
 
-    /// Lets what was decided wrongly wait, and forgets the waits of what was decided on again without a mistake.
+    /// Starts the back-off of illegal decisions, and resets it for items decided on again without a mistake.
     pub(super) fn end_decisions(&mut self) {
         let now = self.now.monotonic;
         for subject in std::mem::take(&mut self.mistakes.new) {

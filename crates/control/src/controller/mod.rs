@@ -1,15 +1,15 @@
 //! The control loop as a pure state machine.
 //!
-//! [`Controller::step`] takes one input and the time, and returns what is to be done. It applies events to its world at
-//! once and hands them out to be appended; whatever rests on them (a call to a provider, a reply to an agent or a user)
-//! is held back until [`ControllerInput::Durable`] reaches them. So a crash at any point loses only what nobody was
-//! told. What it remembers besides the world ([`memory`]) may be lost too: it is found again by asking.
+//! [`Controller::step`] takes one input and the time, and returns outputs. It applies events to its world at once and
+//! outputs them to be appended; outputs that depend on them (a call to a provider, a reply to an agent or a user) are
+//! held until [`ControllerInput::Durable`] covers these events. So a crash at any point loses only what was not
+//! reported to anyone. Its state besides the world ([`memory`]) may be lost too: it is recovered by queries.
 //!
-//! Its world holds what is left to do. A run or sweep that is settled, on disk too, leaves it; when something is about
-//! such a one, the shell gives it back first ([`ControllerInput::Recalled`]).
+//! Its world holds unfinished work. A run or sweep that is settled, also on disk, leaves it; when an input concerns
+//! such a one, the shell restores it first ([`ControllerInput::Recalled`]).
 //!
-//! `hear` takes heartbeats, `answer` what providers say, `act` does what `plan::reconcile` decides, `facts` gathers what
-//! it decides from, `due` says when to wake it, and `mistake` what happens to a decision that cannot be.
+//! `hear` handles heartbeats, `answer` answers of providers, `act` carries out what `plan::reconcile` decides, `facts`
+//! collects its inputs, `due` computes the next wake-up, and `mistake` handles illegal decisions.
 
 mod act;
 mod answer;
@@ -39,7 +39,7 @@ pub use note::OperationNote;
 /// The time of a step, on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// A clock that never goes back: for waits and order.
+    /// A monotonic clock, for waits and order.
     pub monotonic: Elapsed,
     /// The wall clock: for deadlines, and what people read.
     pub wall: Timestamp,
@@ -53,17 +53,17 @@ pub struct CallId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplyId(pub u64);
 
-/// What happened.
+/// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ControllerInput {
     /// An agent called, and waits.
     Heartbeat {
         /// Who waits.
         from: ReplyId,
-        /// What it says.
+        /// The heartbeat.
         heartbeat: Box<Heartbeat>,
     },
-    /// A user asks for something: an event that a user may cause.
+    /// A user's request: an event that a user may cause.
     Request {
         /// Who waits.
         from: ReplyId,
@@ -74,7 +74,7 @@ pub enum ControllerInput {
     Answered {
         /// Which.
         call: CallId,
-        /// What the provider said.
+        /// The answer.
         answer: ProviderAnswer,
     },
     /// All events up to this one are on disk.
@@ -86,20 +86,20 @@ pub enum ControllerInput {
     Appended {
         /// The events, in order.
         records: Vec<Record>,
-        /// Runs and sweeps among them that had left memory, as they are after these events.
+        /// Runs and sweeps among them that had left memory, in their state after these events.
         recalled: Box<World>,
     },
-    /// What an input that comes next is about had left memory: a run or sweep as it is on disk.
+    /// The subject of the next input had left memory: a run or sweep as it is on disk.
     Recalled(Box<World>),
-    /// Who waits for what has changed.
+    /// The work that processes wait for has changed.
     Watched(WatchedWork),
     /// Time has passed.
     Timer,
-    /// Look at everything, though nothing is due. Whatever is found to be done then is a mistake, and is told as one.
+    /// Check everything, although nothing is due. Work found then is a mistake, and reported as one.
     Audit,
 }
 
-/// Work that some process waits for. What nobody waits for is neither rented for nor started, only cleaned up.
+/// Work that some process waits for. Other work is neither rented for nor started, only cleaned up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchedWork {
     /// Runs.
@@ -110,7 +110,7 @@ pub struct WatchedWork {
     pub all: bool,
 }
 
-/// What is to be done, in this order.
+/// An output of the controller; outputs are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ControllerOutput {
     /// Append these events, and say when they are durable.
@@ -130,10 +130,10 @@ pub enum ControllerOutput {
     Taken {
         /// Who waits.
         to: ReplyId,
-        /// How it went.
+        /// The result.
         result: Result<u64, Illegal>,
     },
-    /// Keep the measurements among these entries of a machine that is gone.
+    /// Store the measurements among these entries of a machine that is gone.
     Keep {
         /// Of which run.
         run: RunId,
@@ -144,7 +144,7 @@ pub enum ControllerOutput {
     },
     /// Write this into the operations log.
     Note(OperationNote),
-    /// Call again at this time at the latest, with [`ControllerInput::Timer`]. Replaces what was said before.
+    /// Call again at this time at the latest, with [`ControllerInput::Timer`]. Replaces the earlier time.
     WakeAt(Elapsed),
 }
 
@@ -153,13 +153,13 @@ pub enum ControllerOutput {
 pub struct ReplyToAgent {
     /// Who waits.
     pub to: ReplyId,
-    /// The run whose measurements the heartbeat carried; none from an agent that nobody knows.
+    /// The run whose measurements the heartbeat carried; `None` for an unknown agent.
     pub run: Option<RunId>,
     /// The reply.
     pub reply: HeartbeatReply,
 }
 
-/// The events of other processes cannot follow what is known: the log is damaged.
+/// The events of other processes cannot follow the known history: the log is damaged.
 pub type Mistake = Illegal;
 
 /// The control loop's state.
@@ -176,7 +176,7 @@ pub struct Controller {
     pending: BTreeMap<CallId, Pending>,
     last_call: u64,
     now: Now,
-    /// Time in which this process could act: the monotonic clock less what it overslept.
+    /// Time during which this process could act: the monotonic clock minus suspensions.
     awake: Elapsed,
     wake: Elapsed,
     durable: u64,
@@ -186,7 +186,7 @@ pub struct Controller {
     /// Runs and sweeps about which something was decided that cannot be.
     mistakes: Mistakes,
     out: Vec<ControllerOutput>,
-    /// What the next decision looks at.
+    /// The scope of the next decision.
     dirty: Dirty,
     /// Whether something has changed that a decision rests on.
     is_changed: bool,
@@ -194,14 +194,14 @@ pub struct Controller {
     is_due_changed: bool,
 }
 
-/// Waking so much later than asked for was not a long step: the machine slept, and no agent was silent meanwhile.
+/// Waking this much later than scheduled means that the machine was suspended, not that agents were silent.
 const OVERSLEPT: u64 = 1_000_000;
 
-/// Most rounds of decisions in one step. More is a mistake in the rules, which would repeat themselves for ever.
+/// Maximum rounds of decisions in one step. More means that the rules do not converge.
 const PASSES: usize = 200;
 
 impl Controller {
-    /// A controller of a world as the log tells it, all of which is durable, with what it may rent from.
+    /// Creates a controller for a world replayed from the log, all of which is durable, with its providers.
     pub fn new(
         mut world: World,
         owner: &str,
@@ -240,12 +240,12 @@ impl Controller {
         controller
     }
 
-    /// What is left to do, as it is known.
+    /// The unfinished work as it is known.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// What it may do.
+    /// Its policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -255,8 +255,8 @@ impl Controller {
         self.world
     }
 
-    /// Another process has appended before what was to be appended: begins again from the world on disk. What was held
-    /// back never happened; what was seen and heard stays.
+    /// Another process has appended first: starts over from the world on disk. Held outputs are discarded; observations
+    /// are kept.
     pub fn restart(&mut self, mut world: World) {
         world.find_open();
         self.durable = world.last_seq;
@@ -277,10 +277,10 @@ impl Controller {
         self.touch_all();
     }
 
-    /// Takes one input at a time that is not before the last one.
+    /// Handles one input at a time not before the last one.
     ///
     /// # Errors
-    /// [`Mistake`] when the events of another process cannot follow what is known.
+    /// [`Mistake`] if the events of another process cannot follow the known history.
     pub fn step(&mut self, input: ControllerInput, now: Now) -> Result<Vec<ControllerOutput>, Mistake> {
         self.pass_time(now);
         let is_audit = matches!(input, ControllerInput::Audit);
@@ -310,7 +310,7 @@ impl Controller {
             self.schedule();
         }
         let outputs = self.flush();
-        // What is settled on disk too is no longer needed here, unless the next input is about it.
+        // Work that is settled on disk is no longer needed here, unless the next input concerns it.
         if !is_recall && self.durable >= self.world.last_seq {
             self.world.evict_settled(&BTreeSet::new());
         }
@@ -348,7 +348,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Applies an event and hands it out to be appended.
+    /// Applies an event and outputs it to be appended.
     fn append(&mut self, event: Event) -> Result<(), Illegal> {
         let record = Record { seq: self.world.last_seq + 1, at: self.now.wall, event };
         self.world.apply(&record)?;
@@ -357,7 +357,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Hands out what rests on the events so far, once they are durable.
+    /// Outputs what depends on the events up to now, once they are durable.
     fn hold(&mut self, output: ControllerOutput) {
         self.held.push_back((self.world.last_seq, output));
     }

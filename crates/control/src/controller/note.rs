@@ -1,27 +1,26 @@
-//! What goes into the operations log: each thing once, until it is over.
+//! The operations log: each problem is logged once, until it is over.
 
 use std::collections::BTreeMap;
 
 use super::{Controller, ControllerOutput};
 
-/// Something that went wrong in operation and is no event of a run.
+/// A problem in operation that is not an event of a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationNote {
-    /// What it is about: a provider, a machine or a run.
+    /// Its subject: a provider, a machine or a run.
     pub subject: String,
-    /// What happened.
+    /// Its description.
     pub text: String,
     /// Whether it is a fault of gradus itself.
     pub is_mistake: bool,
 }
 
-/// What was noted and is not over: subject and what tells one note about it from another, with whether it is a fault of
-/// gradus.
+/// Open problems: subject and a key that distinguishes its notes, with whether it is a bug in gradus.
 #[derive(Debug, Default)]
 pub(super) struct Notes(BTreeMap<(String, String), bool>);
 
 impl Controller {
-    /// Notes something once, until [`Controller::clear`] says that it is over.
+    /// Logs a problem once, until [`Controller::clear`] marks it as over.
     pub(super) fn note(&mut self, subject: impl Into<String>, text: impl Into<String>, is_mistake: bool) {
         let text = text.into();
         self.note_once(OperationNote { subject: subject.into(), text: text.clone(), is_mistake }, text);
@@ -41,13 +40,13 @@ impl Controller {
         }
     }
 
-    /// What was noted about a subject is over; if it happens again it is noted again.
+    /// Marks the problems of a subject as over; they are logged again if they recur.
     pub(super) fn clear(&mut self, subject: &str) {
         self.notes.0.retain(|(noted, _), is_mistake| noted != subject || *is_mistake);
     }
 }
 
-/// The words of a text, with those that contain a digit replaced.
+/// A text with every word that contains a digit replaced.
 fn without_numbers(text: &str) -> String {
     let words = text.split_whitespace();
     let words = words.map(|each| if each.contains(|c: char| c.is_ascii_digit()) { "#" } else { each });

@@ -1,4 +1,4 @@
-//! What providers see: one look at all of an owner's machines, and what follows from what is missing in it.
+//! Views of providers: all of an owner's machines, and the conclusions from missing ones.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Controller {
             provider.failures += 1;
             for id in asked {
                 self.touch_instance(id);
-                // One of a provider that could not be asked is not known to be missing all the time.
+                // While its provider cannot be queried, a machine is not known to be missing.
                 if let Some(memory) = self.machines.get_mut(id) {
                     memory.missing = None;
                 }
@@ -42,7 +42,7 @@ impl Controller {
         self.note_strangers(name, &view);
     }
 
-    /// Takes in what a view shows and misses of the machines that were asked about.
+    /// Handles which of the queried machines a view shows and misses.
     fn look_for(&mut self, view: &ProviderView, sent: Elapsed, asked: &[InstanceId]) {
         let mut seen: BTreeMap<&InstanceId, Vec<&SeenMachine>> = BTreeMap::new();
         for machine in &view.machines {
@@ -76,7 +76,7 @@ impl Controller {
                 }
                 None => memory.missing = None,
             }
-            // For how long something is missing or gone matters only where that decides.
+            // The duration is relevant only while it decides.
             let decides = matches!(memory.sight, Some(Sight::Unknown | Sight::Gone(_)));
             if before != (memory.sight, memory.missing.is_some()) || decides {
                 self.touch_instance(id);
@@ -84,7 +84,7 @@ impl Controller {
         }
     }
 
-    /// Machines with our tag that the log does not know, or that it holds for gone.
+    /// Logs machines with our tag that are not in the log, or that are released there.
     fn note_strangers(&mut self, name: &str, view: &ProviderView) {
         let now = self.now.monotonic;
         let mut alive = Vec::new();
@@ -118,8 +118,8 @@ impl Controller {
     }
 }
 
-/// What the machines of one name amount to for whoever pays: alive while one of them is, for what is being ended costs
-/// until it is gone.
+/// The combined state of the machines of one name for billing: alive while one of them is, because ending machines cost
+/// until they are gone.
 fn sight(machines: &[&SeenMachine], first: Option<&MachineHandle>) -> Option<Sight> {
     if machines.iter().any(|machine| !matches!(machine.state, MachineState::Gone(_))) {
         return Some(Sight::Alive);

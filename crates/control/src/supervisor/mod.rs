@@ -1,10 +1,10 @@
-//! The agent of one machine as a pure state machine: replies and what happens to its attempt go in; heartbeats, orders
-//! to the attempt and entries to write down come out. All times are since the agent's start, on a clock that never goes
-//! back and that counts a suspended machine too.
+//! The agent of one machine as a pure state machine: replies and events of its attempt go in; heartbeats, orders to the
+//! attempt and entries to record come out. All times are since the agent's start, on a monotonic clock that includes
+//! suspensions.
 //!
 //! The lease is the dead-man switch: when the loop has not answered for longer than it granted, and a call after that
-//! moment has failed too, the attempt is ended (its state saved first) and the agent leaves. A machine that slept
-//! past its lease therefore asks once more before it gives up.
+//! has failed too, the attempt is ended (its state saved first) and the agent leaves. A machine that was suspended past
+//! its lease therefore calls once more before it gives up.
 
 mod queue;
 mod reason;
@@ -31,22 +31,22 @@ const RETRY_AT_MOST: u64 = 500_000;
 /// Entries in one heartbeat.
 const BATCH: usize = 2000;
 
-/// How long a signalled agent tries to report what is left, in microseconds.
+/// How long a signalled agent tries to deliver pending reports, in microseconds.
 const LAST_CALL: u64 = 300_000;
 
-/// What happened on the machine.
+/// An input of the supervisor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SupervisorInput {
-    /// The call that was under way was answered; none where it failed.
+    /// The call in flight was answered; `None` if it failed.
     Answered(Option<Box<HeartbeatReply>>),
     /// The attempt that runs has these to report.
     Happened {
-        /// Which; what is said of another is of no use any more.
+        /// The attempt; inputs about another one are ignored.
         attempt: AttemptId,
         /// What, oldest first.
         events: Vec<AgentEvent>,
     },
-    /// The attempt is over, and nothing of it is left; or it could not begin.
+    /// The attempt has ended without leftovers; or it could not start.
     Ended {
         /// Which.
         attempt: AttemptId,
@@ -55,20 +55,20 @@ pub enum SupervisorInput {
     },
     /// A signal asked the agent to end.
     Signalled,
-    /// The provider has said that it takes the machine back after so long.
+    /// The provider has announced that it reclaims the machine after this time.
     ReclaimNotice(Elapsed),
     /// Time has passed.
     Timer,
 }
 
-/// What the shell is to do, in this order.
+/// An output of the supervisor; outputs are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SupervisorOutput {
-    /// Write an entry down. One whose loss would cost work ([`is_decision`]) is on disk before anything that follows.
+    /// Record an entry. One whose loss would cost work ([`is_decision`]) is synced before later outputs.
     Write(Entry),
-    /// What was written down may be forgotten: all of it, or only what are no decisions.
+    /// Recorded entries may be dropped: all of them, or only those that are not decisions.
     Forget {
-        /// Whether nothing at all waits to be acknowledged.
+        /// Whether no entry is pending.
         all: bool,
     },
     /// Call the loop; one call is under way at a time.
@@ -84,7 +84,7 @@ pub enum SupervisorOutput {
     End {
         /// Why, and so how fast.
         why: StopReason,
-        /// The longest time that it may take; none for the agent's own limit.
+        /// Timeout of the call; `None` for the agent's own limit.
         within: Option<Elapsed>,
     },
     /// It is over; the agent ends.
@@ -105,20 +105,20 @@ pub struct Supervisor {
     lease: Lease,
     calls: Calls,
     leaving: Option<Leaving>,
-    /// When the provider takes the machine back, where it has said so, and whether the loop knows.
+    /// When the provider reclaims the machine, if announced, and whether the loop knows.
     reclaim: Option<Reclaim>,
     has_left: bool,
     out: Vec<SupervisorOutput>,
 }
 
-/// How long the agent may go on alone.
+/// The lease.
 #[derive(Debug)]
 struct Lease {
     last_answer: Elapsed,
     length: Elapsed,
     /// Whether a call that ended after the lease has failed.
     is_refused: bool,
-    /// How long ranks get to save when it is over, where the loop has said so.
+    /// How long ranks get to save when it ends, if the loop has set it.
     saving: Option<Elapsed>,
 }
 
@@ -131,7 +131,7 @@ struct Calls {
     last: Elapsed,
     /// When the loop wants to be called again.
     next: Elapsed,
-    /// None before this, whatever waits.
+    /// Earliest time of the next call, whatever is pending.
     not_before: Elapsed,
 }
 
@@ -149,8 +149,8 @@ impl Lease {
 }
 
 impl Supervisor {
-    /// An agent that has just started on a machine, at `started` on its wall clock. The loop's first answer is waited
-    /// for as long as `first_answer`; afterwards the lease that it grants counts.
+    /// An agent that has just started on a machine, at `started` on its wall clock. It waits for the loop's first
+    /// answer for `first_answer`; afterwards the granted lease applies.
     pub fn new(instance: InstanceId, started: Timestamp, first_answer: Elapsed) -> Supervisor {
         Supervisor {
             instance,
@@ -168,12 +168,12 @@ impl Supervisor {
         }
     }
 
-    /// How long it may go on alone, as the loop said last.
+    /// The current lease.
     pub fn lease(&self) -> Elapsed {
         self.lease.length
     }
 
-    /// Takes one input at the time `now`, which is not before the last one, and says what is to be done.
+    /// Handles one input at the time `now`, which is not before the last one, and returns outputs.
     pub fn step(&mut self, input: SupervisorInput, now: Elapsed) -> Vec<SupervisorOutput> {
         match input {
             SupervisorInput::Answered(Some(reply)) => self.answered(*reply, now),
@@ -198,7 +198,7 @@ impl Supervisor {
         std::mem::take(&mut self.out)
     }
 
-    /// When [`Supervisor::step`] is to be called again though nothing happens.
+    /// When [`Supervisor::step`] is to be called again without an input.
     pub fn due(&self) -> Elapsed {
         let call = match self.calls.is_under_way {
             true => {
@@ -247,7 +247,7 @@ impl Supervisor {
         self.lease.is_refused |= now > self.lease.ends();
     }
 
-    /// What runs saves its state now: the loop hears of it with the next call, and goes on elsewhere.
+    /// The attempt saves its state now: the loop learns of it with the next call, and resumes elsewhere.
     fn noticed(&mut self, left: Elapsed, now: Elapsed) {
         let at = after(now, left.0);
         if self.reclaim.is_some_and(|known| known.at <= at) {
@@ -260,7 +260,7 @@ impl Supervisor {
     }
 
     fn start(&mut self, start: Box<Start>) {
-        // On a machine that is about to be taken back nothing is begun, whatever a loop says that was not told yet.
+        // Nothing is started on a machine that will be reclaimed, even if the loop does not know yet.
         if self.leaving.is_some() || self.reclaim.is_some() {
             return;
         }
@@ -277,7 +277,7 @@ impl Supervisor {
         self.out.push(SupervisorOutput::Begin(start));
     }
 
-    /// The loop has forgotten what it was told: its log may have been put back from a copy.
+    /// The loop has lost earlier reports: its log may have been restored from a backup.
     fn tell_again(&mut self, attempt: &AttemptId, is_asked_to_prepare: bool) {
         if !self.queue.is_decided() {
             return;
@@ -311,7 +311,7 @@ impl Supervisor {
             self.out.push(SupervisorOutput::End { why, within });
             return;
         }
-        // Stopped before its start was ever ordered: it will not be started, and the loop waits for its end.
+        // Stopped before its start was ordered: it will not be started, and the loop waits for its end.
         let end = self.begun.entry(id.clone()).or_insert(Some(AttemptEnd::Stopped { step: None }));
         if let Some(end) = end.clone().filter(|_| self.queue.is_decided()) {
             self.push(&id, AgentEvent::Ended { end });
@@ -331,7 +331,7 @@ impl Supervisor {
     }
 
     fn leave(&mut self, departure: Departure, why: StopReason, now: Elapsed) {
-        // An order to leave overtakes a departure that takes its time; nothing else is a reason to begin again.
+        // An order to leave overtakes a slow departure; nothing else restarts it.
         let before = self.leaving.as_ref().map(|leaving| leaving.departure);
         if before == Some(Departure::Ordered) || (before.is_some() && departure != Departure::Ordered) {
             return;
@@ -346,7 +346,7 @@ impl Supervisor {
     fn depart(&mut self, now: Elapsed) {
         let Some(leaving) = self.leaving.as_ref().filter(|_| self.attempt.is_none() && !self.has_left) else { return };
         let has_reported_all = match leaving.departure {
-            // The loop has given up what happens here.
+            // The loop has given up the work here.
             Departure::Ordered | Departure::Attended | Departure::Spent => true,
             Departure::LeaseOver | Departure::Signalled => self.queue.is_empty() || now >= leaving.until,
         };
@@ -375,14 +375,14 @@ impl Supervisor {
         self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: true, ..reclaim });
     }
 
-    /// Until when the answer to the call that is under way is waited for where a budget bounds the lease: a call that
-    /// fails only later costs money that nobody has.
+    /// The deadline of the call in flight if a budget bounds the lease: a call that fails later would exceed the
+    /// budget.
     fn money_ends(&self) -> Option<Elapsed> {
         let is_bound = self.calls.is_under_way && self.lease.saving.is_some();
         is_bound.then(|| after(self.lease.ends().max(self.calls.last), LAST_CALL))
     }
 
-    /// When the next call is to be made, if none is under way.
+    /// When the next call is to be made, if none is in flight.
     fn call_due(&self) -> Elapsed {
         let is_news = self.reclaim.is_some_and(|reclaim| !reclaim.is_told);
         let wanted = match (self.queue.is_urgent() || is_news, self.queue.is_empty()) {

@@ -1,8 +1,8 @@
-//! What an agent has to report and the loop has not acknowledged yet.
+//! An agent's reports that the loop has not acknowledged yet.
 //!
-//! Decisions and measurements are two streams that the loop acknowledges by themselves, so measurements that it cannot
-//! keep never hold back the end of an attempt. They share one numbering. Decisions wait for as long as it takes; of
-//! measurements only the newest do, and a note says how many were dropped.
+//! Decisions and measurements are two streams that the loop acknowledges independently, so measurements that it cannot
+//! store never hold back the end of an attempt. They share one numbering. Decisions are queued indefinitely; of
+//! measurements only the newest are, and a note reports how many were dropped.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use domain::AttemptId;
 use domain::rank::Report;
 use domain::wire::{AgentEvent, Entry};
 
-/// Measurements that wait at most, about 20 MB of memory; older ones are dropped.
+/// Maximum number of queued measurements, about 20 MB of memory; older ones are dropped.
 const MOST: usize = 50_000;
 
-/// Measurements of a call while the loop cannot keep them: enough to find out when it can again.
+/// Measurements per call while the loop cannot store them: enough to notice when it can again.
 const PROBE: usize = 1;
 
 /// The events that wait to be acknowledged.
@@ -54,8 +54,8 @@ impl EntryQueue {
         entry
     }
 
-    /// Forgets the decisions up to `decided` and, of the measurements that were sent, those up to `measured`. Returns a
-    /// note of what was dropped, once measurements are kept again.
+    /// Drops the decisions up to `decided` and, of the measurements that were sent, those up to `measured`. Returns a
+    /// note about dropped measurements once they are stored again.
     pub fn acknowledge(&mut self, decided: u64, measured: u64) -> Option<Entry> {
         while self.decisions.front().is_some_and(|entry| entry.seq <= decided) {
             self.decisions.pop_front();
@@ -78,7 +78,7 @@ impl EntryQueue {
         (dropped > 0).then(|| self.push(attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text } }))
     }
 
-    /// What is to be sent now, in order: the oldest decisions, and as many of the oldest measurements as `count` leaves.
+    /// The entries to send, in order: the oldest decisions, and as many of the oldest measurements as `count` allows.
     pub fn send(&mut self, count: usize) -> Vec<Entry> {
         self.urgent = false;
         let decisions = self.decisions.iter().take(count);
@@ -123,7 +123,7 @@ pub fn is_decision(event: &AgentEvent) -> bool {
             Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
             Report::Metrics(_) | Report::Note { .. } => false,
         },
-        // An agent sends what it knows.
+        // An agent sends only events that it knows.
         AgentEvent::Unknown => false,
     }
 }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(probe.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [12], "the ten oldest were dropped");
         queue.acknowledge(12, 12);
         assert!(!queue.is_refused());
-        // All that is left is sent once the loop keeps it, and a note says what is missing.
+        // All remaining entries are sent once the loop stores them, and a note reports the missing ones.
         let mut texts = Vec::new();
         while !queue.is_empty() {
             let sent = queue.send(2000);

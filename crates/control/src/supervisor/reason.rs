@@ -19,7 +19,7 @@ pub enum StopReason {
     Signalled,
     /// A later attempt is to start.
     Replaced,
-    /// Nothing was reported for so long.
+    /// There was no report for this long.
     Hang(Elapsed),
 }
 
@@ -28,20 +28,20 @@ pub enum StopReason {
 pub(super) struct Reclaim {
     /// When.
     pub at: Elapsed,
-    /// Whether the loop was told.
+    /// Whether the loop knows.
     pub is_told: bool,
 }
 
-/// Why an agent left; `exit_code` tells them apart.
+/// Why an agent left; determines its `exit_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     /// The loop ordered it.
     Ordered,
-    /// A signal asked for it.
+    /// A signal requested it.
     Signalled,
     /// The loop did not answer for longer than the lease.
     LeaseOver,
-    /// Another agent looks after this instance.
+    /// Another agent supervises this instance.
     Attended,
     /// An agent has lived in this folder before; an instance is rented once.
     Spent,

@@ -1,9 +1,9 @@
-//! What a data set no longer needs is removed in two phases, as restic and rustic do.
+//! Garbage collection of a data set in two phases, as in restic and rustic.
 //!
-//! An object that the head does not name is first marked with the time (`deletions.json`), and removed by a later push
-//! with `--delete` once the grace time is over, if it was not written again meanwhile, no head names it and no other
-//! push is under way ([`super::lock`]). So a reader of an older head has the grace time to finish, and a push loses
-//! nothing. What is needed again loses its mark.
+//! An object that the head does not refer to is first marked with the time (`deletions.json`), and removed by a later
+//! push with `--delete` once the grace time is over, if it was not rewritten meanwhile, no head refers to it and no
+//! other push is in progress ([`super::lock`]). So a reader of an older head has the grace time to finish, and a push
+//! loses nothing. An object that is needed again loses its mark.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,7 +30,7 @@ struct Record {
     marked: Marks,
 }
 
-/// What became of objects that are not needed.
+/// Counts of unneeded objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Deleted {
     /// Objects that were removed.
@@ -39,7 +39,7 @@ pub(crate) struct Deleted {
     pub marked: u64,
 }
 
-/// What to mark and what to remove.
+/// The objects to mark and to remove.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
     marked: Marks,
@@ -74,10 +74,10 @@ fn is_ours(name: &str) -> bool {
         .any(|folder| name.strip_prefix(folder).is_some_and(|id| ContentHash::parse(id).is_some()))
 }
 
-/// Takes the marks off what the data set needs; for a push that does not delete. `objects` are those that were listed.
+/// Removes the marks of objects that the data set needs; for a push that does not delete. `objects` is the listing.
 ///
 /// # Errors
-/// Of the network.
+/// Network errors.
 pub(crate) async fn keep(remote: &Remote, objects: &[Object], needed: &HashSet<String>) -> Result<(), Error> {
     if !objects.iter().any(|object| object.name == NAME) {
         return Ok(());
@@ -91,11 +91,11 @@ pub(crate) async fn keep(remote: &Remote, objects: &[Object], needed: &HashSet<S
     }
 }
 
-/// Marks what the head does not name, and removes what has been marked for `grace` seconds. `lately` are the objects of
-/// the head before, and `id` is that of the caller's own lock.
+/// Marks objects that the head does not refer to, and removes those marked for `grace` seconds. `lately` are the
+/// objects of the previous head, and `id` is that of the caller's own lock.
 ///
 /// # Errors
-/// Of the network; [`Error::Raced`] if somebody else marks at the same time.
+/// Network errors; [`Error::Raced`] if another process marks at the same time.
 pub(crate) async fn prune(
     remote: &Remote,
     id: ContentHash,

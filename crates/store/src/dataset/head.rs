@@ -6,10 +6,10 @@
 //! bundles/HASH         pieces, about 64 MiB together
 //! ```
 //!
-//! Everything but the head is named by the hash of its bytes and never changes. The head is replaced by compare-and-swap
-//! (`remote::swap`), so of two pushes at once one is refused. A reader that has the head has a complete data set,
-//! whatever somebody pushes meanwhile: what a later head does not name is removed only after a grace time
-//! ([`super::deletions`]).
+//! Everything but the head is named by the hash of its bytes and never changes. The head is replaced by
+//! compare-and-swap (`remote::swap`), so of two concurrent pushes one is refused. A reader of the head has a complete
+//! data set, whatever is pushed meanwhile: objects that a later head does not refer to are removed only after a grace
+//! time ([`super::deletions`]).
 
 use data::chunk::{self, ChunkManifest, ContentHash};
 use object_store::PutMode;
@@ -32,7 +32,7 @@ const LONGEST_CHAIN: usize = 8;
 const LARGEST_HEAD: u64 = 64 << 10;
 const LARGEST_LINK: u64 = 4 << 30;
 
-/// What stands in the head.
+/// The contents of the head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     schema: u32,
@@ -52,7 +52,7 @@ struct Link {
     raw: u64,
 }
 
-/// A head as it was found, with what it names.
+/// A head as it was read, with the objects that it refers to.
 pub(crate) struct Found {
     pub head: Head,
     pub manifest: ChunkManifest,
@@ -61,15 +61,15 @@ pub(crate) struct Found {
     pub seen: ObjectRevision,
 }
 
-/// What lies at the place of a data set in chunks.
+/// The data set found at a location.
 pub(crate) enum Loaded {
     Nothing,
     Found(Box<Found>),
-    /// A head that names what cannot be read, so that a push may replace it, and what is wrong.
+    /// A head that refers to unreadable objects, so that a push may replace it, and the error.
     Damaged(ObjectRevision, Error),
 }
 
-/// Reads the data set that is there; none when there is none.
+/// Reads the data set; `None` if there is none.
 pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>, Error> {
     match load_any(remote, meter).await? {
         Loaded::Nothing => Ok(None),
@@ -89,12 +89,12 @@ pub(crate) async fn load_any(remote: &Remote, meter: &Meter) -> Result<Loaded, E
     }
 }
 
-/// What a head says, with the manifest that it names and the bytes of that.
+/// Parses a head; also returns the manifest that it refers to and its bytes.
 async fn read(remote: &Remote, bytes: &[u8], meter: &Meter) -> Result<(Head, ChunkManifest, Vec<u8>), Error> {
     let damaged = |why: String| remote.damaged(NAME, why);
     if bytes.trim_ascii_start().starts_with(b"<") {
         let host = remote.host().map(|host| format!("`{host}`")).unwrap_or_else(|| "what answers there".to_owned());
-        let message = format!("{host} answers with a page where data is asked for, at `{}`", remote.address(NAME));
+        let message = format!("{host} answers with a web page instead of data, at `{}`", remote.address(NAME));
         return Err(Error::Usage {
             message,
             hint: "check the address, and the variable that names the endpoint".into(),
@@ -124,11 +124,11 @@ async fn read(remote: &Remote, bytes: &[u8], meter: &Meter) -> Result<(Head, Chu
     Ok((head, manifest, raw))
 }
 
-/// Makes `manifest` the data set that is there, in place of what was found, or of the damaged head; says how many bytes
-/// that took. The head is swapped last, and only if nobody else has done so meanwhile.
+/// Commits `manifest` as the data set, replacing the one found or a damaged head; returns the bytes sent. The head is
+/// swapped last, and only if no other process has done so meanwhile.
 ///
 /// # Errors
-/// [`Error::Raced`] if somebody has.
+/// [`Error::Raced`] if another process has.
 pub(crate) async fn save(
     remote: &Remote,
     manifest: &ChunkManifest,

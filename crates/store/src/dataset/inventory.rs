@@ -1,8 +1,8 @@
-//! Which bundles of a data set are sound at their destination.
+//! The intact bundles of a data set at its destination.
 //!
-//! One listing shows whether each is there and as long as it should be. `bundles.json` records under which version
-//! (ETag) a bundle was written or last verified; one that is listed under another version was changed by somebody, so it
-//! is read and hashed. Losing that record costs time only.
+//! A listing shows whether each exists with the expected length. `bundles.json` records the version (ETag) under which
+//! a bundle was written or last verified; one listed under another version was changed, so it is read and hashed.
+//! Losing that record costs time only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,14 +21,14 @@ const SCHEMA: u32 = 1;
 /// A larger record is passed over: 80 million samples take a tenth of it.
 const LARGEST: u64 = 64 << 20;
 
-/// Versions of bundles whose bytes were right.
+/// Versions of bundles whose contents were verified.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     schema: u32,
     versions: BTreeMap<String, String>,
 }
 
-/// What is at the destination.
+/// The objects at the destination.
 pub(crate) struct Inventory {
     listed: HashMap<String, Object>,
     /// Versions known to be right, by the name of the bundle's object.
@@ -38,16 +38,16 @@ pub(crate) struct Inventory {
     pub broken: BTreeMap<ContentHash, String>,
 }
 
-/// What a look at the destination says of a bundle.
+/// State of a bundle according to the listing.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Sound,
-    /// Its bytes have to be read to tell.
+    /// Its contents must be read to decide.
     Unknown,
     Broken(String),
 }
 
-/// Judges a bundle by its listing and the version that was recorded for it. With `verify`, nothing but its bytes will do.
+/// Judges a bundle by its listing and its recorded version. With `verify`, only its contents count.
 fn judge(bundle: &Bundle, listed: Option<&Object>, recorded: Option<&String>, verify: bool) -> Verdict {
     match listed {
         None => Verdict::Broken("it is missing".into()),
@@ -109,7 +109,7 @@ impl Inventory {
         Ok(Inventory { listed, verified, recorded, broken })
     }
 
-    /// Whether an object is there under the version that was written or verified, so that it need not be sent again.
+    /// Whether an object exists in the version that was written or verified, so that it need not be sent again.
     pub fn has(&self, name: &str, bytes: u64) -> bool {
         let listed = self.listed.get(name).filter(|object| object.bytes == bytes);
         listed.is_some_and(|object| object.etag.is_some() && object.etag.as_ref() == self.verified.get(name))
@@ -120,10 +120,10 @@ impl Inventory {
         self.listed = by_name(objects.to_vec());
     }
 
-    /// Makes sure that the bundles of `manifest` are listed.
+    /// Checks that the bundles of `manifest` are listed.
     ///
     /// # Errors
-    /// [`Error::Raced`] if one is not: somebody has removed it meanwhile.
+    /// [`Error::Raced`] if one is not, because another process has removed it.
     pub fn require(&self, remote: &Remote, manifest: &ChunkManifest) -> Result<(), Error> {
         for bundle in &manifest.bundles {
             let name = bundle_name(bundle.id);
@@ -160,7 +160,7 @@ impl Inventory {
     }
 }
 
-/// The objects at the destination; of a place that cannot be listed, those that the manifest names.
+/// The objects at the destination; if it cannot be listed, those in the manifest.
 async fn listed(remote: &Remote, manifest: &ChunkManifest) -> Result<HashMap<String, Object>, Error> {
     if remote.can_list() {
         return Ok(by_name(remote.list().await?));
@@ -175,7 +175,7 @@ fn by_name(objects: impl IntoIterator<Item = Object>) -> HashMap<String, Object>
     objects.into_iter().map(|object| (object.name.clone(), object)).collect()
 }
 
-/// Reads a bundle and says whether its bytes are those of its name.
+/// Reads a bundle and compares its hash with its name.
 async fn is_right(remote: &Remote, bundle: &Bundle, meter: &Meter) -> Result<bool, Error> {
     let mut hash = blake3::Hasher::new();
     let name = bundle_name(bundle.id);
@@ -195,10 +195,11 @@ async fn is_right(remote: &Remote, bundle: &Bundle, meter: &Meter) -> Result<boo
     }
 }
 
-/// Says whether the data set in chunks at `remote` can be fetched: by one listing, or with `verify` by reading all of it.
+/// Checks whether the data set in chunks at `remote` can be fetched: by one listing, or with `verify` by reading all of
+/// it.
 ///
 /// # Errors
-/// [`Error`], of the network, or that there is no data set in chunks.
+/// [`Error`] on network errors, or if there is no data set in chunks.
 pub fn check(remote: &Remote, verify: bool, meter: &Meter) -> Result<Checked, Error> {
     let found = match remote.wait(crate::head::load(remote, meter)) {
         Ok(Some(found)) => found,

@@ -1,9 +1,9 @@
-//! Locks of pushes and of removals, so that nothing is removed that an unfinished push relies on.
+//! Locks of pushes and removals, so that nothing is removed that an unfinished push relies on.
 //!
-//! A lock is an object below `locks/`, written again every few minutes; one that was not for an hour is stale. A push and
-//! a removal each write theirs before they list those of others, so of two that begin at once one sees the other: the
-//! removal gives way, and the push waits for a removal that is under way. Times are those of the store's clock, by which
-//! the own lock was written.
+//! A lock is an object below `locks/`, rewritten every few minutes; one that was not rewritten for an hour is stale. A
+//! push and a removal each write theirs before they list those of others, so of two that start concurrently one sees
+//! the other: the removal gives way, and the push waits for a removal in progress. Times are those of the store's
+//! clock, as shown by the own lock.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -25,7 +25,7 @@ const REMOVALS: &str = "locks/removal/";
 const REFRESH: Duration = Duration::from_secs(300);
 const STALE: i64 = 3600;
 
-/// What a lock allows.
+/// The operation that a lock allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Push,
@@ -38,7 +38,7 @@ pub(crate) struct Lock {
     name: String,
 }
 
-/// What was listed under a lock.
+/// A listing made under a lock.
 pub(crate) struct Listing {
     pub objects: Vec<Object>,
     /// When the lock was written, in seconds by the clock of the store.
@@ -60,10 +60,10 @@ pub(crate) fn is_lock(name: &str) -> bool {
 }
 
 impl Lock {
-    /// Takes a lock and lists what is there. Stale locks are removed.
+    /// Takes a lock and lists the objects. Stale locks are removed.
     ///
     /// # Errors
-    /// Of the network.
+    /// Network errors.
     pub async fn take(remote: &Remote, purpose: Purpose, id: ContentHash) -> Result<(Lock, Listing), Error> {
         let folder = match purpose {
             Purpose::Push => PUSHES,
@@ -102,7 +102,7 @@ impl Lock {
     async fn list(&self, remote: &Remote, id: ContentHash) -> Result<Listing, Error> {
         let objects = remote.list().await?;
         let own = objects.iter().find(|object| object.name == self.name);
-        // Without it nothing says what time it is there.
+        // Without it the store's clock is unknown.
         let now = own.ok_or_else(|| Error::Raced { location: remote.address(&self.name) })?.written;
         let mut listing = Listing { objects: Vec::new(), now, has_pushes: false, has_removals: false };
         for object in &objects {
@@ -136,10 +136,10 @@ impl Lock {
         }
     }
 
-    /// Makes sure that nobody took this lock for stale, as while a laptop slept.
+    /// Checks that no process has treated this lock as stale, for example while a laptop was suspended.
     ///
     /// # Errors
-    /// [`Error::Raced`] if somebody did.
+    /// [`Error::Raced`] if one has.
     pub async fn check(&self, remote: &Remote) -> Result<(), Error> {
         match remote.look(&self.name).await? {
             Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! A data set as it is stored in chunks: its head and manifests, and what else lies beside them.
+//! A data set stored in chunks: its head and manifests, and its auxiliary objects.
 
 pub mod deletions;
 pub mod head;

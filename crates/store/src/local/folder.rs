@@ -1,8 +1,7 @@
-//! A folder that nothing leaves: names from elsewhere become files below it, never beside it.
+//! A sandboxed folder: remote names become files below it, never outside.
 //!
-//! The kernel resolves each path below the opened folder and refuses links and `..` on the way (`openat2` with
-//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`), so not even somebody who swaps a folder for a link meanwhile leads a
-//! write outside.
+//! The kernel resolves each path below the opened folder and refuses links and `..` (`openat2` with `RESOLVE_BENEATH`
+//! and `RESOLVE_NO_SYMLINKS`), so not even replacing a folder by a link meanwhile leads a write outside.
 
 use std::fs::File;
 use std::io;
@@ -40,14 +39,14 @@ impl Folder {
 
     /// Opens a file to read it, if it is a plain file.
     pub fn read(&self, name: &str) -> io::Result<Option<File>> {
-        // Non-blocking, so that a pipe that somebody has put there does not hold us up.
+        // Non-blocking, so that a pipe does not block us.
         match self.at(name, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(fd) => {
                 let file = File::from(fd);
                 Ok(file.metadata()?.is_file().then_some(file))
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            // A link is nothing to read; it is replaced.
+            // A link is not read; it is replaced.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
@@ -65,7 +64,7 @@ impl Folder {
         Ok(File::from(self.at(name, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW)?))
     }
 
-    /// Moves a finished file to its place; what stands there is replaced, unless it is a folder.
+    /// Moves a finished file into place; an existing file is replaced, a folder is not.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.make_parents(to)?;
         let (from_folder, from_name) = self.split(from)?;
@@ -73,7 +72,7 @@ impl Folder {
         Ok(rustix::fs::renameat(&from_folder, from_name, &to_folder, to_name)?)
     }
 
-    /// Removes a file; that there is none is no error.
+    /// Removes a file; a missing one is not an error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let removed =
             self.split(name).and_then(|(folder, name)| Ok(rustix::fs::unlinkat(&folder, name, AtFlags::empty())?));
@@ -90,7 +89,7 @@ impl Folder {
         }
     }
 
-    /// The folder that a name lies in, opened, and its last part.
+    /// Opens the parent folder of a name; also returns its last component.
     fn split<'a>(&self, name: &'a str) -> io::Result<(OwnedFd, &'a str)> {
         let (folder, name) = name.rsplit_once('/').unwrap_or((".", name));
         Ok((self.at(folder, OFlags::DIRECTORY | OFlags::RDONLY)?, name))
@@ -116,7 +115,7 @@ impl Folder {
         Ok(rustix::fs::syncfs(&self.fd)?)
     }
 
-    /// Bytes that its disk has left for us.
+    /// Free bytes on its disk that are available to this user.
     pub fn free(&self) -> io::Result<u64> {
         let disk = rustix::fs::fstatvfs(&self.fd)?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -146,7 +145,7 @@ mod tests {
         folder.write("new/deep/file").unwrap().write_all(b"x").unwrap();
         assert!(folder.rename("new/deep/file", "link/file").is_err());
         assert!(folder.rename("new/deep/file", "../file").is_err());
-        // A link at the place of a file is replaced, and what it led to stays as it was.
+        // A link in place of a file is replaced, and its target is unchanged.
         folder.rename("new/deep/file", "file").unwrap();
         assert_eq!(std::fs::read_to_string(inner.join("file")).unwrap(), "x");
         assert_eq!(std::fs::read_to_string(outer.join("kept")).unwrap(), "kept");

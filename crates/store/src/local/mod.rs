@@ -1,4 +1,4 @@
-//! The local end of a transfer: what a push reads, and the folder that a pull writes.
+//! The local end of a transfer: the files that a push reads, and the folder that a pull writes.
 
 pub mod folder;
 pub mod source;

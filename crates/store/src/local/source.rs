@@ -1,4 +1,4 @@
-//! What lies at a local path: the files of a data set, by names that every machine can hold.
+//! The files of a local data set, with portable names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use data::chunk::check_name;
 
 use crate::Error;
 
-/// The folder of a target that is ours: unfinished files, and what is known of finished ones.
+/// Our folder in a target: unfinished files, and receipts of finished ones.
 pub(crate) const OWN: &str = ".gradus";
 
 /// A file to send.

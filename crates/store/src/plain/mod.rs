@@ -1,9 +1,8 @@
-//! A file an object, as every other tool stores them.
+//! Plain transfers: one object per file, as in other tools.
 //!
-//! Nothing of ours is added to what is there, so what has been moved already is remembered here: a list of receipts
-//! (name, length, time and version) beside the journals for a push, below `.gradus/` in the target for a pull. A file
-//! whose receipt still holds is not moved again. Objects are sent and fetched in parts of one length, so an interrupted
-//! one goes on where it was.
+//! Nothing is added to the remote data, so completed work is recorded locally: a list of receipts (name, length, time
+//! and version) next to the journals for a push, below `.gradus/` in the target for a pull. A file with a valid receipt
+//! is not transferred again. Objects are sent and fetched in parts of one length, so an interrupted one resumes.
 
 mod pull;
 mod push;
@@ -28,7 +27,7 @@ use crate::{Error, location::Location};
 pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
     if remote.can_list() {
         let mut objects = remote.list().await?;
-        // What a push in chunks has sent before its end, our own folder, and what some tools make for folders.
+        // Leftovers of a push in chunks, our own folder, and folder markers of some tools.
         objects.retain(|object| !is_ours(&object.name) && !object.name.ends_with('/'));
         if !objects.is_empty() {
             return Ok(objects);

@@ -78,7 +78,7 @@ pub(crate) fn pull(
     Ok((pulled, names))
 }
 
-/// The objects that must be fetched: those without a receipt, or whose file or object changed since.
+/// The objects to fetch: those without a receipt, or whose file or object changed since.
 fn wanted(folder: &Folder, objects: &[Object], receipts: &Receipts) -> Result<Vec<Object>, Error> {
     let mut wanted = Vec::new();
     for object in objects {
@@ -95,7 +95,7 @@ fn wanted(folder: &Folder, objects: &[Object], receipts: &Receipts) -> Result<Ve
     Ok(wanted)
 }
 
-/// Renames what was fetched into place, and writes its receipts.
+/// Renames fetched files into place, and writes their receipts.
 fn place_all(folder: &Folder, fetched: &[Object], mut receipts: Receipts) -> Result<(), Error> {
     for object in fetched {
         place(folder, &object.name)?;
@@ -126,7 +126,7 @@ impl Fetching<'_> {
         let file = &opened.map_err(refused())?;
         let version = format!("{}-{}", object.bytes, object.etag.as_deref().unwrap_or_default());
         let earlier = self.receipts.borrow().under_way(&object.name).cloned().unwrap_or_default();
-        // Without a version nothing says that parts of two attempts belong together.
+        // Without a version, parts of two attempts may not belong together.
         let there = match earlier.version == version && object.etag.is_some() {
             true => earlier.parts,
             false => {
@@ -141,7 +141,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// Fetches what is missing of an object part by part.
+    /// Fetches the missing parts of an object.
     async fn parts(
         &self,
         object: &Object,
@@ -164,7 +164,8 @@ impl Fetching<'_> {
                     return Ok::<(), Error>(());
                 }
                 let _stream = self.streams.take().await?;
-                // What came of the part: written at once, so that progress is seen, and hashed when it is whole.
+                // The bytes received: written at once, so that progress is visible, and hashed when the part is
+                // complete.
                 let come = RefCell::new(Vec::with_capacity(size as usize));
                 let poured = self.remote.pour(key, begin..begin + size, object.etag.as_deref(), |bytes| {
                     let mut come = come.borrow_mut();
@@ -185,7 +186,7 @@ impl Fetching<'_> {
             .await
     }
 
-    /// Fetches an object from a server that hands out nothing else than whole ones.
+    /// Fetches an object from a server that does not support range requests.
     async fn whole(&self, object: &Object, key: &str, file: &File, part: &str) -> Result<(), Error> {
         let _stream = self.streams.take().await?;
         let refused = || Error::file("write", self.folder.path().join(part));
@@ -194,7 +195,7 @@ impl Fetching<'_> {
             file.write_all_at(bytes, at).map_err(refused())?;
             let length = bytes.len() as u64;
             self.meter.received(length);
-            // What comes a second time is no progress.
+            // Bytes received a second time are not progress.
             let new = (at + length).saturating_sub(told);
             told += new;
             self.meter.moved(new);

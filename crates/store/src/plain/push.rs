@@ -18,7 +18,7 @@ use crate::source::Local;
 use crate::streams::Streams;
 use crate::{Error, Meter, Options, Pushed};
 
-/// Sends what the receipts do not account for.
+/// Sends files without a valid receipt.
 pub(crate) fn push(
     source: &Path,
     files: &[Local],
@@ -109,7 +109,7 @@ impl Sending<'_> {
             }
             Some(multipart) => self.parts(multipart.as_ref(), file, &receipt).await?,
         };
-        // What was read in parts must have been one file.
+        // The parts must have been read from one version of the file.
         let metadata = std::fs::metadata(&file.path).map_err(Error::file("open", &file.path))?;
         if (metadata.len(), changed(&metadata)) != (receipt.bytes, receipt.changed) {
             return Err(Error::Changed { path: file.path.clone() });

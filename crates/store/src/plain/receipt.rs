@@ -1,4 +1,4 @@
-//! What was moved: a JSON line an event, appended; the last line of a name holds.
+//! Receipts of transferred files: one JSON line per event, appended; the last line of a name is valid.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// Receipts, and what is known of files that are under way.
+/// Receipts, and progress of files in flight.
 #[derive(Debug)]
 pub(super) struct Receipts {
-    /// None in a dry run.
+    /// `None` in a dry run.
     file: Option<File>,
     done: BTreeMap<String, Done>,
     under_way: BTreeMap<String, UnderWay>,
@@ -28,9 +28,9 @@ pub(super) struct Done {
 /// A file of which some parts are moved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct UnderWay {
-    /// What makes parts of one attempt fit together.
+    /// A version that all parts of one attempt share.
     pub version: String,
-    /// What is known of each part that is moved.
+    /// State of each finished part.
     pub parts: BTreeMap<usize, String>,
 }
 
@@ -43,7 +43,7 @@ enum Line {
 }
 
 impl Receipts {
-    /// Reads what an opened file holds, and goes on writing at its end.
+    /// Reads an opened journal, and continues to append to it.
     pub fn read(mut file: File, is_dry: bool) -> std::io::Result<Receipts> {
         let mut bytes = Vec::new();
         file.rewind()?;
@@ -79,7 +79,7 @@ impl Receipts {
         self.done.get(name)
     }
 
-    /// What was moved of a file, if it is of this version.
+    /// Progress of a file, if it is of this version.
     pub fn under_way(&self, name: &str) -> Option<&UnderWay> {
         self.under_way.get(name)
     }

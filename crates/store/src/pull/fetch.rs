@@ -1,4 +1,4 @@
-//! Fetches pieces: neighbours in one request, every piece verified before it is written.
+//! Fetches chunks: neighbours in one request, every chunk verified before it is written.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::head::bundle_name;
 use crate::remote::Remote;
 use crate::{Error, Meter};
 
-/// A place that a piece belongs to.
+/// A position in a file that a chunk is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Number of the file.
@@ -20,7 +20,7 @@ pub(crate) struct Place {
     pub offset: u64,
 }
 
-/// A piece to fetch, and where it belongs.
+/// A chunk to fetch, and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Need {
     pub piece: ChunkRef,
@@ -28,13 +28,13 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// A piece that belongs nowhere yet.
+    /// A chunk without positions yet.
     pub fn new(piece: ChunkRef) -> Need {
         Need { piece, places: Vec::new() }
     }
 }
 
-/// One request: a range of a bundle, and what is needed of it.
+/// One request: a range of a bundle, and the chunks needed from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub bundle: u32,
@@ -42,11 +42,10 @@ pub(crate) struct Unit {
     needs: Vec<Need>,
 }
 
-/// Bytes that nobody needs between two that somebody does, and that are fetched nevertheless: a request costs about as
-/// much as so many bytes.
+/// Unneeded bytes between two chunks that are fetched anyway: a request costs about as much as this many bytes.
 const GAP: u64 = 64 << 10;
 
-/// Puts neighbours into one request of at most `part` bytes.
+/// Combines neighbours into requests of at most `part` bytes.
 pub(crate) fn units(manifest: &ChunkManifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
     let mut placed: Vec<(u32, Range<u64>, Need)> = needs
         .into_iter()
@@ -72,7 +71,7 @@ pub(crate) fn units(manifest: &ChunkManifest, needs: impl IntoIterator<Item = Ne
     units
 }
 
-/// What has to be fetched for a piece: itself, or the whole frame that it is compressed in.
+/// The stored range of a chunk: its own, or that of the compressed frame that contains it.
 fn stored_range(frame: CompressedFrame, piece: ChunkRef) -> Range<u64> {
     let begin = u64::from(frame.offset);
     match frame.is_compressed() {
@@ -112,7 +111,7 @@ async fn one(
     meter: &Meter,
 ) -> Result<(), Error> {
     let mut rest = unit;
-    // What was damaged on its way is fetched a second time.
+    // Data damaged in transit is fetched a second time.
     for _ in 0..2 {
         let arriving = Arc::new(Mutex::new(Arriving::new(rest)));
         let range = lock(&arriving).unit.range.clone();
@@ -139,8 +138,8 @@ fn lock(arriving: &Mutex<Arriving>) -> MutexGuard<'_, Arriving> {
     arriving.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A unit of which the bytes come in: what is complete is verified and written at once, so that a kill loses no more
-/// than what is on its way.
+/// A unit being received: complete chunks are verified and written at once, so that a kill loses only what is in
+/// transit.
 struct Arriving {
     unit: Unit,
     /// Bytes that came and may still be needed, and where in the bundle they begin.
@@ -148,7 +147,7 @@ struct Arriving {
     at: u64,
     /// Needs that are written.
     written: usize,
-    /// Needs whose bytes were wrong.
+    /// Chunks that failed verification.
     wrong: Vec<Need>,
 }
 
@@ -157,7 +156,7 @@ impl Arriving {
         Arriving { at: unit.range.start, unit, bytes: Vec::new(), written: 0, wrong: Vec::new() }
     }
 
-    /// Takes the next bytes and writes what they complete; returns the bytes of data that is.
+    /// Takes the next bytes and writes the chunks that they complete; returns the bytes of data written.
     fn take(
         &mut self,
         folder: &Folder,
@@ -174,7 +173,7 @@ impl Arriving {
             return Ok(0);
         }
         let needs = waiting[..complete].to_vec();
-        // Pieces of one frame follow each other, and the next may need the frame again.
+        // Chunks of one frame are consecutive, and the next one may need the frame again.
         let keep_from = waiting.get(complete).map_or(come, |next| range(next).start.min(come));
         let unit = Unit { bundle: self.unit.bundle, range: self.at..come, needs };
         let moved = match write(folder, frames, parts, &unit, &self.bytes)? {
@@ -190,7 +189,7 @@ impl Arriving {
         Ok(moved)
     }
 
-    /// What has to be fetched once more; none where all is written.
+    /// What must be fetched again; `None` if all is written.
     fn left(&self, frames: &[CompressedFrame]) -> Option<Unit> {
         let needs = [&self.wrong[..], &self.unit.needs[self.written..]].concat();
         let ranges = needs.iter().map(|need| stored_range(frames[need.piece.frame as usize], need.piece));
@@ -199,11 +198,11 @@ impl Arriving {
     }
 }
 
-/// Fetches a range of a bundle and hands it to `take`, which answers none when something in it is wrong; then it is
-/// fetched a second time, in case that the bytes were damaged on their way.
+/// Fetches a range of a bundle and passes it to `take`, which returns `None` if verification fails; then the range is
+/// fetched a second time, in case it was damaged in transit.
 ///
 /// # Errors
-/// Of the network and of `take`; [`Error::Damaged`] when it is wrong both times.
+/// Errors of the network and of `take`; [`Error::Damaged`] if verification fails both times.
 pub(crate) async fn verified<T, F>(
     remote: &Remote,
     name: &str,
@@ -221,7 +220,7 @@ where
     Err(remote.damaged(name, "its bytes are not those that the manifest names"))
 }
 
-/// Writes what a unit brought; none when something in it is wrong, and then nothing wrong was written.
+/// Writes a unit; returns `None` if verification fails, in which case no unverified data was written.
 fn write(
     folder: &Folder,
     frames: &[CompressedFrame],
@@ -247,7 +246,7 @@ fn write(
     Ok(is_whole.then_some(moved))
 }
 
-/// Hands on the bytes of each piece that a unit brought, verified; whether all of them are right.
+/// Passes on the bytes of each chunk of a unit, verified; returns whether all of them are intact.
 pub(crate) fn unpack(
     frames: &[CompressedFrame],
     unit: &Unit,

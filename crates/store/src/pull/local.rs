@@ -1,4 +1,4 @@
-//! What of a data set is in the target already, whole or in part.
+//! The parts of a data set that are already in the target.
 
 use std::collections::HashSet;
 use std::num::NonZero;
@@ -16,14 +16,14 @@ use crate::{Error, Meter};
 /// How far a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// It stands in its place, and every piece is right.
+    /// It is in place, and every chunk is intact.
     Whole,
     /// It does not; these of its pieces lie in its unfinished form.
     Unfinished { right: Vec<bool> },
 }
 
 impl State {
-    /// About how much of it takes up space already; 64 KiB a piece are assumed.
+    /// Approximate bytes that already take up space, assuming 64 KiB per chunk.
     pub fn bytes_there(&self) -> u64 {
         match self {
             State::Whole => 0,
@@ -32,15 +32,15 @@ impl State {
     }
 }
 
-/// What was found.
+/// Result of the survey.
 pub(super) struct Survey {
     /// A state a file.
     pub states: Vec<State>,
-    /// Pieces of files that have changed, wherever they lie.
+    /// Chunks of changed files, wherever they are.
     pub elsewhere: Elsewhere,
 }
 
-/// What was found of one file; none until a thread has looked.
+/// Result for one file; `None` until a thread has checked it.
 type Looked = Mutex<Option<Result<(State, Elsewhere), Error>>>;
 
 /// Looks through the target with all threads.
@@ -103,7 +103,7 @@ fn look(folder: &Folder, file: &ChunkedFile, meter: &Meter) -> Result<(State, El
     Ok((State::Unfinished { right }, elsewhere))
 }
 
-/// Which pieces of `file` lie at their places in `opened`.
+/// Which chunks of `file` are at their positions in `opened`.
 fn rights(opened: &std::fs::File, file: &ChunkedFile) -> Vec<bool> {
     let (mut offset, mut buffer) = (0, Vec::new());
     let right = |piece: &ChunkRef| {
@@ -114,7 +114,7 @@ fn rights(opened: &std::fs::File, file: &ChunkedFile) -> Vec<bool> {
     file.pieces.iter().map(right).collect()
 }
 
-/// Copies a piece that lies elsewhere in the target; says whether it was still the right one.
+/// Copies a chunk from another file in the target; returns whether it was still intact.
 pub(super) fn copy(
     folder: &Folder,
     (source, offset): &(std::sync::Arc<str>, u64),

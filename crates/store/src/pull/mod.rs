@@ -1,9 +1,9 @@
-//! From there to here: only what is missing is fetched, and a file appears only when all of it was verified.
+//! Pull: fetches only missing data; a file appears only after all of it was verified.
 //!
-//! There is no journal. A file that is not finished lies below `.gradus/` in the target; what of it is right is found
-//! by hashing its pieces, which costs a second a gigabyte and holds whatever instant the process was killed at, or the
-//! machine. Pieces that lie elsewhere in the target, as after a reordering, are copied and not fetched. When everything
-//! is there, it is synced, and the files are moved to their places.
+//! There is no journal. An unfinished file is below `.gradus/` in the target; its intact parts are found by hashing its
+//! chunks, which takes a second per gigabyte and is correct after any crash. Chunks found elsewhere in the target, as
+//! after a reordering, are copied and not fetched. When everything is there, it is synced, and the files are moved into
+//! place.
 
 pub(crate) mod fetch;
 mod local;
@@ -24,10 +24,10 @@ use crate::{Error, Meter, Options, Pulled, plain};
 use fetch::{Need, Place};
 use local::{State, Survey};
 
-/// Fetches what lies at `remote` into the folder `target`.
+/// Fetches the data set at `remote` into the folder `target`.
 ///
 /// # Errors
-/// [`Error`]. What was fetched stays, and the same call goes on from there; files that stood there before are whole.
+/// [`Error`]. Fetched data is retained, and the same call resumes; existing files are complete.
 pub fn pull(remote: &Remote, target: &Path, options: &Options, meter: &Meter) -> Result<Pulled, Error> {
     let folder = Folder::open(target).map_err(Error::file("open", target))?;
     let _lock = lock(&folder)?;
@@ -47,7 +47,7 @@ pub fn pull(remote: &Remote, target: &Path, options: &Options, meter: &Meter) ->
     Ok(pulled)
 }
 
-/// How often a pull begins again because its data set was replaced and removed meanwhile.
+/// How many times a pull restarts because its data set was replaced meanwhile.
 const REPLACED: usize = 3;
 
 /// Fetches the data set that was found, or the one that has replaced it if its objects were removed meanwhile.
@@ -66,7 +66,7 @@ pub(crate) fn newest(
             Err(error) => return Err(error),
         };
         match remote.wait(head::load(remote, meter))? {
-            // Nobody has pushed: it is lost.
+            // The data set was not replaced, so the data is lost.
             Some(now) if now.seen.bytes == found.seen.bytes => return Err(Error::Damaged { location, why: error }),
             Some(now) => {
                 meter.begin_again();
@@ -150,17 +150,17 @@ pub(crate) fn chunks(
     Ok(pulled)
 }
 
-/// What a folder lacks of a data set.
+/// The chunks missing from a folder.
 struct Missing {
-    /// Numbers of the files that are not whole.
+    /// Numbers of the incomplete files.
     unfinished: Vec<usize>,
-    /// Pieces that another file of the folder holds.
+    /// Chunks that another file of the folder has.
     copies: Vec<(ChunkRef, (Arc<str>, u64), Place)>,
-    /// Pieces that must be fetched.
+    /// Chunks that must be fetched.
     needs: Vec<Need>,
 }
 
-/// Finds what a folder lacks, each piece once however many files share it.
+/// Finds the chunks missing from a folder, each once however many files share it.
 fn missing(manifest: &ChunkManifest, states: &[State], elsewhere: &Elsewhere) -> Missing {
     let mut needs: BTreeMap<(u32, u32, u32, ContentHash), Need> = BTreeMap::new();
     let (mut copies, mut unfinished) = (Vec::new(), Vec::new());
@@ -177,7 +177,7 @@ fn missing(manifest: &ChunkManifest, states: &[State], elsewhere: &Elsewhere) ->
             match elsewhere.get(&piece.id) {
                 Some(source) => copies.push((*piece, source.clone(), place)),
                 None => {
-                    // A hostile manifest may name one place by two hashes: both are fetched, and one is refused.
+                    // A hostile manifest may give one position two hashes: both are fetched, and one is refused.
                     let key = (piece.frame, piece.at, piece.bytes, piece.id);
                     let need = needs.entry(key).or_insert_with(|| Need::new(*piece));
                     need.places.push(place);
@@ -191,12 +191,12 @@ fn missing(manifest: &ChunkManifest, states: &[State], elsewhere: &Elsewhere) ->
 /// Characters of the name of an unfinished file.
 const PART: usize = 32;
 
-/// Where a file lies until it is whole; the same name whatever else is in the data set.
+/// The temporary name of a file; independent of the rest of the data set.
 pub(crate) fn part_name(name: &str) -> String {
     format!("{OWN}/{}", &ContentHash::of(name.as_bytes()).to_string()[..PART])
 }
 
-/// Refuses what the disk cannot hold before anything is fetched.
+/// Refuses a pull that exceeds the free disk space before anything is fetched.
 fn make_room(folder: &Folder, needed: u64, states: &[State]) -> Result<(), Error> {
     let there: u64 = states.iter().map(State::bytes_there).sum();
     let free = folder.free().map_err(Error::file("look at", folder.path()))?;
@@ -206,7 +206,7 @@ fn make_room(folder: &Folder, needed: u64, states: &[State]) -> Result<(), Error
     }
 }
 
-/// Makes all durable, then moves the files to their places.
+/// Syncs everything, then moves the files into place.
 fn settle(folder: &Folder, manifest: &ChunkManifest, unfinished: &[usize]) -> Result<(), Error> {
     folder.sync().map_err(Error::file("sync", folder.path()))?;
     for number in unfinished {
@@ -216,7 +216,7 @@ fn settle(folder: &Folder, manifest: &ChunkManifest, unfinished: &[usize]) -> Re
     folder.sync().map_err(Error::file("sync", folder.path()))
 }
 
-/// Moves one file to its place. A folder or link that stands there is in the way and not removed.
+/// Moves one file into place. An existing folder or link is an error and not removed.
 pub(crate) fn place(folder: &Folder, name: &str) -> Result<(), Error> {
     folder.rename(&part_name(name), name).map_err(Error::file("write", folder.path().join(name)))
 }
@@ -232,10 +232,10 @@ fn remove_others(folder: &Folder, names: &HashSet<String>) -> Result<u64, Error>
     Ok(removed)
 }
 
-/// Where pieces lie in the target already.
+/// Where chunks are in the target already.
 pub(crate) type Elsewhere = HashMap<ContentHash, (Arc<str>, u64)>;
 
-/// Reads a piece and says whether it is the right one.
+/// Reads a chunk and verifies it.
 pub(crate) fn is_right(file: &File, offset: u64, id: ContentHash, buffer: &mut Vec<u8>, bytes: u32) -> bool {
     buffer.resize(bytes as usize, 0);
     file.read_exact_at(buffer, offset).is_ok() && ContentHash::of(buffer) == id

@@ -1,4 +1,4 @@
-//! One bundle: pieces read again, verified, grouped into frames and compressed where it pays.
+//! One bundle: chunks read again, verified, grouped into frames and compressed if that pays.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,11 +10,11 @@ use super::Bundled;
 use crate::Error;
 use crate::source::Local;
 
-/// A compressed frame is closed when its pieces are so long together: small enough to be fetched for one of them, and
-/// large enough to compress well.
+/// A compressed frame is closed at this total size: small enough to be fetched for one chunk, and large enough to
+/// compress well.
 const FRAME: usize = 4 << 20;
 
-/// A bundle's layout: what a manifest has to know of it.
+/// The layout of a bundle, as recorded in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Built {
     #[serde(with = "hex")]
@@ -22,7 +22,7 @@ pub(crate) struct Built {
     pub bytes: u64,
     /// Offset, stored and raw length of each frame.
     frames: Vec<(u32, u32, u32)>,
-    /// Name, length, frame and place in it of each piece.
+    /// Name, length, frame and offset in the frame of each chunk.
     pieces: Vec<(Hex, u32, u32, u32)>,
 }
 
@@ -38,13 +38,13 @@ impl Built {
         manifest.frames.extend(frames);
     }
 
-    /// Its pieces, where its first frame has the number `first`.
+    /// Its chunks, if its first frame has the number `first`.
     pub fn pieces(&self, first: u32) -> impl Iterator<Item = ChunkRef> {
         self.pieces.iter().map(move |&(id, bytes, frame, at)| ChunkRef { id: id.0, bytes, frame: first + frame, at })
     }
 }
 
-/// Reads the pieces and lays them out. The same pieces always give the same bytes.
+/// Reads the chunks and lays them out. The same chunks always give the same bytes.
 pub(crate) fn build(files: &[Local], bundled: &Bundled) -> Result<(Built, Vec<u8>), Error> {
     let mut layout = Layout::default();
     let mut open: Option<(u32, File)> = None;
@@ -72,7 +72,7 @@ struct Layout {
     bytes: Vec<u8>,
     frames: Vec<(u32, u32, u32)>,
     pieces: Vec<(Hex, u32, u32, u32)>,
-    /// Pieces of the open frame that is to be compressed; those of plain frames are in `bytes` already.
+    /// Chunks of the open frame that is to be compressed; those of plain frames are in `bytes` already.
     waiting: Vec<u8>,
     /// Where the open plain frame begins.
     plain: Option<usize>,

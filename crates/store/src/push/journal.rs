@@ -1,7 +1,7 @@
-//! What a push has done so far, for the one that comes after a kill.
+//! Progress of a push, used to resume after a kill.
 //!
-//! A JSON line an event, appended. A line that was cut short is the last one and is passed over; whatever is lost is
-//! sent again, so nothing is synced. The file is locked while a push runs.
+//! One JSON line per event, appended. A truncated last line is ignored; lost lines only cause work to be repeated, so
+//! nothing is synced. The file is locked while a push runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::lock::draw_id;
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    /// None in a dry run.
+    /// `None` in a dry run.
     file: Option<File>,
     finished: Vec<Built>,
     forgotten: HashSet<ContentHash>,
@@ -64,7 +64,7 @@ impl Journal {
         }
         let mut bytes = Vec::new();
         file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(Error::file("read", &path))?;
-        // A line that was cut short must not swallow the next one.
+        // A truncated line must not swallow the next one.
         if !bytes.is_empty() && !bytes.ends_with(b"\n") {
             file.write_all(b"\n").map_err(Error::file("write", &path))?;
         }
@@ -159,7 +159,7 @@ impl Journal {
         self.write(&Line::Finished(built.clone()))
     }
 
-    /// The head names everything: nothing of this is needed any more.
+    /// The push is committed, and the journal is no longer needed.
     pub fn finish(self) {
         let _ = fs::remove_file(&self.path);
     }

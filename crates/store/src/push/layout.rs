@@ -1,4 +1,4 @@
-//! A manifest as a push changes it: bundles are added at its end, and left out once most of them are not needed.
+//! Updates a manifest: bundles are appended, and dropped once most of them are unneeded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::scan::Scanned;
 use crate::remote::Remote;
 use crate::{Error, head};
 
-/// Where a piece lies.
+/// The position of each chunk.
 pub(super) type Places = HashMap<ContentHash, ChunkRef>;
 
 /// Takes the bundles into the manifest that an interrupted push has finished, if they are really there.
@@ -32,7 +32,7 @@ pub(super) fn adopt(manifest: &mut ChunkManifest, remote: &Remote, journal: &mut
     Ok(())
 }
 
-/// Where every piece lies that need not be sent: those of the files that are stored, and of an interrupted push.
+/// The positions of chunks that need not be sent: those of stored files, and of an interrupted push.
 pub(super) fn places(stored: &[ChunkedFile], journal: &Journal, manifest: &ChunkManifest) -> Places {
     let pieces = stored.iter().flat_map(|file| &file.pieces);
     let mut known: Places = pieces.map(|piece| (piece.id, *piece)).collect();
@@ -49,7 +49,7 @@ fn first_frame(manifest: &ChunkManifest, id: ContentHash) -> Option<u32> {
     manifest.frames.iter().position(|frame| frame.bundle as usize == bundle).map(|first| first as u32)
 }
 
-/// Adds a bundle that was sent, and where its pieces lie.
+/// Appends a bundle that was sent, and records the positions of its chunks.
 pub(super) fn append(manifest: &mut ChunkManifest, built: &Built, known: &mut Places) {
     let first = manifest.frames.len() as u32;
     built.add_to(manifest);
@@ -64,7 +64,7 @@ pub(super) fn listed(file: &Scanned, known: &Places) -> Result<ChunkedFile, Erro
     Ok(ChunkedFile { name: file.name.clone(), bytes: file.bytes, pieces })
 }
 
-/// Leaves out bundles that no file needs any more, once they are most of what is stored.
+/// Drops bundles that no file needs, once they are the majority.
 pub(super) fn drop_unused(manifest: &mut ChunkManifest) {
     let mut used = vec![false; manifest.bundles.len()];
     for piece in manifest.files.iter().flat_map(|file| &file.pieces) {
@@ -77,7 +77,7 @@ pub(super) fn drop_unused(manifest: &mut ChunkManifest) {
     }
 }
 
-/// Leaves out the bundles for which `keep` does not hold, with their frames and pieces; numbers change then.
+/// Drops the bundles for which `keep` does not hold, with their frames and chunks, and renumbers the rest.
 pub(super) fn drop_bundles(manifest: &mut ChunkManifest, keep: impl FnMut(&Bundle) -> bool) {
     let kept_bundles: Vec<bool> = manifest.bundles.iter().map(keep).collect();
     if kept_bundles.iter().all(|kept| *kept) {

@@ -1,9 +1,9 @@
-//! From here to there: what is new is sent, and the head is swapped last.
+//! Push: new data is sent, and the head is swapped last.
 //!
-//! Files are cut and named ([`scan`]), pieces that the remote data set or an interrupted push has already are left
-//! out, and what is new is laid out in bundles. The layout depends on nothing but the order of the pieces, so a push
-//! that was killed makes the same bundles again and goes on within them: `journal` holds which are done and which parts
-//! of the others are. Nothing is visible before the head, and losing the journal costs time only.
+//! Files are divided into chunks and hashed ([`scan`]), chunks that the remote data set or an interrupted push already
+//! has are skipped, and new ones are laid out in bundles. The layout depends only on the order of the chunks, so a
+//! killed push rebuilds the same bundles and resumes within them: `journal` records which are done and which parts of
+//! the others are. Nothing is visible before the head, and losing the journal costs time only.
 
 pub(crate) mod build;
 mod journal;
@@ -33,7 +33,7 @@ use scan::Scanned;
 /// Sends the file or folder `source` to `remote`.
 ///
 /// # Errors
-/// [`Error`]. What was sent stays, and the same call goes on from there.
+/// [`Error`]. Sent data is retained, and the same call resumes.
 pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) -> Result<Pushed, Error> {
     ends::may_push(source, remote.location())?;
     let files = walk(source)?;
@@ -49,14 +49,14 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
     match (options.form, &loaded) {
         (StoreFormat::Plain, Loaded::Found(_) | Loaded::Damaged(..)) => {
             let message = format!("`{}` holds a data set in chunks", remote.location());
-            Err(Error::Usage { message, hint: "leave `--plain` out, or name an empty place".into() })
+            Err(Error::Usage { message, hint: "remove `--plain`, or name an empty location".into() })
         }
         (StoreFormat::Plain, Loaded::Nothing) => plain::push(source, &files, remote, options, meter),
         (StoreFormat::Chunks, _) => chunks(source, &files, remote, loaded, options, meter),
     }
 }
 
-/// Sends what is new of `files` as chunks, and what is stored there no longer.
+/// Sends the new chunks of `files`, and those that are no longer stored there.
 fn chunks(
     source: &Path,
     files: &[Local],
@@ -98,7 +98,7 @@ fn chunks(
     Ok(pushed)
 }
 
-/// A push of which it is known what has to be sent.
+/// A push whose work is planned.
 struct ChunkPush<'a> {
     files: &'a [Local],
     remote: &'a Remote,
@@ -116,7 +116,7 @@ struct ChunkPush<'a> {
 }
 
 impl ChunkPush<'_> {
-    /// Whether the head has to change although no piece has to be sent.
+    /// Whether the head has to change although no chunk has to be sent.
     fn is_new(&self) -> Result<bool, Error> {
         let Some(Found { manifest, .. }) = &self.found else { return Ok(true) };
         let is_same = (&manifest.bundles, &manifest.frames) == (&self.manifest.bundles, &self.manifest.frames);
@@ -155,7 +155,7 @@ impl ChunkPush<'_> {
         let ChunkPush { remote, options, meter, .. } = self;
         let mut objects = listing.objects;
         self.inventory.relist(&objects);
-        // What an interrupted push has sent may have been removed before this lock was there.
+        // Data of an interrupted push may have been removed before this lock existed.
         self.inventory.require(remote, &self.manifest)?;
         let built = upload::bundles(remote, self.files, wanted, &self.inventory, journal, meter).await?;
         for built in &built {
@@ -188,5 +188,5 @@ impl ChunkPush<'_> {
     }
 }
 
-/// The pieces of one bundle, in order.
+/// The chunks of one bundle, in order.
 pub(crate) type Bundled = Vec<Wanted>;

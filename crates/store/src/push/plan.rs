@@ -1,4 +1,4 @@
-//! Which pieces travel, and in which bundle: a pure function of the pieces' order and of what is there.
+//! Assigns chunks to bundles: a pure function of the chunks' order and of what is stored.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use data::chunk::ContentHash;
 use super::scan::Scanned;
 use super::{Bundled, Places};
 
-/// A piece that is sent, and where to read it.
+/// A chunk to send, and where to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub id: ContentHash,
-    /// Place of its file in the list of files.
+    /// Index of its file in the list of files.
     pub file: u32,
     pub offset: u64,
     pub bytes: u32,
 }
 
-/// A bundle is closed when its pieces are so long together.
+/// A bundle is closed at this total size.
 const BUNDLE: u64 = 64 << 20;
 
-/// The pieces that are not there, in the order in which files name them first, as bundles.
+/// The missing chunks, in the order in which files first contain them, as bundles.
 pub(super) fn bundles(files: &[Scanned], known: &Places) -> Vec<Bundled> {
     let (mut bundles, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut taken = HashSet::new();

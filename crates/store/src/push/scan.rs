@@ -1,4 +1,4 @@
-//! Cuts and names every file: small ones side by side, large ones with all threads.
+//! Divides and hashes every file: small ones in parallel, large ones with all threads.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(super) struct Scanned {
 /// From this length on, a file is cut by all threads.
 const LARGE: u64 = 64 << 20;
 
-/// Cuts all files, in their order; `known` are the pieces that are stored already.
+/// Scans all files, in their order; `known` are the chunks that are stored already.
 pub(super) fn scan(
     files: &[Local],
     threads: NonZero<usize>,

@@ -59,7 +59,7 @@ pub(super) async fn bundles(
         .buffered(AHEAD)
         .try_collect()
         .await?;
-    // What an earlier push of other bytes has begun is not paid for any longer.
+    // An unfinished upload of other bytes is aborted, so that it is not billed.
     let stale = journal.borrow().stale(&begun.borrow());
     if let Some(multipart) = &remote.multipart {
         for (object, upload) in stale {
@@ -78,7 +78,7 @@ struct Object<'a, 'j> {
 }
 
 impl Object<'_, '_> {
-    /// Sends the object, whose bytes stand for `raw` bytes of data.
+    /// Sends the object, which contains `raw` bytes of data.
     async fn send(&self, bytes: Bytes, raw: u64) -> Result<(), Error> {
         let part = self.remote.limits.part;
         let multipart = self.remote.multipart.clone().filter(|_| bytes.len() as u64 > part);
@@ -93,7 +93,7 @@ impl Object<'_, '_> {
         };
         let earlier = self.journal.borrow().upload(self.name);
         if let Some(upload) = earlier {
-            // Services forget uploads after a while, and a finished one too: then it is begun anew.
+            // Services expire uploads, and finished ones: then it is started again.
             match self.parts(multipart.as_ref(), upload.id.clone(), upload.parts, &bytes, raw).await {
                 Ok(()) => return Ok(()),
                 Err(Error::Missing { .. } | Error::Network { .. }) => {

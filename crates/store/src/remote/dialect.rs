@@ -1,9 +1,9 @@
-//! Which variables each object store is set up by, and what to set when they are missing.
+//! The environment variables of each object store, and hints if they are missing.
 
 use crate::access::Access;
 use crate::location::{Location, StorageService};
 
-/// What differs between those that speak S3.
+/// Differences between services that speak S3.
 pub(super) struct Dialect<'a> {
     pub key: Option<&'a str>,
     pub secret: Option<&'a str>,

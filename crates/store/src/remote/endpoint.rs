@@ -1,7 +1,7 @@
-//! Whom requests go to, and whether anybody is there.
+//! The host that requests go to, and whether it is reachable.
 //!
-//! A request that nobody answers may be tried for minutes, for networks fail and come back. Where nothing has answered
-//! yet, it is more likely that the address is wrong, and a person waits: so before the first request somebody knocks.
+//! An unanswered request may be retried for minutes, because networks recover. Before the first answer, a wrong address
+//! is more likely, and a person is waiting: so a connection is probed before the first request.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -17,13 +17,12 @@ pub(crate) struct Endpoint {
     pub named_by: Option<&'static str>,
 }
 
-/// Between the first two tries of a host that refuses, or whose name has no address: a service may be starting. Each
-/// pause is twice the one before, up to the longest.
+/// Pause after the first failed probe of a host, because a service may be starting. It doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl Endpoint {
-    /// The host of an address such as `https://host:8080/path`; none where it names none.
+    /// The host of an address such as `https://host:8080/path`; `None` if there is none.
     pub fn of(address: &str, named_by: Option<&'static str>) -> Option<Endpoint> {
         let (scheme, rest) = address.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -38,10 +37,10 @@ impl Endpoint {
         (!host.is_empty()).then(|| Endpoint { host: host.to_owned(), port, named_by })
     }
 
-    /// Connects and hangs up.
+    /// Connects and disconnects.
     ///
     /// # Errors
-    /// In a few words, why nobody can be reached: no address, nothing that listens, no answer within `patience`.
+    /// A short reason why the host is unreachable: no address, connection refused, no answer within `patience`.
     pub fn knock(&self, patience: Duration) -> Result<(), String> {
         let began = Instant::now();
         let mut pause = PAUSE;
@@ -70,7 +69,7 @@ impl Endpoint {
         Err(why)
     }
 
-    /// Looks the host up, on a thread that is left behind when that takes too long.
+    /// Resolves the host, on a thread that is abandoned after a timeout.
     fn addresses(&self, patience: Duration) -> Result<Vec<SocketAddr>, String> {
         let (sender, answer) = channel();
         let (host, port) = (self.host.clone(), self.port);
@@ -134,7 +133,7 @@ mod tests {
         drop(listener);
         let told = endpoint.knock(Duration::from_millis(400)).unwrap_err();
         assert!(told.contains("nothing listens"), "{told}");
-        // Somebody who begins to listen while there is patience is found.
+        // A server that starts to listen within the patience is found.
         let begins = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(700));
             std::net::TcpListener::bind(address).map(|listener| listener.accept().is_ok())

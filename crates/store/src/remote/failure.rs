@@ -3,22 +3,22 @@
 
 use object_store::Error as StoreError;
 
-/// What the client says of a server that sends the whole object where a part was asked for.
+/// The client's error for a server that sends the complete object for a range request.
 pub(crate) const NO_RANGES: &str = "Range request not supported";
 
-/// What to do about a web server, which cannot be asked what it has.
+/// Hint for a web server, which cannot be listed.
 pub(crate) const NO_LIST: &str =
     "a web server does not list what it has: name one file, or push in chunks (without `--plain`) what it serves";
 
-/// What is said of an upload that did not arrive as it was sent.
+/// The error of an upload that was damaged in transit.
 pub(crate) const RECEIVED_OTHER: &str = "the store received other bytes than were sent";
 
-/// Services tell a missing bucket in the body of a 404, each with its own word.
+/// Services report a missing bucket in the body of a 404, each with its own code.
 pub(crate) fn names_bucket(text: &str) -> bool {
     ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))
 }
 
-/// Whether it is a disk that refuses, for good.
+/// Whether it is a permanent disk error.
 pub(crate) fn is_of_disk(text: &str) -> bool {
     ["No space left on device", "Read-only file system", "Permission denied", "Disk quota exceeded"]
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
         StoreError::Generic { source, .. } => {
             let text = chain(source.as_ref());
             let is_final = match status(&text) {
-                // What S3 says of a body that came too slowly or damaged.
+                // S3's codes for a body that was too slow or damaged.
                 Some(400) => !["RequestTimeout", "BadDigest", "IncompleteBody"].iter().any(|word| text.contains(word)),
                 Some(408 | 425 | 429) => false,
                 Some(300..=499 | 501 | 505) => true,
@@ -70,13 +70,13 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
     }
 }
 
-/// The status of HTTP that an error tells, where it tells one.
+/// The HTTP status in an error, if any.
 pub(crate) fn status(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("status code: ")?;
     rest.get(..3)?.parse().ok()
 }
 
-/// Whether somebody has answered, if only to refuse.
+/// Whether the server has answered, if only to refuse.
 pub(crate) fn answered(error: &StoreError) -> bool {
     match error {
         StoreError::Generic { source, .. } => {
@@ -92,7 +92,7 @@ pub(crate) fn generic(why: String) -> StoreError {
     StoreError::Generic { store: "gradus", source: why.into() }
 }
 
-/// An error and its causes, each told once.
+/// An error and its causes, without repetitions.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

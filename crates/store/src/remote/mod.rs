@@ -1,7 +1,7 @@
-//! An opened location: objects by key, tried again while our patience lasts.
+//! An opened location: objects by key, with retries.
 //!
-//! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
-//! connection that breaks in its middle too. What was refused or is missing is told at once.
+//! The client below retries single requests; this module retries the complete transfer of an object or a part, because
+//! a connection may also break in the middle. Refused requests and missing objects are errors at once.
 
 mod dialect;
 pub mod endpoint;
@@ -39,7 +39,7 @@ use crate::{Error, Limits};
 /// The interface for uploads in parts that outlive a process, where the service has one.
 pub(crate) type Multipart = Option<Arc<dyn MultipartStore>>;
 
-/// Bytes of a range that are handed on at a time: few enough that a kill loses little, and enough to be worth a write.
+/// Bytes of a range that are passed on at a time: few enough that a kill loses little, and enough to be worth a write.
 pub(crate) const GRAIN: usize = 512 << 10;
 
 /// How a range ended.
@@ -47,7 +47,7 @@ enum Ending {
     Whole,
     /// The object is only so long.
     Short(u64),
-    /// Whoever took it did not want more.
+    /// The consumer returned an error.
     Refused(Error),
 }
 
@@ -59,7 +59,7 @@ pub struct Remote {
     prefix: Path,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) limits: Limits,
-    /// Whom requests go to, where that is one host and no proxy stands before it.
+    /// The host that requests go to, if it is a single one without proxy.
     pub(crate) endpoint: Option<Endpoint>,
     /// Whether anything was answered yet.
     is_reached: AtomicBool,
@@ -101,7 +101,7 @@ impl Remote {
         Remote { endpoint, ..self }
     }
 
-    /// Host and port that requests go to, where they are known.
+    /// Host and port that requests go to, if known.
     pub fn host(&self) -> Option<String> {
         self.endpoint.as_ref().map(Endpoint::to_string)
     }
@@ -116,7 +116,7 @@ impl Remote {
         !matches!(self.location, Location::Web { .. })
     }
 
-    /// Whether what is there can be listed.
+    /// Whether objects can be listed.
     pub(crate) fn can_list(&self) -> bool {
         !matches!(self.location, Location::Web { .. })
     }
@@ -139,7 +139,7 @@ impl Remote {
         self.runtime.block_on(future)
     }
 
-    /// A whole object of at most `most` bytes and its version; none when there is none.
+    /// Reads an object of at most `most` bytes and its version; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str, most: u64) -> Result<Option<(Vec<u8>, UpdateVersion)>, Error> {
         let path = self.path(name)?;
         let got = self.patiently("read", name, || async {
@@ -184,11 +184,11 @@ impl Remote {
         came.await?.map_err(cut_short)
     }
 
-    /// The same, of this version if one is named, handed on while it comes: `take` gets the bytes in order, [`GRAIN`] of them or more at a time but for the
-    /// last. When the connection breaks, what was handed on is not fetched again.
+    /// Streams a range, of this version if one is named: `take` gets the bytes in order, at least [`GRAIN`] at a time
+    /// except for the last. If the connection breaks, bytes that were passed on are not fetched again.
     ///
     /// # Errors
-    /// [`Error`], and that of `take`.
+    /// [`Error`], and errors of `take`.
     pub(crate) async fn pour<F>(
         &self,
         name: &str,
@@ -250,7 +250,7 @@ impl Remote {
         }
     }
 
-    /// Whether it may be the words of a service for a part that begins behind an object's end.
+    /// Whether the error may be a service's answer to a range that begins beyond an object's end.
     fn may_end(&self, error: &StoreError) -> bool {
         self.endpoint.is_none() || status(&chain(error)) == Some(416)
     }
@@ -261,10 +261,10 @@ impl Remote {
         (meta.size < end).then_some(meta.size)
     }
 
-    /// The whole object, handed on as it comes: where in it, and what. Begins again when the connection breaks.
+    /// Streams a complete object: offset and bytes. Restarts when the connection breaks.
     ///
     /// # Errors
-    /// [`Error`], and that of `take`.
+    /// [`Error`], and errors of `take`.
     pub(crate) async fn whole(
         &self,
         name: &str,
@@ -325,7 +325,7 @@ impl Remote {
         }
     }
 
-    /// The length and version of an object; none when there is none.
+    /// The length and version of an object; `None` if it does not exist.
     pub(crate) async fn look(&self, name: &str) -> Result<Option<Object>, Error> {
         let path = self.path(name)?;
         self.patiently("look for", name, || async {
@@ -367,7 +367,7 @@ impl Remote {
     }
 }
 
-/// Asks for a range, of a version if one is named.
+/// Requests a range, of a version if one is named.
 fn options(range: Range<u64>, etag: Option<&str>) -> GetOptions {
     GetOptions { range: Some(range.into()), if_match: etag.map(str::to_owned), ..GetOptions::default() }
 }

@@ -21,10 +21,10 @@ use crate::location::{Location, StorageService};
 use crate::remote::tls::install_tls;
 use crate::{Error, Limits};
 
-/// Opens a location. No byte travels yet, but that credentials may be looked for.
+/// Opens a location. No requests are sent, except to find credentials.
 ///
 /// # Errors
-/// [`Error::NoCredentials`], or what is wrong with the settings.
+/// [`Error::NoCredentials`], or invalid settings.
 pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remote, Error> {
     install_tls();
     let (store, multipart, prefix): (Arc<dyn ObjectStore>, Multipart, &str) = match location {
@@ -60,7 +60,7 @@ fn endpoint(location: &Location, access: &Access) -> Option<Endpoint> {
         let name = names.iter().copied().find(|name| access.get(name).is_some())?;
         Endpoint::of(access.get(name)?, Some(name))
     };
-    // Without keys it is the machine that is asked for some first, and its answer tells more.
+    // Without keys the machine's metadata service is tried first, and its error is more specific.
     let keys = ["AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"];
     let keys = keys.into_iter().chain(["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"]);
     let keys = keys.chain(["OSS_ACCESS_KEY_ID", "TENCENTCLOUD_SECRET_ID"]).collect::<Vec<_>>();
@@ -100,15 +100,15 @@ fn options(limits: Limits, allow_http: bool) -> ClientOptions {
         .with_user_agent(object_store::HeaderValue::from_static(concat!("gradus/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// A request is tried again within a quarter of the patience; what fails longer is tried from its beginning.
+/// A request is retried within a quarter of the patience; if it still fails, the transfer restarts.
 fn retries(limits: Limits) -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(8), base: 2.0 };
     RetryConfig { backoff, max_retries: 6, retry_timeout: limits.patience / 4 }
 }
 
-/// Amazon verifies it for each object and part, and keeps it with the object. Others refuse headers that they do not know;
-/// all are compared with what they say they received (`received`).
+/// Amazon verifies it for each object and part, and stores it with the object. Others refuse unknown headers; for all
+/// of them the reported checksum is compared (`received`).
 const AMAZON_CHECKSUM: Checksum = Checksum::SHA256;
 
 type Opened = (Arc<dyn ObjectStore>, Multipart);
@@ -130,7 +130,7 @@ fn s3(
     let mut allow_http = false;
     if let Some(endpoint) = &dialect.endpoint {
         allow_http = endpoint.starts_with("http://");
-        // The bucket stands before the host at both Chinese services; at others that must be asked for.
+        // Both Chinese services use virtual-hosted addresses; for others that must be requested.
         let is_virtual = matches!(service, StorageService::Oss | StorageService::Cos)
             && access.first(&["OSS_ENDPOINT", "TENCENTCLOUD_COS_ENDPOINT"]).is_none();
         let is_virtual = is_virtual || is_true("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
@@ -162,7 +162,7 @@ fn s3(
         (None, None) if service != StorageService::S3 => return Err(lacking()),
         (None, None) => match foreign_credentials(builder, access) {
             (named, true) => builder = named,
-            // A machine of Amazon's has credentials of its own; elsewhere nothing answers, and asking would take long.
+            // An Amazon machine has credentials of its own; elsewhere there is no answer, and trying would take long.
             (plain, false) if is_amazon && has_metadata() => builder = plain,
             (_, false) => return Err(lacking()),
         },
@@ -173,7 +173,7 @@ fn s3(
     Ok((store.clone(), Some(store)))
 }
 
-/// Passes on where a container or a role gets its credentials from; says whether anything names such a place.
+/// Passes on where a container or a role gets its credentials; returns whether any such source is configured.
 fn foreign_credentials(mut builder: AmazonS3Builder, access: &Access) -> (AmazonS3Builder, bool) {
     let mut is_named = false;
     for name in [
@@ -238,7 +238,7 @@ fn no_credentials(location: &Location, hint: &str) -> Error {
     Error::NoCredentials { location: location.to_string(), hint: hint.to_owned() }
 }
 
-/// Whether this is a machine of a cloud, whose metadata service answers at the address that all clouds use.
+/// Whether this is a cloud machine, whose metadata service answers at the address that all clouds use.
 fn has_metadata() -> bool {
     let address = SocketAddr::from(([169, 254, 169, 254], 80));
     TcpStream::connect_timeout(&address, Duration::from_millis(300)).is_ok()

@@ -46,7 +46,7 @@ impl Remote {
         }
     }
 
-    /// Sees, before the first request, whether somebody is there at all.
+    /// Checks, before the first request, whether the host is reachable.
     fn knock(&self, name: &str) -> Result<(), Error> {
         let Some(endpoint) = self.endpoint.as_ref().filter(|_| !self.is_reached.load(Ordering::Relaxed)) else {
             return Ok(());

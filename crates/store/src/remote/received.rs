@@ -1,9 +1,9 @@
-//! Uploads compared with what the store says it received.
+//! Compares uploads with the checksum that the store reports.
 //!
-//! A store answers a PUT with a checksum of the bytes that reached it: `x-goog-hash` (Google), `Content-MD5` (Azure), or
-//! an ETag that is their MD5 (S3 and the servers that speak it, unless they encrypt with keys of others). It is compared
-//! with that of the bytes that were sent, and a request that differs is sent again. A local folder is read back instead
-//! ([`super::write`]). MD5 is what the services use; it guards against damage, not against malice.
+//! A store answers a PUT with a checksum of the bytes received: `x-goog-hash` (Google), `Content-MD5` (Azure), or an
+//! ETag that is their MD5 (S3 and compatible servers, unless they encrypt with customer keys). It is compared with that
+//! of the bytes sent, and a request that differs is sent again. A local folder is read back instead ([`super::write`]).
+//! MD5 is what the services use; it protects against damage, not against malice.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -56,7 +56,7 @@ impl HttpService for Verifying {
     }
 }
 
-/// The MD5 of what reached the store, in hex, where the answer says it.
+/// The MD5 that the store reports, in hex, if the answer contains it.
 fn reported(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let from_base64 = |text: &str| BASE64_STANDARD.decode(text.trim()).ok().map(|bytes| hex(&bytes));

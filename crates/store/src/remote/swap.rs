@@ -1,8 +1,8 @@
-//! An object replaced only if it still is what was read: compare-and-swap.
+//! Compare-and-swap of an object.
 //!
-//! Object stores do so themselves (`If-Match`, `If-None-Match`). In a local folder the swap holds a lock file of the
-//! folder (`flock`, so a killed process releases it), compares the bytes, and renames. A service without conditional
-//! requests is compared right before the write, which leaves a moment to others; the locks of pushes narrow it.
+//! Object stores support it (`If-Match`, `If-None-Match`). In a local folder the swap holds a lock file of the folder
+//! (`flock`, so a killed process releases it), compares the bytes, and renames. On a service without conditional
+//! requests the object is compared right before the write, which leaves a short race; the locks of pushes narrow it.
 
 use std::fs::File;
 use std::path::Path as FilePath;
@@ -26,10 +26,10 @@ pub(crate) struct ObjectRevision {
 }
 
 impl Remote {
-    /// Replaces `name` by `bytes` if it is still what was `seen`; none is for what was not there.
+    /// Replaces `name` by `bytes` if it still equals `seen`; `None` if it must not exist.
     ///
     /// # Errors
-    /// [`Error::Raced`] if somebody else was faster.
+    /// [`Error::Raced`] if another process was faster.
     pub(crate) async fn swap(&self, name: &str, bytes: Vec<u8>, seen: Option<&ObjectRevision>) -> Result<(), Error> {
         if let Location::Local(folder) = self.location() {
             let _lock = self.lock_folder(folder).await?;
@@ -54,7 +54,7 @@ impl Remote {
         let most = seen.map_or(0, |seen| seen.bytes.len() as u64);
         let is_as_seen = match self.get(name, most).await {
             Ok(now) => now.map(|(bytes, _)| bytes).as_ref() == seen.map(|seen| &seen.bytes),
-            // It is longer than what was seen.
+            // It is longer than the bytes seen.
             Err(Error::Damaged { .. }) => false,
             Err(error) => return Err(error),
         };
@@ -64,7 +64,7 @@ impl Remote {
         }
     }
 
-    /// Waits for the lock of a folder, and makes durable what was written there before.
+    /// Waits for the lock of a folder, and syncs earlier writes to it.
     async fn lock_folder(&self, folder: &FilePath) -> Result<File, Error> {
         let path = folder.join(LOCK_FILE);
         let opened = File::options().append(true).create(true).open(&path);

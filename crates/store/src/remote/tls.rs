@@ -2,8 +2,8 @@
 //!
 //! reqwest takes the one that the process has installed, also for a socket of this machine, and panics without.
 
-/// Makes *ring* the process's library for TLS, once; whoever builds an HTTP client calls this before.
+/// Installs *ring* as the process's TLS library, once; to be called before an HTTP client is built.
 pub fn install_tls() {
-    // An error means that one is installed, which is all that is wanted.
+    // An error means that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! Failures of requests as errors of ours: what was done, to what, why it failed, and what to type.
+//! Converts failures of requests to errors: the operation, its target, the reason, and what to type.
 
 use object_store::Error as StoreError;
 
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::location::Location;
 
 impl Remote {
-    /// A service's error in our words.
+    /// Converts a service's error.
     pub(crate) fn told(&self, doing: &'static str, name: &str, error: &StoreError) -> Error {
         let location = self.address(name);
         let why = without_secrets(&chain(error));
@@ -35,7 +35,7 @@ impl Remote {
             }
             StoreError::Precondition { .. } | StoreError::AlreadyExists { .. } => Error::Raced { location },
             StoreError::NotSupported { .. } if why.contains(NO_RANGES) => Error::NoRanges { location },
-            // A web server that lists a folder as a page says no length.
+            // A web server that lists a folder as a page sends no length.
             _ if why.contains("Missing content size") => Error::Missing { location, hint: NO_LIST.into() },
             _ => {
                 let named_by = self.endpoint.as_ref().and_then(|endpoint| endpoint.named_by);
@@ -47,7 +47,7 @@ impl Remote {
     }
 }
 
-/// What to type where a service was not reached, or gave an answer that says nothing else.
+/// The hint for a service that was not reached, or whose answer has no other meaning.
 fn unanswered_hint(why: &str, named_by: Option<&'static str>) -> String {
     match (status(why), named_by) {
         (_, _) if why.contains(RECEIVED_OTHER) => {

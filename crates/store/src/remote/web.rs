@@ -1,4 +1,4 @@
-//! Single requests over HTTP, for those who speak an API and not an object store.
+//! Single HTTP requests, for clients of an API rather than an object store.
 
 use std::io::Read;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::tls::install_tls;
 use crate::Error;
 use crate::failure::chain;
 
-/// A request is given up after this time: the loop gives a call up after a minute.
+/// Timeout of a request: the control loop abandons a call after a minute.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// How long a connection may take: what answers is near or well connected.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A client that sends one request at a time, follows no redirect and tries nothing again.
+/// A client that sends one request at a time, without redirects or retries.
 #[derive(Debug, Clone)]
 pub struct WebClient(reqwest::blocking::Client);
 
@@ -32,11 +32,11 @@ impl WebClient {
         client.map(WebClient).map_err(|error| Error::Internal(chain(&error)))
     }
 
-    /// A client for one server. With `authorities`, certificates in the format PEM, only what one of them has signed is
-    /// trusted; one that is `near`, on this machine, is asked through no proxy.
+    /// A client for one server. With `authorities`, PEM certificates, only certificates signed by one of them are
+    /// trusted; with `near`, for a server on this machine, no proxy is used.
     ///
     /// # Errors
-    /// [`Error::Usage`] when `authorities` are no certificates, [`Error::Internal`] when there is no client.
+    /// [`Error::Usage`] if `authorities` are not certificates, [`Error::Internal`] if there is no client.
     pub fn of_server(authorities: Option<&str>, near: bool) -> Result<WebClient, Error> {
         install_tls();
         let mut client = reqwest::blocking::Client::builder()
@@ -99,7 +99,7 @@ impl WebClient {
     ) -> Result<reqwest::blocking::Response, String> {
         let method: reqwest::Method = method.parse().map_err(|_| format!("`{method}` is no method"))?;
         let mut request = self.0.request(method, url).body(body);
-        // The host is what the address says.
+        // The host is taken from the address.
         for (name, value) in headers.iter().filter(|(name, _)| name != "host") {
             request = request.header(name, value);
         }

@@ -1,4 +1,4 @@
-//! What changes a location: an object put or removed, and uploads in parts that outlive a process.
+//! Modifies a location: puts or removes objects, and uploads in parts that can outlive a process.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::failure::{RECEIVED_OTHER, generic};
 use crate::Error;
 use crate::location::Location;
 
-/// For a request that nobody should wait for.
+/// Timeout of a request that should not delay the caller.
 const SHORTLY: Duration = Duration::from_secs(3);
 
 impl Remote {
-    /// Stores an object in one request, and returns its version. It holds what was sent: stores say what they received
+    /// Stores an object in one request, and returns its version. The upload is verified: stores report a checksum
     /// (`received`), a disk is read back.
     pub(crate) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<Option<String>, Error> {
         let path = self.path(name)?;
@@ -32,7 +32,7 @@ impl Remote {
         put.await
     }
 
-    /// Removes an object; that there was none is no error.
+    /// Removes an object; a missing one is not an error.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name)?;
         self.patiently("remove", name, || async {
@@ -83,7 +83,7 @@ impl Remote {
         finish.await
     }
 
-    /// Gives up an upload, so that its parts are not paid for. That it is gone already is no error.
+    /// Aborts an upload, so that its parts are not billed. An upload that is gone already is not an error.
     pub(crate) async fn abandon(&self, multipart: &dyn MultipartStore, name: &str, upload: &String) {
         if let Ok(path) = self.path(name) {
             // What cannot be removed now is removed by the bucket's own rules, or costs a little.

@@ -1,9 +1,9 @@
-//! Data that stays elsewhere while it is trained on: ranges of its objects, served at a Unix socket and kept on a disk.
+//! Serves remote data during training: ranges of its objects, over a Unix socket and cached on disk.
 //!
-//! A rank knows neither credentials nor HTTP. It sees a folder with holes of the right lengths (`data::remote`) and
-//! asks here for the bytes of a sample when it needs them, and a batch earlier for what it will need; with each request
-//! it says when it needs them again. All ranks of a machine ask the same process, so there is one cache, one budget and
-//! one fetch for what several of them want. Read on in `pieces`.
+//! A rank has neither credentials nor HTTP. It sees a folder with sparse files of the right lengths (`data::remote`)
+//! and requests the bytes of a sample when it needs them, and a batch earlier announces what it will need; each request
+//! says when the bytes are needed again. All ranks of a machine share one server, so there is one cache, one budget and
+//! one fetch for data that several of them need. Read on in `pieces`.
 
 mod origin;
 mod pieces;
@@ -40,13 +40,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// Reads that the cache answered, and that went elsewhere.
+    /// Reads served from the cache, and from the remote location.
     pub fn counts(&self) -> CacheCounts {
         self.pieces.counts()
     }
 
-    /// Whether a rank waits for bytes now. It waits no longer than a failing request is tried again
-    /// ([`Limits::patience`]), and is told then.
+    /// Whether a rank waits for bytes now. It waits no longer than a failing request is retried ([`Limits::patience`]),
+    /// and then gets an error.
     pub fn is_awaited(&self) -> bool {
         self.pieces.is_awaited()
     }
@@ -55,7 +55,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for a connection gets one and looks.
+        // Wakes the thread that waits for a connection.
         let _ = UnixStream::connect(&self.socket);
         let _ = fs::remove_file(&self.socket);
         self.pieces.end();
@@ -67,17 +67,17 @@ type Opener = Arc<dyn Fn() -> Result<Remote, Error> + Send + Sync>;
 
 /// Between two tries to accept a reader.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A smaller file that is no image is fetched when serving begins, and so is one whose form is read whole.
+/// Smaller files that are not images are fetched at the start, and so are formats that are read completely.
 const SMALL: u64 = 64 << 10;
-/// Those are held in memory on their way, and lie beside the cache.
+/// These files are held in memory in transit, and stored next to the cache.
 const LARGEST_WHOLE: u64 = 256 << 20;
-/// Endings of files that are read whole.
+/// Extensions of formats that are read completely.
 const WHOLE: [&str; 9] = [".json", ".jsonl", ".csv", ".txt", ".gz", ".u16", ".u32", ".names", ".bin"];
 
-/// Serves what lies at `uri`, keeping at most `budget` bytes of it.
+/// Serves the data at `uri`, caching at most `budget` bytes of it.
 ///
 /// # Errors
-/// [`Error`]: of the network, or when the data is of a form that cannot be read by pieces.
+/// [`Error`] on network errors, or if the format cannot be read in ranges.
 pub fn serve(uri: &str, budget: u64, places: Places<'_>, access: &Access, limits: Limits) -> Result<Served, Error> {
     let location: Location = uri.parse()?;
     let access = access.clone();
@@ -112,7 +112,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
         let group = if *bytes > SMALL { &mut large } else { &mut small };
         group.push(source);
     }
-    // Of the large ones only one is in memory at a time.
+    // Large files are held in memory one at a time.
     remote.wait(bring(&remote, at, small, remote.limits.streams))?;
     remote.wait(bring(&remote, at, large, 1))?;
     let folder = places.cache.join(crate::stage::folder_name(location));
@@ -129,7 +129,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     Ok(Served { path, socket: places.socket.to_owned(), is_over, pieces })
 }
 
-/// Fetches whole files into the folder, so many `at_a_time`.
+/// Fetches complete files into the folder, `at_a_time` concurrently.
 async fn bring(remote: &Remote, folder: &Path, sources: Vec<Source>, at_a_time: usize) -> Result<(), Error> {
     let one = async |source: Source| {
         let path = folder.join(&source.name);
@@ -156,7 +156,7 @@ fn files(remote: &Remote, folder: &Path) -> Result<(Vec<Source>, bool), Error> {
     Ok((objects.iter().map(source).collect(), is_itself))
 }
 
-/// What lies there. A web server has no list of it; the manifest of shards is one.
+/// The objects at the location. A web server cannot be listed; the manifest of shards is a list.
 fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
     if remote.can_list() {
         return remote.wait(plain::objects(remote));
@@ -172,7 +172,7 @@ fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
     let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
     let mut objects = vec![Object { name: NAME.into(), bytes, etag: None, written: 0 }];
     for shard in shards {
-        // The version that is there now, so that another one is not taken for it later.
+        // The current version, so that a later one is not mistaken for it.
         let found = remote.wait(remote.look(&shard.file))?;
         let found = found.ok_or_else(|| remote.damaged(&shard.file, "its manifest names it, and it is not there"))?;
         objects.push(found);
@@ -180,7 +180,7 @@ fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Whether it is an image that is a file of its own, and so a piece.
+/// Whether it is an image file, and so one chunk.
 fn is_image(name: &str) -> bool {
     name.rsplit_once('.')
         .is_some_and(|(_, last)| data::IMAGE_EXTENSIONS.iter().any(|known| last.eq_ignore_ascii_case(known)))
@@ -198,12 +198,12 @@ fn accept(listener: &UnixListener, is_over: &AtomicBool, pieces: &Arc<Pieces>) {
             return;
         }
         let Ok(stream) = stream else {
-            // Mostly too many open files: some will be closed, and until then asking again at once helps nobody.
+            // Mostly too many open files: some will be closed, and retrying at once would not help.
             std::thread::sleep(PAUSE);
             continue;
         };
         let pieces = Arc::clone(pieces);
-        // A reader that breaks off has ended, or says itself what went wrong.
+        // A reader that disconnects has ended, or reports the error itself.
         std::thread::spawn(move || answer(stream, &pieces));
     }
 }

@@ -1,5 +1,5 @@
-//! The files of a data set, and how ranges of them are fetched: of objects as they are, or of chunks, whose pieces are
-//! put together and verified.
+//! The files of a data set, and how ranges of them are fetched: from plain objects, or from chunks, which are combined
+//! and verified.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub(super) struct Source {
     pub pieces: Option<Pieces>,
 }
 
-/// The pieces of a file that was pushed as chunks.
+/// The chunks of a file that was pushed in chunks.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
     manifest: Arc<ChunkManifest>,
-    /// Place of the file in the manifest.
+    /// Index of the file in the manifest.
     file: usize,
-    /// Where each of its pieces begins.
+    /// Offset of each of its chunks.
     starts: Arc<[u64]>,
 }
 
@@ -58,7 +58,7 @@ impl Source {
         files.collect()
     }
 
-    /// Fetches a range that lies within the file.
+    /// Fetches a range within the file.
     pub async fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
         match &self.pieces {
             // No range of an object is empty.
@@ -91,7 +91,7 @@ impl Pieces {
     }
 }
 
-/// Copies what a unit brought of a range to its place; whether all of it is right.
+/// Copies the part of a range that a unit contains; returns whether all of it is intact.
 fn whole(
     frames: &[CompressedFrame],
     unit: &Unit,

@@ -1,7 +1,7 @@
-//! Ranges of objects, each fetched once for all who want it, and kept by when they are needed again.
+//! Ranges of objects, each fetched once for all readers, and cached by next use.
 //!
-//! A piece is what a reader asks for at once: a sample, the index of a shard. What a reader expects is fetched by threads
-//! beside it and waits in memory until it is read, whether or not the cache has room for it.
+//! A chunk here is the unit of a reader's request: a sample, the index of a shard. Announced chunks are fetched by
+//! background threads and held in memory until they are read, whether or not the cache has space for them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -19,11 +19,11 @@ use crate::remote::Remote;
 
 /// Fetches that are under way ahead of their readers.
 const AHEAD: usize = 16;
-/// Expectations that wait; what does not fit is fetched when it is read.
+/// Maximum number of pending announcements; others are fetched when they are read.
 const MOST_EXPECTED: usize = 1 << 14;
 /// Bytes that were fetched ahead and wait in memory.
 const MOST_WAITING: u64 = 256 << 20;
-/// Samples by which readers may lag behind each other: what was needed so long ago is not needed any more.
+/// Samples by which readers may lag behind each other: older announcements are dropped.
 const LAG: u64 = 1 << 14;
 
 pub(super) struct Pieces {
@@ -58,16 +58,16 @@ impl Drop for Waiting<'_> {
 
 #[derive(Default)]
 struct State {
-    /// Pieces that are being fetched, or were and wait for their reader.
+    /// Chunks that are being fetched, or were and wait for their reader.
     flights: HashMap<u64, Option<Arc<[u8]>>>,
     waiting: u64,
     expected: VecDeque<ByteRange>,
-    /// Pieces that were announced and not read yet.
+    /// Chunks that were announced and not read yet.
     announced: HashSet<u64>,
     is_over: bool,
 }
 
-/// A piece that a thread fetches. Whatever becomes of the thread, those who wait for the piece are told.
+/// A chunk that a thread fetches. Whatever becomes of the thread, those who wait for the chunk are woken.
 struct Flight<'a> {
     pieces: &'a Pieces,
     piece: u64,
@@ -97,7 +97,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// When pieces are needed next, as their readers said.
+/// When chunks are needed next, as announced by their readers.
 #[derive(Default)]
 struct Hints {
     now: AtomicU64,
@@ -127,7 +127,7 @@ impl AccessSchedule for Hints {
 }
 
 impl Pieces {
-    /// Pieces of `sources`, none of which has been asked for; `opener` opens the location for each thread that fetches.
+    /// Chunks of `sources`, none of which has been requested; `opener` opens the location for each thread that fetches.
     pub fn new(cache: DiskCache, sources: Vec<Source>, opener: Opener) -> Pieces {
         Pieces {
             sources,
@@ -142,7 +142,7 @@ impl Pieces {
         }
     }
 
-    /// Starts the threads that fetch what is expected.
+    /// Starts the threads that fetch announced chunks.
     pub fn fetch_ahead(pieces: &Arc<Pieces>) {
         for _ in 0..AHEAD {
             let pieces = Arc::clone(pieces);
@@ -164,7 +164,7 @@ impl Pieces {
         self.changed.notify_all();
     }
 
-    /// Reads that the cache answered, and that went to the origin.
+    /// Reads served from the cache, and from the origin.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
@@ -174,7 +174,7 @@ impl Pieces {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that a piece is needed soon.
+    /// Records that a chunk is needed soon.
     pub fn expect(&self, span: ByteRange, when: AccessTime) {
         let Ok((piece, _)) = self.piece(span) else { return };
         // Until it is read, its next use is that reading.
@@ -188,8 +188,8 @@ impl Pieces {
         }
     }
 
-    /// The bytes of a piece, and whether they were kept here; or why there are none. `fetcher` is the thread's own way
-    /// there.
+    /// The bytes of a chunk, and whether they came from the cache; or the error. `fetcher` is the thread's own
+    /// connection to the origin.
     pub fn read(
         &self,
         span: ByteRange,
@@ -238,7 +238,7 @@ impl Pieces {
         }
     }
 
-    /// Fetches a piece that is expected, unless it is here or on its way.
+    /// Fetches an announced chunk, unless it is cached or in flight.
     fn prepare(&self, span: ByteRange, fetcher: &mut Option<Remote>) {
         let Ok((piece, source)) = self.piece(span) else { return };
         if self.cache.has(piece) {
@@ -249,12 +249,12 @@ impl Pieces {
             return;
         }
         if state.waiting > MOST_WAITING {
-            // Their readers are gone, or far behind: they will be fetched again if they are wanted.
+            // Their readers are gone, or far behind: they are fetched again if needed.
             state.flights.retain(|_, flight| flight.is_none());
             state.waiting = 0;
         }
         let mut flight = Flight::begin(self, state, piece);
-        // After an error the reader tries again, and is told.
+        // After an error the reader tries again, and gets the error.
         flight.landed = self.cache.read(piece, &self.hints, || self.fetch(source, span, fetcher)).ok();
     }
 
@@ -267,7 +267,7 @@ impl Pieces {
         remote.wait(source.fetch(remote, range)).map_err(|error| io::Error::other(told(&error)))
     }
 
-    /// The number of a piece, which is the same for all who read the same version of the same object.
+    /// The number of a chunk, which is the same for all readers of the same version of the same object.
     fn piece(&self, span: ByteRange) -> Result<(u64, &Source), String> {
         let source = self.sources.get(span.file as usize).ok_or_else(|| format!("there is no file {}", span.file))?;
         let end = span.offset.checked_add(u64::from(span.bytes));
@@ -283,12 +283,12 @@ impl Pieces {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under the lock.
+        // No code that can panic runs while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An error with what to do about it, for a reader who passes it on.
+/// An error with its hint, for a reader that passes it on.
 fn told(error: &crate::Error) -> String {
     match error.hint() {
         Some(hint) => format!("{error} (hint: {hint})"),

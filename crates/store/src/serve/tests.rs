@@ -117,29 +117,34 @@ fn training_sees_the_same_batches_with_a_third_of_the_data_here() {
         ("tars in chunks", &tars, put_chunks(&tars)),
         ("pictures in chunks", &pictures, put_chunks(&pictures)),
     ] {
-        let (all, wanted) = (size(here), batches(here, whole(), Cursor::START, usize::MAX));
+        let (all, expected) = (size(here), batches(here, whole(), Cursor::START, usize::MAX));
         let budget = all * 3 / 10;
         let [cache, folder, socket] = ["c", "d", "s"].map(|kind| root.path().join(format!("{kind} {name}")));
         let places = Places { folder: &folder, cache: &cache, socket: &socket };
         let served = serve_from(&location(), opener(&store), budget, places).unwrap();
         assert_eq!(served.path, folder);
-        assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), wanted, "{name}");
+        assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), expected, "{name}");
         let CacheCounts { hits, misses } = served.counts();
         let pieces = cache.join(crate::stage::folder_name(&location()));
         assert!(size(&pieces) <= budget + (1 << 10), "the cache holds {} of {budget} bytes", size(&pieces));
-        // 84 samples are read three times. What is kept of each epoch is what the next one needs first; how much that is
-        // depends a little on which thread asks first.
+        // 84 samples are read three times. The cache keeps those of each epoch that the next one needs first; how many
+        // depends slightly on which thread is first.
         assert!(hits >= 20 && misses >= 84, "{name}: {hits} hits, {misses} misses");
-        // Nobody else sees what is trained on.
-        for (path, wanted) in [(&pieces, 0o700), (&socket, 0o600)] {
-            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, wanted, "{name}: {}", path.display());
+        // No other user can see the training data.
+        for (path, expected) in [(&pieces, 0o700), (&socket, 0o600)] {
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                expected,
+                "{name}: {}",
+                path.display()
+            );
         }
         drop(served);
         assert!(!socket.exists());
     }
 }
 
-/// A thread that ends while it fetches a piece leaves nobody waiting for that piece.
+/// A thread that ends while it fetches a chunk leaves no reader waiting for it.
 #[test]
 fn a_fetch_that_breaks_off_is_done_by_the_next_reader() {
     let root = tempfile::tempdir().unwrap();
@@ -167,13 +172,13 @@ fn a_fetch_that_breaks_off_is_done_by_the_next_reader() {
         found
     };
     assert!(read().recv().is_err(), "the first reader got an answer");
-    // Long enough for any machine; a reader that waits for the first one waits for ever.
+    // Long enough for any machine; a reader that waits for the dead thread would wait forever.
     let found = read().recv_timeout(std::time::Duration::from_secs(60));
     assert_eq!(found, Ok(Ok(1000)));
     assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
 
-/// A rank that waits for an origin that does not answer is not taken for one that hangs.
+/// A rank that waits for an unresponsive origin is not considered hung.
 #[test]
 fn a_reader_that_waits_is_seen() {
     let root = tempfile::tempdir().unwrap();
@@ -208,7 +213,7 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
     let root = tempfile::tempdir().unwrap();
     let here = packed(root.path(), PackFormat::Shards);
     let store = put(&here);
-    let wanted = batches(&here, whole(), Cursor::START, usize::MAX);
+    let expected = batches(&here, whole(), Cursor::START, usize::MAX);
     let cache = root.path().join("cache");
     let mut from = Cursor::START;
     let mut done = 0;
@@ -224,12 +229,12 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
         });
         for step in 0..found[0].len() {
             let bits: Vec<u32> = found.iter().flat_map(|rank| rank[step].1.clone()).collect();
-            assert_eq!((found[0][step].0, bits), wanted[done + step], "life {life}, step {step}");
+            assert_eq!((found[0][step].0, bits), expected[done + step], "life {life}, step {step}");
         }
         done += found[0].len();
-        from = wanted[done - 1].0;
+        from = expected[done - 1].0;
         if life == 0 {
-            // As a kill leaves it: a piece half written, another with a wrong byte.
+            // As after a kill: a partial chunk, another with a wrong byte.
             let pieces = cache.join(crate::stage::folder_name(&location()));
             fs::write(pieces.join("unfinished"), "half").unwrap();
             let mut paths = fs::read_dir(&pieces).unwrap().map(|entry| entry.unwrap().path());
@@ -240,10 +245,10 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
         }
         drop(served);
     }
-    assert_eq!(done, wanted.len());
+    assert_eq!(done, expected.len());
 }
 
-/// What was damaged on its way is fetched again, and what is damaged where it lies is told.
+/// Data damaged in transit is fetched again, and data damaged at the origin is an error.
 #[test]
 fn damaged_bytes_are_fetched_twice() {
     let store = Arc::new(InMemory::new());
@@ -296,7 +301,7 @@ fn nothing_to_serve_is_told() {
     assert!(error.to_string().contains("there is nothing at"), "{error}");
 }
 
-/// An object that is replaced while it is trained on is not taken for the one before.
+/// An object that is replaced during training is not mistaken for the earlier one.
 #[test]
 fn another_version_is_refused() {
     let root = tempfile::tempdir().unwrap();
@@ -314,5 +319,5 @@ fn another_version_is_refused() {
     let options = LoaderOptions { batch: 10, seed: 4, augment: spec().augment, ..Default::default() };
     let mut loader = Loader::train(dataset, options, Cursor::START, 1);
     let error = loader.next().unwrap().err().unwrap().to_string();
-    assert!(error.contains("was changed by somebody else meanwhile"), "{error}");
+    assert!(error.contains("was changed by another push meanwhile"), "{error}");
 }

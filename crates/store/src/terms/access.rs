@@ -1,4 +1,4 @@
-//! What the settings know of credentials and endpoints, passed in once and never printed.
+//! Credentials and endpoints from the settings, passed in once and never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,15 +45,15 @@ pub const VARIABLES: [&str; 38] = [
     "all_proxy",
 ];
 
-/// Those of them that name a proxy: the client below asks it instead of the host.
+/// The variables that name a proxy, which the client uses instead of the host.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// Credentials and endpoints. It prints which are known, and never what they are.
+/// Credentials and endpoints. `Debug` prints which are known, never their values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access(BTreeMap<&'static str, String>);
 
 impl Access {
-    /// Takes every variable of [`VARIABLES`] that `look_up` knows and that is not empty.
+    /// Takes every variable of [`VARIABLES`] for which `look_up` has a nonempty value.
     pub fn gather(mut look_up: impl FnMut(&str) -> Option<String>) -> Access {
         let known = VARIABLES.into_iter().filter_map(|name| Some((name, look_up(name)?)));
         Access(known.filter(|(_, value)| !value.is_empty()).collect())
@@ -86,7 +86,7 @@ impl Access {
         self
     }
 
-    /// Whether requests go to a proxy, so that nothing can be told by knocking at the host.
+    /// Whether requests go to a proxy, so that probing the host is meaningless.
     pub(crate) fn has_proxy(&self) -> bool {
         self.first(&PROXIES).is_some()
     }

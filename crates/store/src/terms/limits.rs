@@ -22,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a command that somebody waits for: an address that nobody answers at is told within seconds.
+    /// Limits of an interactive command: an unreachable address is reported within seconds.
     pub fn attended() -> Limits {
         Limits { reach: Duration::from_secs(3), ..Limits::default() }
     }

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// A place that holds data: a file or folder here, or an object or prefix elsewhere.
+/// A location of data: a local file or folder, or a remote object or prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// On this machine, or on a file system that it has mounted.
     Local(PathBuf),
-    /// On a web server: read only, and without a list of what is there.
+    /// On a web server: read-only, and without listing.
     Web {
         /// Scheme, host and port.
         origin: String,
@@ -20,7 +20,7 @@ pub enum Location {
     },
     /// In an object store.
     Object {
-        /// Whose protocol.
+        /// The protocol.
         service: StorageService,
         /// The bucket or container.
         bucket: String,
@@ -32,7 +32,7 @@ pub enum Location {
 /// Object stores, by the scheme of their URIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageService {
-    /// `s3://`: Amazon S3, or what speaks its protocol at `AWS_ENDPOINT_URL`.
+    /// `s3://`: Amazon S3, or a compatible service at `AWS_ENDPOINT_URL`.
     S3,
     /// `gs://`: Google Cloud Storage.
     Gs,
@@ -44,7 +44,7 @@ pub enum StorageService {
     Cos,
 }
 
-/// What is accepted, for messages.
+/// The accepted forms, for messages.
 const ACCEPTED: &str = "a path, `file://`, `s3://BUCKET/PREFIX`, `gs://`, `az://CONTAINER/PREFIX`, `oss://`, `cos://`, \
                         `http://` or `https://`";
 
@@ -84,7 +84,7 @@ impl Location {
         }
     }
 
-    /// The last part of its path; empty for a whole bucket.
+    /// The last component of its path; empty for a bucket.
     pub fn name(&self) -> &str {
         match self {
             Location::Local(path) => path.file_name().and_then(|name| name.to_str()).unwrap_or_default(),
@@ -141,7 +141,7 @@ impl FromStr for Location {
     }
 }
 
-/// An address without what stands before `@`, where people put passwords, and behind `?`, where signatures stand.
+/// An address without what precedes `@`, where people put passwords, or follows `?`, where signatures are.
 fn redacted(text: &str) -> String {
     let text = if text.contains("://") { text.split(['?', '#']).next().unwrap_or_default() } else { text };
     match (text.split_once("://"), text.rsplit_once('@')) {

@@ -1,4 +1,4 @@
-//! How far a transfer is, for whoever watches it from another thread.
+//! Progress of a transfer, for observation from another thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,14 +12,14 @@ pub struct Meter {
     read: AtomicU64,
 }
 
-/// What a [`Meter`] shows.
+/// A reading of a [`Meter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// Bytes of data to move in this transfer; 0 until that is known.
     pub total: u64,
     /// Of these, moved.
     pub done: u64,
-    /// Bytes that went out over the network, after compression, attempts that failed not counted.
+    /// Bytes sent over the network, after compression, excluding failed attempts.
     pub sent: u64,
     /// Bytes that came in.
     pub received: u64,
@@ -28,7 +28,7 @@ pub struct Reading {
 }
 
 impl Meter {
-    /// What it shows now.
+    /// The current reading.
     pub fn read(&self) -> Reading {
         let [total, done, sent, received, read] = [&self.total, &self.done, &self.sent, &self.received, &self.read]
             .map(|count| count.load(Ordering::Relaxed));
@@ -39,7 +39,7 @@ impl Meter {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The rest of what was expected does not come, and something else is expected next.
+    /// The remaining expected bytes will not arrive, and something else is expected next.
     pub(crate) fn begin_again(&self) {
         self.total.store(self.done.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What transfers are spoken of in, and needs no library: places, credentials, limits, what is asked and what came of it.
+//! The vocabulary of transfers, without heavy dependencies: locations, credentials, limits, options and results.
 
 pub mod access;
 pub mod limits;

@@ -1,4 +1,4 @@
-//! Unix sockets that nobody else can open, from their first moment on.
+//! Unix sockets that no other user can open, from the start.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Sockets that this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Listens at `path`, of at most 100 bytes, where only this user can connect. A socket is made with the rights that the
-/// umask leaves, so it is made in a folder of mode 0700, protected there, and then moved to its place, which must be
-/// free.
+/// Listens at `path`, of at most 100 bytes, where only this user can connect. A socket is created with the permissions
+/// that the umask allows, so it is created in a folder of mode 0700, restricted there, and then moved to its path,
+/// which must be free.
 ///
 /// # Errors
-/// When something cannot be made, or `path` exists.
+/// If something cannot be created, or `path` exists.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if path.symlink_metadata().is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());

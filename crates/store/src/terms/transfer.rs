@@ -1,4 +1,4 @@
-//! What is asked of a transfer, and what comes of it.
+//! Options and results of a transfer.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,33 @@ use std::time::Duration;
 /// How a data set is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreFormat {
-    /// As chunks in bundles: only what is new travels.
+    /// As chunks in bundles: only new data is sent.
     #[default]
     Chunks,
-    /// A file an object, for programs that know nothing of gradus.
+    /// One object per file, for other programs.
     Plain,
 }
 
 /// How to push or pull.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How it is stored; a pull sees for itself.
+    /// Storage format; a pull detects it.
     pub form: StoreFormat,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// Remove at the target what the source does not have.
+    /// Remove data from the target that the source does not have.
     pub delete: bool,
-    /// How long a push of chunks leaves what is not needed any more, so that readers of older heads can finish.
+    /// How long a push of chunks retains unneeded objects, so that readers of older heads can finish.
     pub grace: Duration,
     /// Read all that is stored at the target already, rather than go by a listing; for a push of chunks.
     pub verify: bool,
     /// Threads that cut, hash and compress.
     pub threads: NonZero<usize>,
-    /// Folder of ours for what must outlive the process.
+    /// Our folder for state that must outlive the process.
     pub journals: PathBuf,
 }
 
-/// What a push did, or would do.
+/// The result of a push, or of its dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pushed {
     /// Files of the data set.
@@ -42,7 +42,7 @@ pub struct Pushed {
     pub bytes: u64,
     /// Bytes of them that are not there yet, before compression.
     pub new_bytes: u64,
-    /// Bytes that went over the network, as they were stored; 0 in a dry run.
+    /// Bytes sent over the network, as stored; 0 in a dry run.
     pub sent: u64,
     /// Objects that were written; 0 in a dry run.
     pub objects: u64,
@@ -54,10 +54,10 @@ pub struct Pushed {
     pub repaired: u64,
 }
 
-/// How long what is not needed any more is left, unless somebody says otherwise.
+/// The default retention of unneeded objects.
 pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// What a pull did, or would do.
+/// The result of a pull, or of its dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pulled {
     /// Files of the data set.
@@ -85,7 +85,7 @@ pub struct Checked {
     pub bytes: u64,
     /// Stored bundles that the data set consists of.
     pub bundles: u64,
-    /// Objects that are missing or damaged, each with what is wrong.
+    /// Objects that are missing or damaged, each with the reason.
     pub broken: Vec<(String, String)>,
     /// Files that cannot be fetched because of that, sorted.
     pub lost: Vec<String>,
@@ -96,11 +96,11 @@ pub struct Checked {
 pub struct Staged {
     /// The file or folder to read.
     pub path: PathBuf,
-    /// What it took.
+    /// The work done.
     pub pulled: Pulled,
 }
 
-/// Where things are put on this machine.
+/// Local paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
     /// A new folder, which will look like the data.

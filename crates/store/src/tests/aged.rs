@@ -1,4 +1,4 @@
-//! A store in memory whose clock the test sets, and that can be killed or corrupt what it is sent.
+//! An in-memory store with a simulated clock, which can be killed or corrupt what it receives.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Aged {
     inner: InMemory,
     now: Mutex<DateTime<Utc>>,
     written: Mutex<BTreeMap<Path, DateTime<Utc>>>,
-    /// Requests until nothing succeeds any more.
+    /// Requests until everything fails.
     pub left: AtomicI64,
     pub corrupts: AtomicBool,
 }

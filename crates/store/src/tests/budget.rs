@@ -1,4 +1,5 @@
-//! A network on which a transfer is killed long before every stream has moved a whole part: what came is kept.
+//! On a network where a transfer is killed long before every stream has moved a complete part, received data is
+//! retained.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use object_store::{
 
 use super::*;
 
-/// A store that carries so many bytes, in packets that all requests under way send in turn, and then nothing.
+/// A store that transfers a number of bytes, in packets that all requests in flight send in turn, and then nothing.
 #[derive(Debug)]
 struct Budget {
     inner: Arc<InMemory>,
@@ -40,7 +41,7 @@ impl Budget {
         Arc::new(Budget { inner: inner.clone(), left: Arc::new(bytes.into()) })
     }
 
-    /// Nothing is answered once the budget is spent.
+    /// There are no answers once the budget is spent.
     fn alive(&self) -> StoreResult<()> {
         match self.left.load(Ordering::Relaxed) >= 0 {
             true => Ok(()),
@@ -137,8 +138,8 @@ fn usual(store: Arc<Budget>) -> Remote {
     remote
 }
 
-/// Bytes that the network carries between two kills, and how many of them a kill may lose: what is on its way and not a
-/// whole piece yet, or unfinished parts.
+/// Bytes that the network transfers between two kills, and how many of them a kill may lose: those in transit that are
+/// not a complete chunk yet, or unfinished parts.
 const CARRIED: i64 = 16 << 20;
 const LOST: u64 = 9 << 20;
 

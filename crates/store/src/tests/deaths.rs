@@ -1,11 +1,11 @@
-//! Killed at any request, a transfer goes on where it was: nothing corrupt, and nothing sent twice but what was under way.
+//! A transfer that is killed at any request resumes: nothing is corrupt, and only requests in flight are repeated.
 
 use std::sync::atomic::Ordering;
 
 use super::twin::Twin;
 use super::*;
 
-/// Kills a push at random requests until it ends; then the same with a pull. Returns how often it was killed.
+/// Kills a push at random requests until it completes; then a pull. Returns the number of kills.
 fn check(seed: u64, form: StoreFormat) -> u32 {
     let mut draws = Draws::new(seed);
     let (scene, inner) = (Scene::new(), Arc::new(InMemory::new()));
@@ -31,7 +31,7 @@ fn check(seed: u64, form: StoreFormat) -> u32 {
         }
         deaths += 1;
         assert!(deaths < 500, "seed {seed}: it never ends");
-        // A reader meanwhile sees all or nothing of a data set in chunks.
+        // A concurrent reader sees all or nothing of a data set in chunks.
         if form == StoreFormat::Chunks && draws.below(8) == 0 {
             let early = pull(&remote(inner.clone()), &scene.path("early"), &scene.options(form), &Meter::default());
             assert!(early.is_err() || read(&scene.path("early")) == tree, "seed {seed}");
@@ -46,7 +46,7 @@ fn check(seed: u64, form: StoreFormat) -> u32 {
         let twin = Twin::new(inner.clone(), 1 + draws.below(12) as i64);
         let result = pull(&remote(twin.clone()), &scene.path("there"), &scene.options(form), &Meter::default());
         got += twin.got.load(Ordering::Relaxed);
-        // Whatever stands in its place is whole.
+        // Every file in place is complete.
         for (name, bytes) in read(&scene.path("there")) {
             assert_eq!(tree.get(&name), Some(&bytes), "seed {seed}: `{name}`");
         }
@@ -57,7 +57,7 @@ fn check(seed: u64, form: StoreFormat) -> u32 {
         assert!(killed < 500, "seed {seed}: it never ends");
     }
     assert_eq!(read(&scene.path("there")), tree, "seed {seed}");
-    // The head and the manifest are read anew each time: 16 KiB here.
+    // The head and the manifest are read again each time: 16 KiB here.
     let twice = twice + (16 << 10);
     assert!(got <= whole + u64::from(killed) * twice, "seed {seed}: {got} bytes came for {whole}, {killed} deaths");
     deaths + killed
@@ -97,7 +97,7 @@ fn a_lost_or_damaged_journal_costs_time_only() {
     }
 }
 
-/// Whether it shrinks, grows or keeps its length between the listing and the reading.
+/// The file shrinks, grows or keeps its length between listing and reading.
 #[test]
 fn a_file_that_changes_while_it_is_sent_is_told() {
     let scene = Scene::new();
@@ -105,17 +105,17 @@ fn a_file_that_changes_while_it_is_sent_is_told() {
     let files = source::walk(&scene.path("here")).unwrap();
     let large = files.iter().position(|file| file.name == "large.bin").unwrap();
     let chunks = data::chunk::scan(&fs::File::open(&files[large].path).unwrap(), NonZero::<usize>::MIN, |_| false);
-    let wanted = chunks.unwrap().into_iter().map(|chunk| push::plan::Wanted {
+    let expected = chunks.unwrap().into_iter().map(|chunk| push::plan::Wanted {
         id: chunk.id,
         file: large as u32,
         offset: chunk.offset,
         bytes: chunk.bytes,
     });
-    let wanted: Vec<_> = wanted.collect();
-    push::build::build(&files, &wanted).unwrap();
-    let told = |bytes: &[u8]| {
+    let expected: Vec<_> = expected.collect();
+    push::build::build(&files, &expected).unwrap();
+    let error = |bytes: &[u8]| {
         fs::write(&files[large].path, bytes).unwrap();
-        let built = push::build::build(&files, &wanted).map(drop);
+        let built = push::build::build(&files, &expected).map(drop);
         assert!(matches!(built, Err(Error::Changed { .. })), "{built:?}");
         // A plain push compares the length, and the time when it has read the file.
         if bytes.len() as u64 != files[large].bytes {
@@ -124,6 +124,6 @@ fn a_file_that_changes_while_it_is_sent_is_told() {
             assert!(matches!(sent, Err(Error::Changed { .. })), "{sent:?}");
         }
     };
-    told(b"short");
-    told(&[7; 700_000]);
+    error(b"short");
+    error(&[7; 700_000]);
 }

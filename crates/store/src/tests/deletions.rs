@@ -1,4 +1,4 @@
-//! Pushes that delete beside other pushes and readers: nobody loses what a head names or an unfinished push has sent.
+//! Pushes that delete while others push and read: nothing is lost that a head refers to or an unfinished push has sent.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ fn deleting(scene: &Scene, home: &str) -> Options {
     Options { delete: true, journals: scene.path(home), ..scene.options(StoreFormat::Chunks) }
 }
 
-/// A data set that shares nothing with others, and is stored in one bundle.
+/// A data set that shares no content with others, and is stored in one bundle.
 fn data(seed: u64) -> Tree {
     Tree::from([("x".to_owned(), Draws::new(seed).bytes(30_000))])
 }
@@ -58,7 +58,7 @@ fn what_is_not_needed_is_removed_after_the_grace_time() {
     assert_eq!((pushed.removed, pushed.marked), (2, 0));
 }
 
-/// A push that is killed again and again for days is not robbed of what it has sent.
+/// A push that is killed repeatedly for days does not lose what it has sent.
 #[test]
 fn an_unfinished_push_loses_nothing_to_one_that_deletes() {
     let (scene, store) = (Scene::new(), Aged::new());
@@ -69,7 +69,7 @@ fn an_unfinished_push_loses_nothing_to_one_that_deletes() {
     push(&scene.path("here"), &remote, &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
     store.left.store(i64::MAX, Ordering::Relaxed);
     assert_eq!(bundles(&remote).len(), 2, "the push was killed too early");
-    // With the grace time over, its lock holds what it has sent.
+    // After the grace time, its lock protects what it has sent.
     push_deleting(&scene, &remote, 1);
     store.later(TimeDelta::hours(25));
     let lock = remote.wait(remote.list()).unwrap().into_iter().find(|object| lock::is_lock(&object.name)).unwrap();
@@ -84,7 +84,7 @@ fn an_unfinished_push_loses_nothing_to_one_that_deletes() {
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
 }
 
-/// What was removed before a killed push went on is sent again, and the head never names what is gone.
+/// Objects removed before a killed push resumed are sent again, and the head never refers to missing ones.
 #[test]
 fn a_push_that_slept_for_days_sends_again_what_was_removed() {
     let (scene, store) = (Scene::new(), Aged::new());
@@ -103,8 +103,8 @@ fn a_push_that_slept_for_days_sends_again_what_was_removed() {
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
 }
 
-/// Two pushes in turn at every request: the one deletes with no grace time, and the other's data is whole whenever it
-/// says that it has pushed.
+/// Two pushes alternate at every request: one deletes without grace time, and the other's data is complete whenever it
+/// reports success.
 #[test]
 fn pushes_beside_one_that_deletes_at_once_name_nothing_that_is_gone() {
     for seed in 0..12 {
@@ -161,7 +161,8 @@ fn a_reader_of_an_older_head_finishes() {
     assert_eq!(read(&scene.path("there")), data(1));
 }
 
-/// What a head names again after days loses its mark, and has the whole grace time when it is dropped once more.
+/// An object that a head refers to again after days loses its mark, and gets the full grace time when it is dropped
+/// once more.
 #[test]
 fn what_is_needed_again_loses_its_mark() {
     let (scene, store) = (Scene::new(), Aged::new());
@@ -189,7 +190,7 @@ fn of_two_pushes_that_read_one_head_the_later_is_refused() {
         push_(scene, remote, StoreFormat::Chunks);
         let late = remote.wait(head::save(remote, &found.manifest, Some(&found), None));
         assert!(matches!(late, Err(Error::Raced { .. })), "{late:?}");
-        // And one that found nothing there.
+        // And one that found no data set.
         let first = remote.wait(head::save(remote, &found.manifest, None, None));
         assert!(matches!(first, Err(Error::Raced { .. })), "{first:?}");
         pull_(scene, remote, "there");
@@ -247,7 +248,7 @@ fn places_without_locks_and_marks_are_pushed_to_and_pulled_from() {
     assert_eq!((pushed.removed, pushed.marked), (0, 2));
 }
 
-/// A disk, or a way to it, that changes what is written is noticed by reading it back.
+/// A disk, or a path to it, that corrupts writes is noticed by reading back.
 #[test]
 fn what_a_folder_does_not_hold_as_written_is_told() {
     let (scene, store) = (Scene::new(), Aged::new());
@@ -259,7 +260,7 @@ fn what_a_folder_does_not_hold_as_written_is_told() {
     assert!(wrote.is_err_and(|error| error.to_string().contains("received other bytes")));
 }
 
-/// A pull whose objects are removed under it takes what has replaced them, and leaves nothing of the old behind.
+/// A pull whose objects are removed fetches their replacements, and leaves nothing of the old data.
 #[test]
 fn a_pull_beside_a_push_that_deletes_at_once_takes_the_new_data() {
     let (scene, store) = (Scene::new(), Arc::new(InMemory::new()));
@@ -274,7 +275,7 @@ fn a_pull_beside_a_push_that_deletes_at_once_takes_the_new_data() {
             push(&scene.path(&format!("data {seed}")), &remote, &at_once, &Meter::default()).unwrap();
         }
     };
-    // Somebody had begun with the old data.
+    // An earlier pull had started with the old data.
     let part = scene.path("there").join(pull::part_name("old"));
     fs::create_dir_all(part.parent().unwrap()).unwrap();
     fs::write(&part, &before["old"][..100_000]).unwrap();

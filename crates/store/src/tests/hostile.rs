@@ -1,4 +1,4 @@
-//! Places that mean harm: nothing is written outside the target, nothing hangs, and it is told.
+//! Hostile locations: nothing is written outside the target, nothing hangs, and the error is reported.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use object_store::PutMode;
 
 use super::*;
 
-/// Stores a data set of one file with this content, changed by `change`, as somebody who knows our forms would.
+/// Stores a data set of one file with this content, changed by `change`, as an attacker who knows the formats would.
 fn plant(remote: &Remote, change: impl FnOnce(&mut ChunkManifest, &mut Vec<u8>)) {
     let mut bytes = Draws::new(1).bytes(1000);
     let piece = ChunkRef { id: ContentHash::of(&bytes), bytes: 1000, frame: 0, at: 0 };
@@ -75,7 +75,7 @@ fn links_in_the_target_lead_nowhere() {
     assert!(refusal(&scene, &remote).contains("cannot write"));
     assert_eq!(fs::read_dir(scene.path("outer")).unwrap().count(), 0);
 
-    // A link at the place of the file itself is replaced, and what it led to stays.
+    // A link in place of the file itself is replaced, and its target is unchanged.
     fs::remove_file(scene.path("there/a")).unwrap();
     fs::create_dir_all(scene.path("there/a")).unwrap();
     fs::write(scene.path("outer/kept"), "kept").unwrap();
@@ -84,7 +84,7 @@ fn links_in_the_target_lead_nowhere() {
     assert_eq!(fs::read(scene.path("outer/kept")).unwrap(), b"kept");
     assert_eq!(fs::read(scene.path("there/a/b")).unwrap().len(), 1000);
 
-    // So is one at the place of our own folder.
+    // So is one in place of our own folder.
     let other = Scene::new();
     fs::create_dir_all(other.path("there")).unwrap();
     fs::create_dir_all(other.path("outer")).unwrap();

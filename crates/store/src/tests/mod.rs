@@ -1,5 +1,5 @@
-//! Data sets go out and come back: over folders, over a store in memory that dies at any request, from a web server that
-//! fails as networks do, and from hostile places.
+//! Data sets are pushed and pulled: over folders, over an in-memory store that dies at any request, from a web server
+//! that fails as networks do, and from hostile locations.
 
 mod aged;
 mod budget;
@@ -114,7 +114,7 @@ fn pull_(scene: &Scene, remote: &Remote, name: &str) -> Pulled {
     pull(remote, &scene.path(name), &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap()
 }
 
-/// What every kind of store must do, in both forms.
+/// Required of every kind of store, in both formats.
 fn conformance(scene: &Scene, remote: &Remote, form: StoreFormat) {
     let mut tree = data_set(1);
     write(&scene.path("here"), &tree);
@@ -138,7 +138,7 @@ fn conformance(scene: &Scene, remote: &Remote, form: StoreFormat) {
     tree.insert("class 0/new.jpg".into(), Draws::new(2).bytes(5000));
     tree.remove("class 1/001.jpg");
     fs::remove_file(scene.path("here/class 1/001.jpg")).unwrap();
-    // Only this one, for a plain push goes by the times of files.
+    // Only this one, because a plain push compares the times of files.
     fs::write(scene.path("here/class 0/new.jpg"), &tree["class 0/new.jpg"]).unwrap();
     let more = push_(scene, remote, form);
     assert_eq!(more.new_bytes, 5000);

@@ -1,4 +1,4 @@
-//! A push that says that all is there has looked: what was lost or damaged at the destination is sent again.
+//! A push verifies the destination: lost or damaged data there is sent again.
 
 use object_store::PutMode;
 
@@ -51,7 +51,7 @@ fn a_push_sends_again_what_was_lost_or_damaged() {
     everywhere(false, |remote| overwrite(remote, &bundle(remote), |bytes| bytes.truncate(1000)));
     // A change of one byte leaves the length, and gives the object another version.
     everywhere(false, |remote| overwrite(remote, &bundle(remote), |bytes| bytes[1000] ^= 1));
-    // Where no version was recorded, only reading everything tells.
+    // Without a recorded version, only reading everything shows it.
     everywhere(true, |remote| {
         remote.wait(remote.remove("bundles.json")).unwrap();
         overwrite(remote, &bundle(remote), |bytes| bytes[1000] ^= 1);
@@ -80,7 +80,7 @@ fn a_dry_run_says_what_would_be_sent_again() {
     assert!(objects(&remote, "bundles/").is_empty());
 }
 
-/// Bundles that are sound are not sent again only because the manifest that named them is gone.
+/// Intact bundles are not sent again only because the manifest that listed them is gone.
 #[test]
 fn what_is_sound_is_not_sent_again_for_a_new_manifest() {
     let (scene, remote) = (Scene::new(), memory());

@@ -1,5 +1,5 @@
-//! A store in memory that counts bytes and dies: from one request on, nothing succeeds, as for a process that was killed.
-//! The last request before may have been carried out without an answer.
+//! An in-memory store that counts bytes and dies: from one request on, everything fails, as for a killed process. The
+//! last request before may have been carried out without an answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::*;
 
-/// What it died of is refused at once and not tried again.
+/// Its error is permanent and not retried.
 fn dead<T>() -> Result<T> {
     Err(Error::NotSupported { source: "killed".into() })
 }
@@ -20,7 +20,7 @@ fn dead<T>() -> Result<T> {
 #[derive(Debug)]
 pub(super) struct Twin {
     pub inner: Arc<InMemory>,
-    /// Requests until death; below zero it is dead. `i64::MAX` is for ever.
+    /// Requests until death; below zero it is dead. `i64::MAX` is never.
     pub left: AtomicI64,
     /// Bytes of bodies that were carried out, both ways.
     pub put: AtomicU64,

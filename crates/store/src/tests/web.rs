@@ -1,4 +1,4 @@
-//! A web server of a few lines that fails as networks do: it cuts bodies, says 503 and falls silent.
+//! A minimal web server that fails as networks do: it truncates bodies, answers 503 and stalls.
 
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,9 +14,9 @@ enum Answer {
     Cut,
     /// 503, to be tried again.
     Busy,
-    /// Half of the body, then nothing for longer than anybody waits.
+    /// Half of the body, then nothing for longer than any timeout.
     Silent,
-    /// The whole file, whatever part was asked for.
+    /// The complete file, whatever range was requested.
     NoRanges,
     /// The same, with the connection ending in its middle.
     NoRangesCut,
@@ -26,7 +26,7 @@ enum Answer {
     Page,
 }
 
-/// Serves a folder; the answers are given in turn.
+/// Serves a folder; the answers are used in turn.
 fn serve(root: PathBuf, answers: &'static [Answer]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -48,8 +48,8 @@ fn respond(mut stream: TcpStream, root: &Path, answer: Answer) -> std::io::Resul
     let request = lines.next().unwrap_or(Ok(String::new()))?;
     let mut range = None;
     for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
-        if let Some(wanted) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
-            let (begin, end) = wanted.split_once('-').unwrap();
+        if let Some(expected) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
+            let (begin, end) = expected.split_once('-').unwrap();
             range = Some((begin.parse::<u64>().unwrap(), end.parse::<u64>().unwrap()));
         }
     }
@@ -150,7 +150,7 @@ fn what_never_works_is_told_in_time() {
     assert!(message.contains("cannot look for") && hint.contains("it goes on where it was"), "{message}; {hint}");
     let (message, hint) = told(&serve(scene.path("served"), &[Answer::Whole]), "missing");
     assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
-    // Nobody listens there.
+    // Nothing listens there.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (message, hint) = told(&format!("http://{closed}"), "a");
     assert!(message.contains(&format!("cannot reach `{closed}`")) && message.contains("nothing listens"), "{message}");

@@ -94,7 +94,7 @@ fn data_goes_to_a_bucket_and_comes_back() {
 }
 
 /// Every form of upload (a bundle in parts, a plain file in parts, an object in one request) with some of its bytes
-/// changed on the way: it is noticed by what the store says it received, sent again, and comes back whole.
+/// changed in transit: the reported checksum shows it, it is sent again, and arrives intact.
 #[test]
 #[ignore = "needs moto: `cargo xtask test` provides it"]
 fn uploads_that_are_damaged_on_the_way_are_sent_again() {
@@ -135,7 +135,7 @@ const REQUEST_LINE: &[u8] = b" HTTP/1.1\r\n";
 /// Fewer than any push of [`write()`]'s files sends, so that each is reached.
 const DAMAGES: [u64; 3] = [2_000_000, 6_000_000, 10_000_000];
 
-/// A relay that cuts the connection after every 7 MB or so, in the middle of whatever it was.
+/// A relay that cuts the connection after about every 7 MB, in the middle of any message.
 fn proxy(port: u16) -> u16 {
     let carried = AtomicU64::new(0);
     let cut = move |bytes: &mut [u8]| {
@@ -148,7 +148,7 @@ fn proxy(port: u16) -> u16 {
 /// Bytes that a relay carries at a time.
 const BUFFER: usize = 16 << 10;
 
-/// What a relay does to bytes; it answers whether the connection stays.
+/// What a relay does to bytes; returns whether the connection stays open.
 type Harm = Arc<dyn Fn(&mut [u8]) -> bool + Send + Sync>;
 
 /// A relay to `port`.

@@ -1,4 +1,4 @@
-//! A running moto, which speaks S3; the tests of the command line start it too.
+//! A running moto server, which speaks S3; the tests of the command line start it too.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Moto {
     /// The status of one request without a body.
     fn request(&self, method: &str, path: &str) -> Option<u16> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        // moto knows by this header that S3 is meant.
+        // moto recognizes S3 by this header.
         let head = "Host: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close";
         stream.write_all(format!("{method} {path} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes()).ok()?;
         let mut answer = Vec::new();
