@@ -1,5 +1,5 @@
 //! The shell around [`control::Supervisor`]: it has the clock, the files, the socket and the processes, and decides
-//! nothing but what concerns the attempt that runs.
+//! only about the running attempt.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::reclaim::{self, MetadataService};
 use crate::travel::{LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 
-/// Looks after the instance in `settings.folder`.
+/// Supervises the instance in `settings.folder`.
 pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Error> {
     let fail = |doing| {
         let folder = settings.folder.clone();
@@ -41,7 +41,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     let meter = RentMeter::start(meter, clock);
     let (events, inbox) = mpsc::channel();
     signals::watch(events.clone()).map_err(fail("watch for signals"))?;
-    // Signed only now: whoever reads it sends signals, and these are watched for.
+    // Signed only now: a process that reads it may send signals, which are handled from here on.
     lock.sign().map_err(fail("sign the lock"))?;
     if let Some(service) = settings.metadata.clone().or_else(MetadataService::detect) {
         reclaim::watch(service, events.clone());
@@ -64,13 +64,13 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     };
     let departure = agent.attend(&inbox);
     meter.stop();
-    // All that it had to report is in the spool before the lock says that it is gone.
+    // All pending reports are in the spool before the lock is released.
     drop(agent);
     drop(lock);
     Ok(departure)
 }
 
-/// The lock that the provider has handed over, or else the one in the folder when nobody holds it.
+/// The lock passed by the provider, or else the one in the folder if it is free.
 fn own_lock(folder: &Folder) -> io::Result<Option<Lock>> {
     let handed = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     match folder.inherit(handed)? {
@@ -105,7 +105,7 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Wakeup::Timer,
             };
             inputs.extend(self.input(event));
-            // All that waits is taken before anything is sent, so that one call carries it.
+            // All pending events are handled before anything is sent, so that one call carries them.
             while let Ok(event) = inbox.try_recv() {
                 inputs.extend(self.input(event));
             }
@@ -114,11 +114,11 @@ impl Agent {
         }
     }
 
-    /// What an event means for the supervisor, if anything: most are first for the attempt.
+    /// Translates an event for the supervisor, if it concerns it: most are first handled by the attempt.
     fn input(&mut self, event: Wakeup) -> Option<SupervisorInput> {
         match event {
             Wakeup::Attempt(id, event) => {
-                // What comes after an attempt's end is about nothing.
+                // Events after an attempt's end are ignored.
                 let attempt = self.attempt.as_mut().filter(|attempt| *attempt.id() == id)?;
                 let events = attempt.hear(event, self.clock.now());
                 (!events.is_empty()).then_some(SupervisorInput::Happened { attempt: id, events })
@@ -130,7 +130,7 @@ impl Agent {
         }
     }
 
-    /// Does what is due of the attempt.
+    /// Runs the attempt's due timers.
     fn turn(&mut self) -> Option<SupervisorInput> {
         let attempt = self.attempt.as_mut()?;
         let end = attempt.turn(self.clock.now())?;
@@ -139,14 +139,14 @@ impl Agent {
         Some(SupervisorInput::Ended { attempt: id, end })
     }
 
-    /// Gives the supervisor what has happened, and does what it says; the departure once it leaves.
+    /// Passes inputs to the supervisor and carries out its outputs; returns the departure once it leaves.
     fn take(&mut self, inputs: &mut VecDeque<SupervisorInput>) -> Option<Departure> {
         while let Some(input) = inputs.pop_front() {
             let now = Elapsed::from_std(self.clock.now());
             for output in self.supervisor.step(input, now) {
                 match output {
                     SupervisorOutput::Write(entry) => {
-                        // The memory holds it whatever the disk says, and an event that is not sent would be the greater
+                        // It is in memory even if the disk fails, and an event that is not sent would be the greater
                         // loss.
                         let _ = self.spool.write(&entry, is_decision(&entry.event));
                     }
@@ -213,7 +213,7 @@ impl Agent {
         }
     }
 
-    /// How long nothing is due.
+    /// How long until the next timer.
     fn patience(&self) -> Duration {
         let supervisor = Duration::from_micros(self.supervisor.due().0);
         let attempt = self.attempt.as_ref().map_or(Duration::MAX, Attempt::due);

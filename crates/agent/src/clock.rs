@@ -1,4 +1,4 @@
-//! The agent's clock: how long it has lived, on a clock that never goes back and that counts a suspended machine too.
+//! The agent's clock: time since its start, monotonic and including suspension.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Everything that can wake the agent, in one place.
+//! Every event that can wake the agent, in one enum.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -26,18 +26,18 @@ pub enum Wakeup {
     Timer,
 }
 
-/// What the work needs: a program's folder, or data.
+/// The inputs of the work: a program's folder, or data.
 #[derive(Debug)]
 pub struct StagedInput {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Who serves its pieces, where it looks only as if it were here.
+    /// The server of its chunks, if it is a placeholder for remote data.
     pub served: Option<Serving>,
-    /// Copies on this machine of what the job names on the loop's.
+    /// Copies on this machine of the job's inputs on the loop's.
     pub brought: Brought,
 }
 
-/// Who serves data that lies elsewhere, and the folder that keeps the way to its socket open.
+/// The server of remote data, and the folder handle that keeps the path of its socket valid.
 pub type Serving = (store::Served, File);
 
 /// A file or folder that is here.
@@ -47,16 +47,16 @@ impl From<PathBuf> for StagedInput {
     }
 }
 
-/// What happened to an attempt.
+/// An event of an attempt.
 #[derive(Debug)]
 pub enum AttemptEvent {
-    /// What the work needs is on this machine, or why it is not.
+    /// The inputs of the work are on this machine, or why not.
     Staged(Result<StagedInput, Finding>),
     /// The rank of this number has opened its socket; of a user's program the connection of this number.
     Connected(u32, UnixStream),
     /// The rank reported.
     Reported(u32, Box<Report>),
-    /// A process of a user's program is alive.
+    /// A heartbeat of a process of a user's program.
     Lives(u32, SignOfLife),
     /// The rank has sent a line that is no report.
     Garbled(u32, String),
@@ -66,6 +66,6 @@ pub enum AttemptEvent {
     Exited(u32),
     /// What its threads stand at is written down, or cannot be.
     StacksRecorded,
-    /// What it has written is on the loop's machine, or why not all of it is.
+    /// All outputs are on the loop's machine, or why not.
     Uploaded(Result<(), String>),
 }

@@ -1,8 +1,8 @@
-//! One machine, looked after: the process between the control loop and the ranks.
+//! The supervisor of one machine: the process between the control loop and the ranks.
 //!
-//! [`attend`] is one loop over one closed enum of events. It starts what the loop orders, watches it, keeps what it
-//! has to say until the loop has taken it, meters the rent, and ends everything when the loop has not answered for
-//! longer than its lease. Nothing here decides what a run does next.
+//! [`attend`] is one loop over one closed enum of events. It starts what the loop orders, watches it, queues reports
+//! until the loop has acknowledged them, meters the rent, and ends everything when the loop has not answered for longer
+//! than its lease. It does not decide what a run does next.
 //!
 //! Read next: `attend` (the loop), `attempt` (one attempt from its order to its end), `attempt::verdict` (what ended
 //! it).
@@ -27,14 +27,14 @@ pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
 pub use reclaim::MetadataService;
 
-/// What an agent needs to know beyond its folder's `launch.json`.
+/// Settings of an agent besides its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSettings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
-    /// Credentials and endpoints of object stores, for data that has to be fetched.
+    /// Credentials and endpoints of object stores, for remote data.
     pub access: store::Access,
-    /// Who is asked whether the machine is taken back; none for the service of the cloud that it is of.
+    /// The metadata service that announces reclaims; `None` for that of the machine's own cloud.
     pub metadata: Option<MetadataService>,
 }
 
@@ -51,11 +51,11 @@ pub struct Patience {
     pub program: Duration,
     /// For ranks that have lost those of another machine to end.
     pub node_lost: Duration,
-    /// For either, when the agent itself was told to end by a signal.
+    /// For either, if the agent itself got a signal to end.
     pub hurry: Duration,
-    /// For what an attempt has written to travel to a loop on another machine, once it has ended.
+    /// For uploading an attempt's outputs to a loop on another machine, after its end.
     pub upload: Duration,
-    /// For what a program has left behind to end after SIGTERM.
+    /// For remaining processes of a program to end after SIGTERM.
     pub leftovers: Duration,
     /// For the first step, from the start of a rank; `preload` adds to it ([`data::preloading`]).
     pub ready: Duration,
@@ -86,23 +86,23 @@ impl Default for Patience {
 pub struct Error {
     /// The folder of its instance.
     pub folder: PathBuf,
-    /// What it was about to do.
+    /// The operation.
     pub doing: &'static str,
     /// Why not.
     #[source]
     pub source: std::io::Error,
 }
 
-/// Looks after one instance until it is told to leave or its lease is over. Called once, by the main thread: ranks end
+/// Supervises one instance until it is told to leave or its lease is over. Called once, by the main thread: ranks end
 /// when the thread that started them does.
 ///
 /// # Errors
-/// When the folder does not hold what an agent needs, or cannot be written.
+/// If the folder's contents are malformed, or it cannot be written.
 pub fn attend(settings: AgentSettings) -> Result<Departure, Error> {
     attend_with(settings, Patience::default())
 }
 
-/// The same as [`attend`], with another patience.
+/// Like [`attend`], with other timeouts.
 ///
 /// # Errors
 /// As [`attend`].

@@ -16,7 +16,7 @@ pub struct LoopClient {
 }
 
 impl LoopClient {
-    /// Starts the thread. `socket` is the loop's; it need not exist yet, and may vanish and come back.
+    /// Starts the thread. `socket` is the loop's; it need not exist yet, and may disappear and reappear.
     pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {

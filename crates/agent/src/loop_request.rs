@@ -1,5 +1,5 @@
-//! A request to the loop: HTTP over its Unix socket, with a connection of its own, so that a loop that was replaced is
-//! found by the next one.
+//! A request to the loop: HTTP over its Unix socket, on a new connection, so that a replaced loop is found by the next
+//! request.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct LoopRequest {
     method: Method,
@@ -23,7 +23,7 @@ pub struct LoopRequest {
     body: Vec<u8>,
 }
 
-/// What the loop answered.
+/// The loop's answer.
 #[derive(Debug)]
 pub struct LoopAnswer {
     pub status: StatusCode,
@@ -45,10 +45,10 @@ impl LoopRequest {
         Ok(LoopRequest { content_type: Some("application/json"), ..request })
     }
 
-    /// Sends it to the loop that listens at `socket`, and reads the whole answer.
+    /// Sends the request to the loop at `socket`, and reads the complete answer.
     ///
     /// # Errors
-    /// What failed, and why; that there was no answer within `deadline`.
+    /// What failed, and why, or that there was no answer within `deadline`.
     pub fn send(&self, socket: &Path, deadline: Duration) -> Result<LoopAnswer, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot prepare a request: {error}"))?;
@@ -60,7 +60,7 @@ impl LoopRequest {
         let stream = UnixStream::connect(socket).await.map_err(|error| format!("cannot connect: {error}"))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(connection);
-        // The name of the host is not looked up; the socket takes its place.
+        // The host name is not resolved; the socket is used instead.
         let mut request = Request::builder().method(self.method.clone()).uri(&self.address).header(HOST, "loop");
         if let Some(content_type) = self.content_type {
             request = request.header(CONTENT_TYPE, content_type);

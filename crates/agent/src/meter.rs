@@ -1,4 +1,4 @@
-//! The meter: writes the rent so far four times a second, in a thread of its own that nothing else can hold up.
+//! The meter: writes the rented time four times a second, on a separate thread that nothing else can block.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use node::MeterFile;
 
 use crate::clock::Clock;
 
-/// Between two lines. A killed agent is billed up to its last line, so this bounds what goes unbilled.
+/// Interval of lines. A killed agent is billed up to its last line, so this bounds the unbilled time.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A running meter. Stopping it writes a last line.

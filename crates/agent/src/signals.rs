@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT, turned into events.
 //!
-//! The one place here that needs `unsafe`: a signal handler. It writes one byte to a socket that a thread reads, which
-//! is all that a handler may safely do.
+//! The only place in this crate that needs `unsafe`: a signal handler. It writes one byte to a socket that a thread
+//! reads, which is async-signal-safe.
 #![allow(unsafe_code)]
 
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
-//! What the threads of an attempt stand at, written down before a hang is ended: afterwards nobody can look any more.
+//! Stack traces of the threads of an attempt, recorded before a hang is ended.
 //!
-//! The kernel's view of each thread is always there. Where `py-spy` (for Python), `eu-stack` or `gdb` is installed and may
-//! trace, their stacks follow.
+//! The kernel's view of each thread is always available. If `py-spy` (for Python), `eu-stack` or `gdb` is installed and
+//! permitted to trace, their stacks follow.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ const TOOL: Duration = Duration::from_secs(5);
 /// After so long no further process is looked at.
 pub const WITHIN: Duration = Duration::from_secs(20);
 
-/// The most that is kept of a tool's output, in bytes.
+/// Maximum stored output of a tool, in bytes.
 const MOST: usize = 1 << 20;
 
 /// Writes the stacks of all processes that carry `variable` with `value` to `path`, without the `secrets` in them.
@@ -37,7 +37,7 @@ pub fn record(variable: &str, value: &str, secrets: &[String], path: &Path) -> s
     fs::write(path, text)
 }
 
-/// One process: what it is, its threads, and what a tool says of them.
+/// One process: its command, its threads, and a tool's output.
 fn of_process(pid: i32, may_ask: bool) -> String {
     let read = |path: String| fs::read_to_string(path).unwrap_or_default();
     let words = read(format!("/proc/{pid}/cmdline")).replace('\0', " ");
@@ -60,7 +60,7 @@ fn of_process(pid: i32, may_ask: bool) -> String {
     text
 }
 
-/// What the first tool says that is installed and may trace.
+/// The output of the first tool that is installed and permitted to trace.
 fn asked(pid: i32) -> String {
     let number = pid.to_string();
     let is_python = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.to_string_lossy().contains("python"));
@@ -82,7 +82,7 @@ fn asked(pid: i32) -> String {
     }
 }
 
-/// What a tool prints, or why not; none where it is not installed.
+/// A tool's output, or its error; `None` if it is not installed.
 fn output(words: &[&str]) -> Option<Result<String, String>> {
     let (program, arguments) = words.split_first()?;
     let mut command = Command::new(program);
@@ -101,7 +101,7 @@ fn output(words: &[&str]) -> Option<Result<String, String>> {
 fn read(mut out: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = out.by_ref().take(MOST as u64).read_to_end(&mut bytes);
-    // The rest is read and let go, so that the tool can end.
+    // The remaining output is read and discarded, so that the tool can end.
     let _ = std::io::copy(&mut out, &mut std::io::sink());
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -124,7 +124,7 @@ fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
 mod tests {
     use super::*;
 
-    /// A process that sleeps is found by its tag, with what it waits in, and without its secret.
+    /// A sleeping process is found by its tag, with its wait channel, and without its secret.
     #[test]
     fn a_process_is_found_with_its_threads() {
         let tag = format!("stacks-{}", std::process::id());
@@ -133,7 +133,7 @@ mod tests {
         let mut child = command.spawn().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stacks.txt");
-        // It may not have come so far yet.
+        // It may not have started to sleep yet.
         let text = loop {
             record("GRADUS_STACKS_TEST", &tag, &["hunter2".to_owned()], &path).unwrap();
             let text = fs::read_to_string(&path).unwrap();

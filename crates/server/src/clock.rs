@@ -9,7 +9,7 @@ pub fn now() -> Timestamp {
     Timestamp(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000))
 }
 
-/// Time since the machine started, suspended time included; it never goes back.
+/// Time since boot, including suspension; monotonic.
 pub fn monotonic() -> Elapsed {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -1,8 +1,9 @@
-//! The shell around [`control::Controller`]: it has the clock, the log, the socket and the threads, and decides nothing.
+//! The shell around [`control::Controller`]: it has the clock, the log, the socket and the threads, and makes no
+//! decisions.
 //!
-//! Each turn gathers what has happened (heartbeats, answers of providers, events of other processes, who waits for what),
-//! gives it to the controller, appends what that says in one synced transaction, and only then makes its calls and
-//! replies. Starting is the same as recovering: there is no state but the log.
+//! Each turn collects inputs (heartbeats, answers of providers, events of other processes, changes in which work is
+//! waited for), passes them to the controller, appends the resulting events in one synced transaction, and only then
+//! makes calls and sends replies. Starting is the same as recovering: the log is the only state.
 
 mod calls;
 
@@ -35,19 +36,19 @@ pub enum Wake {
     Heartbeat(Box<Heartbeat>, tokio::sync::oneshot::Sender<HeartbeatReply>),
     /// A provider has answered a call.
     Answered(CallId, ProviderAnswer),
-    /// A user asks for an event, and waits until it is durable.
+    /// A user requests an event, and waits until it is durable.
     Request(Box<Event>, tokio::sync::oneshot::Sender<Result<u64, Illegal>>),
-    /// Somebody looks at what is known.
+    /// A query of the world.
     Question(Question),
-    /// The user pressed Ctrl-C, or the process was asked to end.
+    /// The user pressed Ctrl-C, or the process was told to end.
     Interrupt,
 }
 
-/// Something to be done with what is known, between two decisions.
+/// A closure that reads the world between two decisions.
 pub struct Question(Box<dyn FnOnce(&World) + Send>);
 
 impl Question {
-    /// A question that brings its own way to answer.
+    /// Creates a query that sends its own answer.
     pub fn new(ask: impl FnOnce(&World) + Send + 'static) -> Question {
         Question(Box::new(ask))
     }
@@ -62,22 +63,22 @@ impl std::fmt::Debug for Question {
 /// Why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// What it was there for is done.
+    /// Its work is done.
     Done,
-    /// It was interrupted; agents go on until their lease is over.
+    /// It was interrupted; agents continue until their lease is over.
     Interrupted,
 }
 
-/// How often other processes are looked at, whose events and locks wake nobody.
+/// Polling interval for events and locks of other processes, which do not wake the loop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Between two audits: looks at everything though nothing is due.
+/// Interval of audits, which check everything although nothing is due.
 const AUDIT: Duration = Duration::from_secs(60);
 
-/// How long an agent may go on without an answer before it ends its ranks.
+/// How long an agent may continue without an answer before it ends its ranks.
 pub const LEASE: domain::Duration = domain::Duration::from_secs(60);
 
-/// The control loop and what it works with.
+/// The control loop and its environment.
 pub struct Control<'a> {
     /// The log. Its world is the controller's while the loop runs.
     pub state: State,
@@ -85,7 +86,7 @@ pub struct Control<'a> {
     pub series: Series,
     /// Where it all stands.
     pub home: &'a Home,
-    /// What it may do.
+    /// Its policy.
     pub policy: Policy,
     /// Whether this process waits for every run, and not only those that some process waits for.
     pub keeps_all: bool,
@@ -117,10 +118,10 @@ impl<'a> Control<'a> {
         Control { state, series, home, policy: Policy::default(), keeps_all: false, providers }
     }
 
-    /// Runs until `done` says so, or until it is interrupted. `sender` is the other end of `inbox`.
+    /// Runs until `done` returns an outcome, or until it is interrupted. `sender` is the other end of `inbox`.
     ///
     /// # Errors
-    /// [`Error`] when the state can no longer be kept: nothing can be decided then, and agents end by their lease.
+    /// [`Error`] if the state can no longer be written: no decisions are possible then, and agents end by their lease.
     pub fn run(
         &mut self,
         sender: &Sender<Wake>,
@@ -165,7 +166,7 @@ impl Running<'_, '_> {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Ok(Left::Interrupted),
             };
-            // All that waits is taken together, so that one transaction holds what follows from it.
+            // All pending inputs are handled together, so that one transaction holds the resulting events.
             while let Some(woken) = wake {
                 match woken {
                     Wake::Heartbeat(heartbeat, reply) => inputs.push(self.heard(heartbeat, reply)),
@@ -187,12 +188,12 @@ impl Running<'_, '_> {
         }
     }
 
-    /// How long nothing is due.
+    /// How long until the next timer.
     fn patience(&self) -> Duration {
         Duration::from_micros(self.wake.0.saturating_sub(clock::monotonic().0)).min(LOOK)
     }
 
-    /// What has happened that wakes nobody.
+    /// Collects inputs that do not wake the loop.
     fn gather(&mut self, inputs: &mut Vec<ControllerInput>) -> Result<(), Error> {
         if let Some(appended) = self.appended()? {
             inputs.insert(0, appended);
@@ -237,7 +238,7 @@ impl Running<'_, '_> {
         ControllerInput::Heartbeat { from, heartbeat }
     }
 
-    /// Gives the controller what has happened, and does what it says: first all events in one transaction, then the rest.
+    /// Passes inputs to the controller and carries out its outputs: first all events in one transaction, then the rest.
     fn take(&mut self, mut inputs: Vec<ControllerInput>) -> Result<(), Error> {
         while !inputs.is_empty() {
             let (mut records, mut others) = (Vec::new(), Vec::new());
@@ -260,15 +261,15 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// What other processes have appended.
+    /// Events appended by other processes.
     fn appended(&self) -> Result<Option<ControllerInput>, Error> {
         let foreign = self.control.state.foreign(self.controller.world())?;
         Ok(foreign
             .map(|Foreign { records, recalled }| ControllerInput::Appended { records, recalled: Box::new(recalled) }))
     }
 
-    /// Gives the controller what an event is about and has left its memory. It is as the disk has it, so the controller
-    /// must stand there too; where it is ahead with what is not committed, the commit will tell.
+    /// Restores the subject of an event that has left the controller's memory. It is restored as it is on disk, so the
+    /// controller must be at the same event; if it is ahead with uncommitted events, the commit will fail.
     fn recall(&mut self, event: &Event, is_committed: bool) -> Result<Vec<ControllerOutput>, Error> {
         let mut outputs = Vec::new();
         loop {
@@ -289,14 +290,14 @@ impl Running<'_, '_> {
         }
     }
 
-    /// An event about what an input may ask for and the controller does not have in memory.
+    /// An event about work that an input may concern and the controller does not have in memory.
     fn asks_for(&self, input: &ControllerInput) -> Option<Event> {
         let world = self.controller.world();
         match input {
             ControllerInput::Heartbeat { heartbeat, .. } => {
                 let instance = &heartbeat.instance;
                 let is_known = world.instances.contains_key(instance);
-                // Its release is about it, as any event would be.
+                // Its release concerns it, as any event would.
                 (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone() })
             }
             ControllerInput::Request { event, .. } => {
@@ -307,7 +308,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Appends events; what the controller is to be told of it.
+    /// Appends events; returns the input that reports the result to the controller.
     fn commit(&mut self, records: &[Record]) -> Result<Option<ControllerInput>, Error> {
         let Some(last) = records.last() else { return Ok(None) };
         match self.control.state.commit(records, self.controller.world())? {
@@ -319,10 +320,10 @@ impl Running<'_, '_> {
                 }
                 Ok(Some(ControllerInput::Durable { seq: last.seq }))
             }
-            // Another process was faster: what was decided may not hold any more.
+            // Another process was faster: the decisions may no longer hold.
             Commit::Overtaken => {
                 self.controller.restart(self.control.state.reload()?);
-                // Replies that rested on it are lost; their agents are told so at once, and call again.
+                // Replies that depended on it are dropped; their agents are told so at once, and call again.
                 self.waiting.clear();
                 self.users.clear();
                 Ok(Some(ControllerInput::Timer))
@@ -335,13 +336,13 @@ impl Running<'_, '_> {
             ControllerOutput::Call { id, provider, call } => self.calls.start(id, &provider, call),
             ControllerOutput::Reply(reply) => self.reply(*reply),
             ControllerOutput::Keep { run, instance, entries } => {
-                // Nothing is decided from measurements; those of a machine that is gone are kept where that is possible.
+                // Measurements do not influence decisions; those of a machine that is gone are stored if possible.
                 let _ = self.control.series.keep(clock::now(), &run, &instance, &entries);
             }
             ControllerOutput::Note(note) => self.note(&note),
             ControllerOutput::WakeAt(at) => self.wake = at,
             ControllerOutput::Taken { to, result } => {
-                // A user who has gone wants no answer.
+                // A user who has disconnected needs no answer.
                 let _ = self.users.remove(&to).map(|user| user.send(result));
             }
             // Those events were appended above.
@@ -350,15 +351,15 @@ impl Running<'_, '_> {
     }
 
     fn note(&mut self, note: &OperationNote) {
-        // The log of operations is no reason to stop what it tells of.
+        // A failure of the operations log is no reason to stop operating.
         let _ = self.control.series.note(clock::now(), note);
     }
 
-    /// Keeps what an agent measured, and answers it with what only this process knows: the values of its job, and the
-    /// folder of its run.
+    /// Stores an agent's measurements, and completes its reply with what only this process knows: the secret values of
+    /// its job, and the folder of its run.
     ///
-    /// Nothing is decided from measurements: where they cannot be kept the agent holds them for a while, and the run goes
-    /// on to its end.
+    /// Measurements do not influence decisions: if they cannot be stored, the agent retains them for a while, and the
+    /// run continues.
     fn reply(&mut self, reply: ReplyToAgent) {
         let ReplyToAgent { to, run, mut reply } = reply;
         let Some(Waiting { heartbeat, reply: sender }) = self.waiting.remove(&to) else { return };

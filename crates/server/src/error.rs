@@ -1,14 +1,14 @@
-//! Why the control loop could not do what it should.
+//! Errors of the control loop.
 
 use std::path::PathBuf;
 
-/// Why the control loop could not do what it should.
+/// An error of the control loop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder of the home could not be used.
     #[error("cannot {doing} `{}`", path.display())]
     File {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
         /// To what.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum Error {
     /// The state could not be read or written.
     #[error("cannot {doing} the state in `{}`", path.display())]
     State {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
         /// To which file.
         path: PathBuf,
@@ -38,10 +38,10 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
-    /// An event cannot follow what is known.
+    /// An event cannot follow the history.
     #[error("the event log does not allow it")]
     Illegal(#[from] plan::Illegal),
-    /// A provider could not do what it was asked.
+    /// An error of a provider.
     #[error(transparent)]
     Provider(#[from] cloud::Error),
     /// Values of jobs were sealed by a key that is not there any more.
@@ -58,7 +58,7 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
-    /// The next thing to type, where there is one.
+    /// The next thing to type, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::NoRun(_) => Some("list the runs with `gradus status`".into()),
@@ -90,7 +90,7 @@ fn file_hint(source: &std::io::Error) -> Option<String> {
     }
 }
 
-/// Whether what lies there is not what was written.
+/// Whether the contents of the database are damaged.
 fn is_damaged(source: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))

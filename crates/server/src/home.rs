@@ -1,4 +1,4 @@
-//! The home folder: everything gradus keeps, in one place.
+//! The home folder, which contains everything that gradus stores.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -19,7 +19,7 @@ const SOCKET_PATH_MAX: usize = 100;
 const PROBES: u32 = 20;
 const PROBE: Duration = Duration::from_millis(5);
 
-/// The home folder and where things stand in it.
+/// The home folder and the paths in it.
 #[derive(Debug, Clone)]
 pub struct Home {
     root: PathBuf,
@@ -30,7 +30,7 @@ pub struct Home {
 #[derive(Debug)]
 pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
-/// Held by each process that waits for a run or a sweep; what nobody waits for is not started.
+/// Held by each process that waits for a run or a sweep; work that no process waits for is not started.
 #[derive(Debug)]
 pub struct WatchLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
@@ -42,7 +42,7 @@ impl Home {
     pub fn open(root: &Path) -> Result<Home, Error> {
         for folder in ["runs", "instances", "sweeps"] {
             let path = root.join(folder);
-            // Jobs carry variables that are nobody else's business.
+            // Jobs may contain private variables.
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(Error::file("make the folder", &path))?;
         }
@@ -81,13 +81,13 @@ impl Home {
         self.root.join("runs").join(run.as_str())
     }
 
-    /// What belongs to a sweep and to none of its trials: its report.
+    /// Files of a sweep that belong to none of its trials: its report.
     pub fn sweep(&self, sweep: &SweepId) -> PathBuf {
         self.root.join("sweeps").join(sweep.as_str())
     }
 
-    /// The socket where agents of this machine find the loop; in the folder for temporary files when the home lies
-    /// too deep for a socket's name.
+    /// The socket where agents of this machine find the loop; in the temporary folder if the home's path is too long
+    /// for a socket.
     pub fn socket(&self) -> PathBuf {
         let path = self.root.join("loop.sock");
         if path.as_os_str().len() <= SOCKET_PATH_MAX {
@@ -96,7 +96,7 @@ impl Home {
         Path::new("/tmp").join(format!("gradus-{}.sock", self.owner))
     }
 
-    /// The socket of `gradus serve`'s API; in the folder for temporary files when the home lies too deep.
+    /// The socket of `gradus serve`'s API; in the temporary folder if the home's path is too long.
     pub fn api_socket(&self) -> PathBuf {
         let path = self.root.join("api.sock");
         if path.as_os_str().len() <= SOCKET_PATH_MAX {
@@ -105,10 +105,10 @@ impl Home {
         Path::new("/tmp").join(format!("gradus-api-{}.sock", self.owner))
     }
 
-    /// Takes the loop's lock, or none when another process has it.
+    /// Takes the loop's lock; `None` if another process holds it.
     ///
     /// # Errors
-    /// [`Error::File`] when the lock file cannot be used.
+    /// [`Error::File`] if the lock file cannot be used.
     pub fn try_loop(&self) -> Result<Option<LoopLock>, Error> {
         let path = self.root.join("loop.lock");
         let file = open_lock(&path)?;
@@ -119,13 +119,14 @@ impl Home {
         }
     }
 
-    /// Says that this process is the home's server, which runs the loop whatever else waits for it; none when another is.
+    /// Registers this process as the home's server, which runs the loop independently of other waiting processes;
+    /// `None` if another is.
     ///
     /// # Errors
-    /// [`Error::File`] when the lock file cannot be used.
+    /// [`Error::File`] if the lock file cannot be used.
     pub fn try_server(&self) -> Result<Option<LoopLock>, Error> {
         let path = self.root.join("server.lock");
-        // Whoever asks whether there is a server holds the lock for an instant.
+        // A process that checks for a server holds the lock for an instant.
         for _ in 0..PROBES {
             let file = open_lock(&path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -143,10 +144,10 @@ impl Home {
         matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
     }
 
-    /// Says that this process waits for the run or sweep of this folder.
+    /// Registers this process as waiting for the run or sweep of this folder.
     ///
     /// # Errors
-    /// [`Error::File`] when the lock file cannot be used.
+    /// [`Error::File`] if the lock file cannot be used.
     pub fn watch(&self, folder: &Path) -> Result<WatchLock, Error> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         let path = folder.join("attend.lock");
@@ -156,21 +157,21 @@ impl Home {
         Ok(WatchLock(file))
     }
 
-    /// Remembers that somebody was told how the run or sweep of this folder ended.
+    /// Records that the end of the run or sweep of this folder was reported.
     ///
     /// # Errors
-    /// [`Error::File`] when the mark cannot be written.
+    /// [`Error::File`] if the mark cannot be written.
     pub fn mark_reported(&self, folder: &Path) -> Result<(), Error> {
         let path = folder.join("told");
         File::create(&path).map(|_| ()).map_err(Error::file("write", &path))
     }
 
-    /// Forgets it again, for what goes on.
+    /// Removes that record, for work that is resumed.
     pub fn unmark_reported(&self, folder: &Path) {
         let _ = fs::remove_file(folder.join("told"));
     }
 
-    /// Whether somebody was told how the run or sweep of this folder ended.
+    /// Whether the end of the run or sweep of this folder was reported.
     pub fn is_reported(&self, folder: &Path) -> bool {
         folder.join("told").exists()
     }
@@ -192,8 +193,8 @@ fn open_lock(path: &Path) -> Result<File, Error> {
     file.map_err(Error::file("open", path))
 }
 
-/// Reads the home's own name, made once. Two processes that make it at the same time agree on one, for a link to the
-/// final name is only ever made once.
+/// Reads the home's unique name, created once. Two processes that create it at the same time agree on one, because only
+/// one link to the final name succeeds.
 fn owner(path: &Path) -> Result<String, Error> {
     if !path.exists() {
         let name = uuid::Uuid::now_v7().simple().to_string();

@@ -1,7 +1,8 @@
-//! The control loop and its doors.
+//! The control loop and its interfaces.
 //!
-//! [`State`] keeps the event log; [`control`] is the shell around the controller of the crate `control`: it wakes on an
-//! agent's call, a provider's answer, a timer or an interrupt, and does what the controller says. Read `control` first.
+//! [`State`] stores the event log; [`control`] is the shell around the controller of the crate `control`: it wakes on
+//! an agent's call, a provider's answer, a timer or an interrupt, and carries out the controller's outputs. Read
+//! `control` first.
 
 pub mod api;
 pub mod clock;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use domain::rank::Step;
 
-/// What the loader did over some steps, as far as it is known.
+/// Activity of the loader over some steps, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loading {
     /// Share of the time that was spent waiting for data.

@@ -16,17 +16,17 @@ use crate::error::Error;
 use crate::files;
 use crate::home::Home;
 
-/// An agent's call holds what it has measured while the loop was away.
+/// An agent's call contains its measurements since the loop was last available.
 const BODY_MAX: usize = 64 << 20;
 
 /// The loop answers within this time or the agent calls again.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Serves agents in a thread of its own; each call wakes the loop. Only the holder of the loop's lock may call this,
-/// for it takes over the socket.
+/// Serves agents on a separate thread; each call wakes the loop. Only the holder of the loop's lock may call this,
+/// because it takes over the socket.
 ///
 /// # Errors
-/// [`Error::File`] when the socket cannot be made.
+/// [`Error::File`] if the socket cannot be created.
 pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<Door, Error> {
     let socket = &home.socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -48,7 +48,7 @@ pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<Door, Error> {
                 _ = close => {}
             }
         });
-        // Whoever is connected finds the next loop at the same place.
+        // Connected agents find the next loop at the same path.
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("door".into()).spawn(serve);

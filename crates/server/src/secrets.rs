@@ -1,7 +1,7 @@
-//! Values of a job's environment at rest: sealed by a key of the home, opened only for the program that they are for.
+//! Values of a job's environment at rest: encrypted with a key of the home, decrypted only for their program.
 //!
-//! Each value is XChaCha20-Poly1305 ciphertext under a random nonce, bound to the name of its variable. The key lies in
-//! `secret.key` of the home with mode 0600. [`hide`] takes values out of what is shown.
+//! Each value is XChaCha20-Poly1305 ciphertext under a random nonce, bound to the name of its variable. The key is in
+//! `secret.key` of the home with mode 0600. [`hide`] removes values from output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// What a sealed value begins with; then hexadecimal digits of nonce and ciphertext.
+/// Prefix of a sealed value; followed by hexadecimal digits of nonce and ciphertext.
 const PREFIX: &str = "sealed:1:";
 
 /// Bytes of a nonce.
 const NONCE: usize = 24;
 
-/// What stands in place of a value that is not shown.
+/// Replacement of a hidden value.
 pub const HIDDEN: &str = "(hidden)";
 
 /// The key of a home.
@@ -72,7 +72,7 @@ impl SecretKey {
         Ok(format!("{PREFIX}{}{}", hex(&nonce), hex(&sealed)))
     }
 
-    /// The value of a variable that this key has sealed; none for any other text.
+    /// Decrypts the value of a variable that this key has sealed; `None` for any other text.
     pub fn unseal(&self, name: &str, text: &str) -> Option<String> {
         let bytes = from_hex(text.strip_prefix(PREFIX)?)?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
@@ -96,7 +96,8 @@ impl SecretKey {
         Ok(())
     }
 
-    /// Opens all values of a job. One that was sealed by another key is left out, rather than given to a program as it is.
+    /// Decrypts all values of a job. One that was sealed with another key is removed, rather than passed to a program
+    /// as ciphertext.
     pub fn unseal_job(&self, job: &mut Job) {
         let open = |name: &str, text: &str| match text.starts_with(PREFIX) {
             true => self.unseal(name, text),

@@ -1,7 +1,7 @@
-//! Measurements: steps, evaluations, checkpoints and notes of every run, in a database of their own.
+//! Measurements: steps, evaluations, checkpoints and notes of every run, in a separate database.
 //!
-//! They are not events: nothing is decided from them, and losing the newest second of them loses no work. A point is
-//! kept once, however often an agent repeats itself.
+//! They are not events: they do not influence decisions, and losing the newest second of them loses no work. A point is
+//! stored once, however often an agent repeats it.
 
 mod totals;
 
@@ -27,7 +27,7 @@ pub struct Series {
     path: PathBuf,
 }
 
-/// The step that a report tells of.
+/// The step of a report.
 pub fn step_of(report: &Report) -> Option<u64> {
     match report {
         Report::Step(step) => Some(step.step),
@@ -43,10 +43,10 @@ pub fn step_of(report: &Report) -> Option<u64> {
     }
 }
 
-/// The newest step that the measurements of a run tell of.
+/// The newest step in the measurements of a run.
 ///
 /// # Errors
-/// [`Error::State`] when the database cannot be read.
+/// [`Error::State`] if the database cannot be read.
 pub fn newest_step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
     Ok(series.newest(run, NEWEST)?.iter().filter_map(|(_, point)| step_of(&point.report)).max())
 }
@@ -79,10 +79,10 @@ impl Series {
         Ok(Series { db, path })
     }
 
-    /// Keeps what an agent's entries measured.
+    /// Stores the measurements among an agent's entries.
     ///
     /// # Errors
-    /// [`Error::State`] when the disk refuses.
+    /// [`Error::State`] on a database error.
     pub fn keep(&mut self, at: Timestamp, run: &RunId, instance: &InstanceId, entries: &[Entry]) -> Result<(), Error> {
         let path = self.path.clone();
         let mut insert = || -> rusqlite::Result<()> {

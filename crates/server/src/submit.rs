@@ -37,7 +37,7 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
     Ok(sweep)
 }
 
-/// The newest sweep of the same job file and the same job that is not at its end, or whose end nobody was told.
+/// The newest sweep of the same job file and job that has not ended, or whose end was not reported.
 ///
 /// # Errors
 /// As [`State::recall`].
@@ -59,8 +59,8 @@ pub fn unfinished_sweep(
     Ok(sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone()))
 }
 
-/// The newest run of the same job file and the same job that is not at its end, or whose end nobody was told: the
-/// process that attended to it may have been killed just before its last word.
+/// The newest run of the same job file and job that has not ended, or whose end was not reported, because the process
+/// that waited for it may have been killed just before.
 ///
 /// # Errors
 /// As [`State::recall`].
@@ -76,14 +76,14 @@ pub fn unfinished(home: &Home, state: &mut State, job: &Job, plan: &Plan, file: 
     Ok(runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone()))
 }
 
-/// Whether a job of the log, whose values are sealed, is this one.
+/// Whether a job of the log, whose values are sealed, equals this one.
 fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
     let mut open = sealed.clone();
     state.key().unseal_job(&mut open);
     open == *job
 }
 
-/// The name of a run to be: the same for the same key, else one of its own.
+/// The name of a new run: derived from the key if there is one, else unique.
 pub(crate) fn named(job: &str, key: Option<&str>) -> RunId {
     match key {
         Some(key) => RunId::new(format!("{job}-{}", &sha256(key.as_bytes())[..10])),

@@ -1,4 +1,4 @@
-//! Event files as TensorBoard reads them: the scalars of a run, each step once.
+//! TensorBoard event files: the scalars of a run, each step once.
 //!
 //! A file is a row of records, each framed by its length and two checksums (TFRecord); a record is an `Event` of
 //! `tensorflow/core/util/event.proto`, of which four fields and two nested messages are written here by hand: 60 lines.
@@ -17,7 +17,7 @@ use domain::series::Point;
 use crate::error::Error;
 use crate::report::Curves;
 
-/// An event file that grows with its run.
+/// An event file that is extended during its run.
 #[derive(Debug)]
 pub struct EventFile {
     file: File,
@@ -25,13 +25,13 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Writes all that was measured so far into `folder`, in the place of what was written there before.
+    /// Writes all measurements into `folder`, replacing what was written before.
     ///
     /// # Errors
-    /// [`Error::File`] when the folder cannot be written.
+    /// [`Error::File`] if the folder cannot be written.
     pub fn create(folder: &Path, points: &[Point]) -> Result<EventFile, Error> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
-        // TensorBoard knows its files by the word `tfevents`.
+        // TensorBoard recognizes its files by `tfevents` in the name.
         let path = folder.join("events.out.tfevents.gradus");
         let draft = folder.join("draft");
         fs::write(&draft, encode(points)).map_err(Error::file("write", &draft))?;
@@ -40,11 +40,10 @@ impl EventFile {
         Ok(EventFile { file, path })
     }
 
-    /// Adds what was measured since. When an attempt resumed, TensorBoard is told to forget the steps that are made
-    /// again.
+    /// Appends new measurements. When an attempt resumed, TensorBoard is told to discard the repeated steps.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be written.
+    /// [`Error::File`] if the file cannot be written.
     pub fn append(&mut self, points: &[Point]) -> Result<(), Error> {
         let mut bytes = Vec::new();
         for Point { at, report, attempt: _ } in points {
@@ -70,7 +69,7 @@ impl EventFile {
     }
 }
 
-/// A whole event file of these points, which come in the order in which they arrived.
+/// A complete event file of these points, in the order of their arrival.
 pub fn encode(points: &[Point]) -> Vec<u8> {
     let curves = Curves::of(points);
     let begin = points.first().map(|point| point.at).unwrap_or_default();
@@ -147,7 +146,7 @@ fn scalar_event(at: Timestamp, step: u64, scalars: &[(&str, f64)]) -> Vec<u8> {
     event
 }
 
-/// An `Event` whose `SessionLog` says START: what was written for `step` and later is void.
+/// An `Event` with a `SessionLog` START: events of `step` and later are discarded.
 fn restart(at: Timestamp, step: u64) -> Vec<u8> {
     let mut event = event(at, step);
     // Field 7: session_log, with field 1, status, at 1.

@@ -1,4 +1,4 @@
-//! Decisions and measurements are acknowledged by themselves: a run ends though nothing that it measures can be kept.
+//! Decisions and measurements are acknowledged independently: a run ends even if its measurements cannot be stored.
 
 use std::sync::{Arc, mpsc};
 
@@ -13,7 +13,7 @@ use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, Job, Node, Offer, Pla
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
-/// Machines that are there as soon as they are asked for; the test speaks for their agents.
+/// Machines that exist as soon as they are requested; the test acts as their agents.
 struct Twin;
 
 impl Provider for Twin {
@@ -91,7 +91,7 @@ fn step(number: u64) -> AgentEvent {
     AgentEvent::Reported { rank: 0, report }
 }
 
-/// What an agent has to say.
+/// The reports of an agent.
 trait Queue {
     fn push(&mut self, attempt: &AttemptId, event: AgentEvent);
     fn send(&mut self) -> Vec<Entry>;
@@ -131,7 +131,7 @@ impl Queue for First {
     }
 }
 
-/// One call of the agent of an instance; what it is told.
+/// One call of the agent of an instance; returns the reply.
 fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -> HeartbeatReply {
     let (reply, answer) = tokio::sync::oneshot::channel();
     let (instance, started, elapsed) = (instance.clone(), Timestamp(1), Elapsed(1));
@@ -140,8 +140,8 @@ fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -
     answer.blocking_recv().unwrap()
 }
 
-/// Speaks for the agent of a run's one instance, from its start to 5,000 steps and its end, and returns how the run
-/// stands after 20 more calls, with the steps that were kept.
+/// Acts as the agent of a run's one instance, from its start to 5,000 steps and its end, and returns the state of the
+/// run after 20 more calls, with the stored steps.
 fn ended(queue: &mut (dyn Queue + Send), can_keep: bool) -> (RunState, usize) {
     let temporary = tempfile::tempdir().unwrap();
     let home = Home::open(temporary.path()).unwrap();

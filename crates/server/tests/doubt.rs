@@ -11,7 +11,7 @@ use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Ti
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
-/// How long a machine is missing in what the cloud lists.
+/// How long a new machine is missing from the cloud's list.
 const LISTED_WITHIN: Duration = Duration::from_millis(300);
 
 /// A cloud in memory.
@@ -19,7 +19,7 @@ const LISTED_WITHIN: Duration = Duration::from_millis(300);
 struct Cloud {
     /// Replies that are lost before one arrives.
     lost_replies: usize,
-    /// Requests to end machines that are refused before one is taken, and looks that fail before one succeeds.
+    /// Number of end requests refused before one is accepted, and of queries that fail before one succeeds.
     faults: [usize; 2],
     /// Whether a request is refused.
     is_full: bool,
@@ -137,7 +137,7 @@ fn job() -> Job {
     Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job
 }
 
-/// Submits a run, and attends to it until `done` says so; `stopped` asks it to stop once its machine was asked for.
+/// Submits a run, and waits for it until `done` returns true; `stopped` stops it once its machine was requested.
 fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) -> plan::World {
     attend_noted(cloud, stopped, done).0
 }
@@ -162,7 +162,7 @@ fn attend_noted(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bo
     let deadline = Instant::now() + Duration::from_secs(60);
     control.run(&sender, &inbox, |world| done(world) || Instant::now() > deadline).unwrap();
     assert!(done(control.state.world()), "not done within a minute: {:?}", control.state.world());
-    // What is settled has left the loop's memory.
+    // Settled work has left the loop's memory.
     let world = State::open(&home).unwrap().world().clone();
     let operations = Series::open(&home).unwrap().operations().unwrap();
     (world, operations.into_iter().map(|(_, note)| format!("{}: {}", note.subject, note.text)).collect())

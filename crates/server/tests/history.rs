@@ -1,8 +1,8 @@
-//! The event log is a promise: every history that an older version wrote is read by this one.
+//! The event log is a stable format: every history that an older version wrote is read by this one.
 //!
-//! `histories/first.jsonl` is the log of two runs: one whose agent was killed, that was stopped and resumed; one whose
-//! program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which went on. Histories are
-//! added, never changed.
+//! `histories/first.jsonl` is the log of two runs: one whose agent was killed, and which was stopped and resumed; one
+//! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed.
+//! Histories are added, never changed.
 
 use domain::run::RunState;
 use domain::{Record, RunId};

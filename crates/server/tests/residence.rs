@@ -1,4 +1,4 @@
-//! What is settled leaves memory and comes back when it is asked for, whichever process has settled or resumed it.
+//! Settled work leaves memory and is loaded again on demand, whichever process has settled or resumed it.
 
 use domain::{Event, Record, RunId};
 use plan::{RunOrSweep, World};
@@ -13,7 +13,7 @@ fn events(text: &str) -> Vec<Event> {
     text.lines().map(|line| record(line).event).collect()
 }
 
-/// A home with the runs and the sweep of both histories, appended in one go, and what they amount to.
+/// A home with the runs and the sweep of both histories, appended in one transaction, and the resulting world.
 fn home() -> (tempfile::TempDir, Home, World) {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::open(folder.path()).unwrap();
@@ -111,7 +111,7 @@ fn rows_that_are_missing_behind_or_unreadable_are_made_again() {
         "DROP TABLE row_head",
         "UPDATE run_rows SET body = '{'",
         "UPDATE row_head SET layout = 4",
-        // As a process of an earlier version leaves it, which appends and knows nothing of these rows.
+        // As left by a process of an earlier version, which appends without updating these rows.
         "DELETE FROM run_rows; DELETE FROM instance_rows; DELETE FROM attempt_rows; DELETE FROM sweep_rows;
          UPDATE row_head SET seq = 0",
     ];

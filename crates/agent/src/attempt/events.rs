@@ -1,4 +1,4 @@
-//! How an attempt takes in what happened to it.
+//! How an attempt handles events.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 
 impl Attempt {
-    /// Takes in what happened, and returns what there is to say of it.
+    /// Handles an event, and returns the reports about it.
     pub fn hear(&mut self, event: AttemptEvent, now: Duration) -> Vec<AgentEvent> {
         match event {
             AttemptEvent::Staged(Ok(input)) => self.staged(input, now),

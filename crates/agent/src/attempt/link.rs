@@ -1,7 +1,7 @@
 //! The socket between the agent and one rank.
 //!
-//! A path of a socket has at most 108 bytes, and homes may lie deeper. Then the path goes through the agent's own
-//! handle of the folder, `/proc/<pid>/fd/<n>/…`: short, and gone with the agent.
+//! A path of a socket has at most 108 bytes, and homes may have longer paths. Then the path goes through the agent's
+//! own handle of the folder, `/proc/<pid>/fd/<n>/…`, which is short and valid while the agent lives.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,13 +17,13 @@ use rustix::net::Shutdown;
 
 use crate::event::{AttemptEvent, Wakeup};
 
-/// Longest path that every system takes, with room for the end.
+/// Longest path supported by every system, with a margin for the suffix.
 const LONGEST: usize = 100;
 
-/// A rank reads its orders at once; one that does not is about to be killed anyway.
+/// A rank reads its orders at once; one that does not will be killed anyway.
 const WRITE: Duration = Duration::from_millis(100);
 
-/// A path of a socket that is short enough, and the folder that has to stay open for it.
+/// A short enough path of a socket, and the folder that has to stay open for it.
 pub fn short(file: &Path) -> io::Result<(PathBuf, File)> {
     let handle = File::open(file.parent().unwrap_or(Path::new(".")))?;
     if file.as_os_str().len() <= LONGEST {
@@ -39,7 +39,7 @@ pub struct RankSocket {
     listener: UnixListener,
     path: PathBuf,
     file: PathBuf,
-    /// Keeps the short path alive.
+    /// Keeps the short path valid.
     _folder: File,
     stream: Option<UnixStream>,
     /// Commands sent before the rank connected.
@@ -48,7 +48,7 @@ pub struct RankSocket {
 }
 
 impl RankSocket {
-    /// Listens in `folder` for this rank of `attempt`; what it says goes to `events`.
+    /// Listens in `folder` for this rank of `attempt`; its reports go to `events`.
     pub fn listen(folder: &Path, attempt: &AttemptId, rank: u32, events: Sender<Wakeup>) -> io::Result<RankSocket> {
         let name = format!("{attempt}-{rank}.sock");
         let file = folder.join(&name);
@@ -82,24 +82,24 @@ impl RankSocket {
     pub fn order(&mut self, order: RankCommand) {
         match &mut self.stream {
             Some(stream) => {
-                // A rank that cannot be told is killed when its time is over.
+                // A rank that cannot be reached is killed at its deadline.
                 let _ = serde_json::to_string(&order).map(|line| writeln!(stream, "{line}"));
             }
             None => self.waiting.push(order),
         }
     }
 
-    /// No rank will connect any more. One that did, and was not noticed yet, is still read to its end.
+    /// Stops accepting connections. An earlier connection that was not noticed yet is still read to its end.
     pub fn stop_listening(&self) {
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 
-    /// All that was said has been heard.
+    /// Marks the connection as read to its end.
     pub fn silent(&mut self) {
         self.is_silent = true;
     }
 
-    /// Whether all that was said has been heard.
+    /// Whether the connection was read to its end.
     pub fn is_silent(&self) -> bool {
         self.is_silent
     }

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::io::{PipeReader, Read, Write};
 
-/// What stands in place of a value.
+/// Replacement of a value.
 const MASK: &[u8] = b"***";
 
 /// Masks values in a stream of bytes, also where one comes in several reads.
 #[derive(Debug)]
 pub struct Masking {
-    /// The longest first, so that a value is masked whole where another is a part of it.
+    /// Longest first, so that a value is masked completely even if another is a part of it.
     values: Vec<Vec<u8>>,
-    /// The end of what was read, where a value may begin.
+    /// The end of the input, which may be the start of a value.
     held: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl Masking {
         out
     }
 
-    /// What was held at the end of the stream: the beginning of a value, and no whole one.
+    /// The held bytes at the end of the stream: a prefix of a value, but no complete one.
     pub fn finish(self) -> Vec<u8> {
         self.held
     }

@@ -1,9 +1,9 @@
-//! One attempt, from the order to start it to its end.
+//! One attempt, from its start order to its end.
 //!
-//! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's
-//! program the set-up first), the process has ended and its last reports are read, what it left behind is ended, and what it
-//! has written travels to a loop on another machine. `verdict` says what ended it. It can be asked to end at any stage;
-//! `StopReason` says by whom, and so how long it may take.
+//! It goes through stages: staging (the working folder is copied, or remote data is fetched); running (for a user's
+//! program the set-up first); reading the last reports; ending remaining processes; and uploading outputs to a loop on
+//! another machine. `verdict` determines what ended it. It can be stopped at any stage; `StopReason` says by whom, and
+//! so how long it may take.
 
 mod events;
 pub(crate) mod library;
@@ -47,10 +47,10 @@ use watchdog::Watchdog;
 /// The variable that tags every process of an attempt.
 const ATTEMPT: &str = "GRADUS_ATTEMPT";
 
-/// How long an ended rank's socket may stay open; whoever holds it then is not the rank.
+/// How long an ended rank's socket may stay open; a process that holds it then is not the rank.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What the agent gives to each attempt besides the command to start it.
+/// The environment that the agent provides to each attempt.
 pub struct Tools {
     /// The executable of our own trainer.
     pub rank_program: PathBuf,
@@ -64,7 +64,7 @@ pub struct Tools {
     pub folder: PathBuf,
     /// The folder of all runs and caches of this owner.
     pub root: PathBuf,
-    /// The loop, where it is on another machine.
+    /// The loop, if it is on another machine.
     pub remote: Option<RemoteLoop>,
     /// Where other machines reach this one, as far as is known.
     pub address: Option<String>,
@@ -79,8 +79,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Tags a process of an attempt, so that it is found wherever it moves to. To be called last: a variable of the
-    /// job's own must not take a process out of its instance.
+    /// Tags a process of an attempt, so that it is found in any session. To be called last: a variable of the job must
+    /// not override the tag.
     fn tag(&self, command: &mut std::process::Command, attempt: &AttemptId) {
         command.env(processes::OWNER, &self.owner);
         command.env(processes::INSTANCE, self.instance.as_str());
@@ -95,16 +95,16 @@ pub struct Attempt {
     work: Working,
     stage: Stage,
     ending: Option<Ending>,
-    /// How long an end for a hang waits for its stacks; none where nothing hangs.
+    /// How long the end of a hang waits for stack traces; `None` without a hang.
     stacks_until: Option<Duration>,
     log: PathBuf,
-    /// Who serves data that lies elsewhere, for as long as the attempt lasts.
+    /// The server of remote data, for the duration of the attempt.
     served: Option<Serving>,
-    /// Who brings back what it writes, where the loop is on another machine.
+    /// The uploader of outputs, if the loop is on another machine.
     uploader: Option<Uploader>,
-    /// The machines of the attempt by node rank, once all are prepared; none where this is the only one.
+    /// The machines of the attempt by node rank, once all are prepared; empty for a single one.
     nodes: Vec<NodeAddress>,
-    /// Paths of copies here, each with what it is a copy of on the loop's machine.
+    /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
 }
 
@@ -135,22 +135,22 @@ enum Stage {
     Running { process: Process, role: Role, kills: u64 },
     /// It has ended; its last reports may still be on their way.
     Ended { exit: Exit, role: Role, is_out_of_memory: bool, since: Duration },
-    /// It is known how it ended; what it left behind is being ended.
+    /// Its outcome is known; remaining processes are being ended.
     Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool },
-    /// Nothing of it runs any more; what it has written is on its way to the loop.
+    /// All its processes have ended; its outputs are being uploaded.
     Uploading { end: AttemptEnd, give_up: Duration, is_done: bool },
 }
 
 struct Ending {
     why: StopReason,
     kill_at: Duration,
-    /// When the provider takes the machine back, where it has said so.
+    /// When the provider reclaims the machine, if announced.
     gone_at: Option<Duration>,
     is_killed: bool,
 }
 
 impl Attempt {
-    /// Begins an attempt: claims the folder, then starts what it can. The events are what there is to report at once.
+    /// Begins an attempt: claims the folder, then starts what it can. Returns the first reports.
     pub fn begin(start: Start, tools: Tools, now: Duration) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let run = PathBuf::from(&start.folder);
         let folder = run.join("attempts").join(start.attempt.as_str());
@@ -246,7 +246,7 @@ impl Attempt {
         }
     }
 
-    /// Asks it to end, `within` a time where one is said. Asked again, it only gets less time.
+    /// Ends it, within a time if one is given. Repeated calls can only shorten the time.
     pub fn end(&mut self, why: StopReason, within: Option<Duration>, now: Duration) {
         let patience = self.tools.patience;
         let grace = match (why, &self.work) {
@@ -258,13 +258,13 @@ impl Attempt {
             (StopReason::Reclaim, Working::Train { .. }) => patience.save,
             (StopReason::Reclaim, Working::Command { .. }) => patience.program,
         };
-        // What was saved has to travel before the machine is gone.
+        // Saved state has to be uploaded before the machine is gone.
         let gone_at = within.filter(|_| why == StopReason::Reclaim).map(|within| now + within);
         let within = if gone_at.is_some() { within.map(|within| within - within / 4) } else { within };
         let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
         match &mut self.stage {
-            // What it has written is worth its time although another machine is lost.
+            // Its outputs are worth uploading although another machine is lost.
             Stage::Uploading { .. } if why == StopReason::NodeLost => {}
             Stage::Sweeping { kill_at: before, .. } | Stage::Uploading { give_up: before, .. } => {
                 *before = kill_at.min(*before);
@@ -286,7 +286,8 @@ impl Attempt {
             (Working::Train { .. }, _) if ends_by_itself => {}
             (Working::Train { link, .. }, _) => link.order(rank::RankCommand::Stop),
             (Working::Command { link, .. }, Stage::Running { process, .. }) => {
-                // A program that asks whether it is to stop saves and ends by itself; its shell must not go on after it.
+                // A program that polls for stop requests saves and ends by itself; its shell must not continue after
+                // it.
                 if link.as_mut().is_some_and(ProgramLink::stop) {
                     process.signal_leader(Signal::TERM);
                 } else {
@@ -305,7 +306,7 @@ impl Attempt {
         }
     }
 
-    /// Does what is due, and returns the end when it is reached.
+    /// Runs due timers, and returns the outcome when the attempt is over.
     pub fn turn(&mut self, now: Duration) -> Option<AttemptEnd> {
         self.end_hanging(now);
         if let (Stage::Running { process, .. }, Working::Train { peers, .. }, None) =
@@ -365,7 +366,7 @@ impl Attempt {
         }
     }
 
-    /// How long an ended rank is waited for: others, if there are any, are about to notice its end.
+    /// How long to wait for an ended rank's socket: other ranks, if there are any, are about to notice its end.
     fn late(&self) -> Duration {
         match (&self.work, &self.ending) {
             (Working::Train { peers, .. }, None) if !peers.are_done() => peers::NOTICE,

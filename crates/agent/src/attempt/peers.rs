@@ -1,7 +1,7 @@
-//! The ranks beside rank 0. Rank 0 speaks for all; of these the agent hears who they are and how they ended.
+//! The ranks besides rank 0. Rank 0 reports for all; of the others the agent knows process ids and exit statuses.
 //!
-//! Ranks compute together, so one that ends takes all along: the others notice within seconds and say so. What counts
-//! for the attempt is the end of the one that was first and that does not merely miss another.
+//! Ranks compute together, so one that ends takes all others down: they notice within seconds and report it. The
+//! attempt's outcome is that of the first rank that does not merely report the loss of another.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::link::RankSocket;
 use super::process::{self, Exit, Process};
 use super::verdict::{self, Facts, RankReports, Role};
 
-/// How long ranks may take to notice that another is gone; they ask each other for 3 s who it is.
+/// How long ranks may take to notice that another is gone; they spend 3 s to identify it.
 pub const NOTICE: Duration = Duration::from_secs(10);
 
 /// The ranks of an attempt from rank 1 on.
@@ -39,7 +39,7 @@ struct Peer {
 }
 
 impl Peers {
-    /// None yet, on a machine whose first rank has this number among all.
+    /// No ranks yet, on a machine whose first rank has this number among all.
     pub fn from(first: u32) -> Peers {
         Peers { first, ..Peers::default() }
     }
@@ -96,12 +96,12 @@ impl Peers {
         }
     }
 
-    /// When rank 0 is to be ended because it has not noticed that another is gone.
+    /// When rank 0 is killed because it has not noticed that another is gone.
     pub fn kill_at(&self) -> Duration {
         self.lost.map_or(Duration::MAX, |lost| lost.saturating_add(NOTICE))
     }
 
-    /// Whether all have ended and were heard to their end.
+    /// Whether all have ended and their connections were read to the end.
     pub fn are_done(&self) -> bool {
         self.list.iter().all(|peer| peer.exit.is_some() && peer.is_silent)
     }

@@ -1,4 +1,4 @@
-//! A process that an attempt has started, and what is known of its end.
+//! A process started by an attempt, and its exit status.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,7 +22,7 @@ const TAIL: u64 = 4096;
 /// Lines of the log in a message.
 const LINES: usize = 5;
 
-/// A process that leads a session of its own, and dies with the agent.
+/// A process that leads its own session, and dies with the agent.
 #[derive(Debug)]
 pub struct Process {
     child: Child,

@@ -1,5 +1,5 @@
-//! What has to be on this machine before a process starts, brought here on a thread of its own; of several machines, each is
-//! prepared first, and started once all are.
+//! Stages the inputs of a process on this machine, on a separate thread; with several machines, each is staged first,
+//! and all start together.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,14 +19,14 @@ use super::{Attempt, Stage, Tools, Working, link, program, trainer};
 use crate::event::{AttemptEvent, StagedInput, Wakeup};
 use crate::travel::{self, Brought};
 
-/// Where data lies on this machine; none when it lies elsewhere.
+/// The path of data on this machine; `None` if it is remote.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
     let location: Location = data.parse().map_err(|error: store::Error| Box::new(error.finding()))?;
     Ok(location.local().map(Path::to_owned))
 }
 
-/// Fetches data from elsewhere, or has pieces of it served where the job has a cache. All runs of a home share what was
-/// fetched: `cache` lies beside `runs/RUN`.
+/// Fetches remote data, or serves chunks of it if the job has a cache. All runs of a home share fetched data: `cache`
+/// is next to `runs/RUN`.
 pub fn data(data: &Data, start: &Start, tools: &Tools) {
     let run = Path::new(&start.folder);
     let home = run.ancestors().nth(2).unwrap_or(Path::new("/"));
@@ -54,8 +54,8 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
     });
 }
 
-/// Fetches what lies on the loop's machine, if that is another one, does the work, and tells the attempt; one that has
-/// ended meanwhile does not listen any more.
+/// Fetches inputs from the loop's machine, if that is another one, does the work, and notifies the attempt; one that
+/// has ended meanwhile ignores it.
 pub fn begin(
     start: &Start,
     tools: &Tools,
@@ -82,7 +82,7 @@ pub fn first_rank(start: &Start) -> u32 {
     start.member.map_or(0, |place| place.rank * of_node)
 }
 
-/// A job's paths on this machine in place of those on the loop's.
+/// Replaces a job's paths on the loop's machine by those on this one.
 fn replaced(train: Train, brought: &Brought) -> Train {
     let mut work = Work::Train(train.clone());
     for (input, path) in brought {
@@ -92,7 +92,7 @@ fn replaced(train: Train, brought: &Brought) -> Train {
 }
 
 impl Attempt {
-    /// What the work needs is here: its process starts.
+    /// The inputs are staged: starts the process.
     pub(super) fn staged(&mut self, input: StagedInput, now: Duration) -> Vec<AgentEvent> {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
@@ -139,7 +139,7 @@ impl Attempt {
         Ok(vec![AgentEvent::Started])
     }
 
-    /// Whether rank 0, which speaks for all ranks of our own trainer, is on another machine.
+    /// Whether rank 0, which reports for all ranks of the built-in trainer, is on another machine.
     pub(super) fn is_follower(&self) -> bool {
         self.start.member.is_some_and(|place| place.rank > 0)
     }

@@ -1,4 +1,4 @@
-//! What an attempt's process leaves behind: found by its tag, told to end, and killed once its time is over.
+//! Remaining processes of an attempt: found by their tag, sent SIGTERM, and killed at a deadline.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use rustix::process::Signal;
 
 use super::{ATTEMPT, Attempt, Stage, Working};
 
-/// Between two looks for what an ended process has left behind.
+/// Polling interval for remaining processes.
 const SWEEP: Duration = Duration::from_millis(20);
 
 impl Attempt {
     pub(super) fn sweep(&mut self, end: AttemptEnd, now: Duration) {
-        // Whoever was told to stop may still be saving, though the shell above it is gone.
+        // A process that was told to stop may still be saving, though its parent shell is gone.
         let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
         let is_told = self.ending.is_some();
         self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
     }
 
-    /// Ends what is left behind; once nothing is, what was written is uploaded.
+    /// Ends remaining processes; once there are none, outputs are uploaded.
     pub(super) fn swept(&mut self, now: Duration) {
         let tag = self.start.attempt.as_str();
         let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return };
@@ -33,7 +33,7 @@ impl Attempt {
         };
         *is_told = true;
         *next = now + SWEEP;
-        // Where `/proc` cannot be read nothing more can be done here, and the provider will not say that it is gone.
+        // If `/proc` cannot be read nothing more can be done here, and the provider will not report it as gone.
         if !left.unwrap_or(false) {
             let mut end = end.clone();
             // A program may have saved after its shell was gone.
@@ -45,7 +45,7 @@ impl Attempt {
     }
 
     pub(super) fn signal_tagged(&self, signal: Signal) {
-        // What is missed now is found by the sweep.
+        // Processes missed now are found by the sweep.
         let _ = processes::signal(ATTEMPT, self.start.attempt.as_str(), signal);
     }
 }

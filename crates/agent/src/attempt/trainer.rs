@@ -12,7 +12,7 @@ use domain::{Cause, Finding, Train};
 use super::process::not_written;
 use super::{Tools, library};
 
-/// A rank's place among those of its attempt.
+/// A rank's position among those of its attempt.
 #[derive(Debug, Clone)]
 pub struct Seat {
     /// From 0, among all ranks.
@@ -25,7 +25,7 @@ pub struct Seat {
     pub local_ranks: u32,
     /// Node rank of this machine.
     pub node: u32,
-    /// Where they meet.
+    /// Their rendezvous address.
     pub meeting: NodeAddress,
 }
 
@@ -51,12 +51,12 @@ pub fn command(
     command.envs(Threads { per_rank: start.threads, ranks: seat.local_ranks, cores }.environment());
     // What cuBLAS needs to give the same sums on every run; see PyTorch's notes on reproducibility.
     command.env("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
-    // A rank reads local files only, and what it does not have it cannot tell.
+    // A rank reads local files only, and credentials it does not have cannot leak.
     store::VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
     command.envs(start.job.environment());
-    // As torchrun: whatever launched the agent, these are the ranks of this attempt.
+    // As with torchrun: whatever launched the agent, these are the ranks of this attempt.
     for name in ["RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
         command.env_remove(name);
     }
@@ -88,7 +88,7 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
             local_rank: seat.local_rank,
             is_kept: false,
             patience_s: rank::patience().saturating_add(data::preloading(&train.data).as_secs()),
-            // Every attempt has a store of its own.
+            // Every attempt has its own store.
             prefix: String::new(),
         }),
         job_hash: start.job_hash.clone(),

@@ -1,4 +1,4 @@
-//! The last stage: what an attempt has written travels to a loop on another machine.
+//! The last stage: an attempt's outputs are uploaded to a loop on another machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use domain::wire::Start;
 use super::{Attempt, Ending, Stage, Tools};
 use crate::travel::{Brought, Uploader};
 
-/// What an attempt that was told to stop is given for it, at least.
+/// The minimum time for it if an attempt was told to stop.
 const LEAST: Duration = Duration::from_secs(2);
 
 impl Tools {
-    /// Who brings back what an attempt writes, if the loop is on another machine.
+    /// The uploader of an attempt's outputs, if the loop is on another machine.
     pub(super) fn uploader(&self, start: &Start, run: &Path) -> Option<Uploader> {
         let attempt = (start.run.clone(), start.attempt.clone(), start.fence);
         let files = self.remote.as_ref()?.files.clone();
@@ -26,14 +26,14 @@ impl Tools {
 }
 
 impl Attempt {
-    /// Notes what was copied to this machine, for messages.
+    /// Records which files were copied to this machine, for messages.
     pub(super) fn remember_copies(&mut self, brought: &Brought) {
         let source = |input: RunInput| input.of(&self.start.job.work).map(str::to_owned);
         let copies = brought.iter().filter_map(|(input, path)| Some((path.to_string_lossy().into(), source(*input)?)));
         self.copies = copies.collect();
     }
 
-    /// A message for people at the loop's machine: what has come from there or goes there has its path there.
+    /// Translates paths in a message to those on the loop's machine.
     pub(super) fn said_there(&self, text: &str) -> String {
         let Some(remote) = &self.tools.remote else { return text.to_owned() };
         let copies = self.copies.iter().map(|(here, there)| (here, there));
@@ -47,7 +47,7 @@ impl Attempt {
         Finding { message, hint, ..finding }
     }
 
-    /// Nothing of it runs any more.
+    /// All processes of the attempt have ended.
     pub(super) fn upload(&mut self, end: AttemptEnd, now: Duration) {
         let end = match end {
             AttemptEnd::Failed { finding, exit_code } => {
@@ -56,7 +56,7 @@ impl Attempt {
             other => other,
         };
         let within = match &self.ending {
-            // Nobody wants it, or nobody would answer.
+            // The outputs are not needed, or the loop would not answer.
             Some(ending) if matches!(ending.why, StopReason::Leave | StopReason::Replaced | StopReason::LeaseOver) => {
                 Duration::ZERO
             }
@@ -75,7 +75,7 @@ impl Attempt {
         self.stage = Stage::Uploading { end, give_up: now + within, is_done };
     }
 
-    /// What was to travel is there, or will not be.
+    /// The upload is complete, or was given up.
     pub(super) fn sent(&mut self) {
         if let Stage::Uploading { is_done, .. } = &mut self.stage {
             *is_done = true;
@@ -93,8 +93,7 @@ impl Attempt {
         }
     }
 
-    /// Deletes the working folder on a node, where nobody would look for it; that of a failed program stays for
-    /// `gradus ssh`.
+    /// Deletes the working folder on a node; that of a failed program is retained for `gradus ssh`.
     fn clear(&self, end: &AttemptEnd) {
         if self.tools.remote.is_some() && !matches!(end, AttemptEnd::Failed { .. }) {
             let attempts = Path::new(&self.start.folder).join("attempts");

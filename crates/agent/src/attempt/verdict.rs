@@ -1,4 +1,4 @@
-//! What ended an attempt: a pure function of the reports, how the process ended, and who asked for it.
+//! Determines the outcome of an attempt: a pure function of its reports, its exit status, and stop requests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use control::StopReason;
 /// What bash gives as the code of a command that SIGKILL has ended.
 const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
 
-/// What a process was.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Our own trainer.
@@ -24,7 +24,7 @@ pub enum Role {
     Program,
 }
 
-/// The reports of a rank that matter for its end.
+/// The reports of a rank that determine its outcome.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankReports {
     exported: Option<Exported>,
@@ -40,10 +40,10 @@ enum FinalReport {
     Failed(Finding),
 }
 
-/// What is known of the end.
+/// The facts about the end.
 #[derive(Debug)]
 pub struct Facts<'a> {
-    /// Of several ranks, the one that it is about.
+    /// The rank that it is about.
     pub rank: u32,
     /// Which process ended.
     pub role: Role,
@@ -53,9 +53,9 @@ pub struct Facts<'a> {
     pub exit: Exit,
     /// The kernel has killed something for memory while it ran.
     pub is_out_of_memory: bool,
-    /// What it had reported.
+    /// Its reports.
     pub reports: RankReports,
-    /// Who asked for the end, and whether it had to be killed.
+    /// Who requested the end, and whether it had to be killed.
     pub ending: Option<(StopReason, bool)>,
     /// The lease that the loop granted.
     pub lease: Duration,
@@ -73,7 +73,7 @@ impl RankReports {
         self.last.is_some()
     }
 
-    /// Whether it says no more than that another rank is lost, or nothing at all.
+    /// Whether it reports only that another rank is lost, or nothing at all.
     pub fn blames_another(&self) -> bool {
         matches!(&self.last, Some(FinalReport::Failed(finding)) if finding.cause == Cause::RankLost)
     }
@@ -97,10 +97,10 @@ impl RankReports {
     }
 }
 
-/// Signals that a program earns by what it does, not by what is done to it.
+/// Signals caused by a program's own bugs, rather than sent from outside.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// Says how an attempt ended.
+/// Determines how an attempt ended.
 pub fn verdict(facts: Facts) -> AttemptEnd {
     match facts.role {
         Role::Rank => of_rank(facts),
@@ -111,7 +111,7 @@ pub fn verdict(facts: Facts) -> AttemptEnd {
 fn of_rank(facts: Facts) -> AttemptEnd {
     let why = facts.ending.map(|(why, _)| why);
     match (&facts.reports.last, &facts.reports.exported) {
-        // Whatever came after it, the model stands.
+        // Whatever came after it, the model is complete.
         (Some(FinalReport::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
         (Some(FinalReport::Trained), None) => {
             let message = format!("rank {} reported the end of training and no exported model", facts.rank);
@@ -159,7 +159,7 @@ fn of_program(facts: Facts) -> AttemptEnd {
             let message = with_tail(format!("{what} ended with code {code}{killed}"), &facts);
             let hint = if code == KILLED_IN_BASH { killed_hint(&facts) } else { see(&facts) };
             let finding = Finding::new(cause, message).hint(hint);
-            // The plan weighs this code by the job's rules, so it is told only where `run` itself has chosen it.
+            // The plan applies the job's rules to this code, so it is passed on only for `run` itself.
             let exit_code = (facts.role == Role::Program).then_some(code);
             AttemptEnd::Failed { finding, exit_code }
         }
@@ -209,7 +209,7 @@ fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
     Finding::new(Cause::Killed, with_tail(format!("{what} was ended by {name}"), facts)).hint(hint)
 }
 
-/// What to look at after a SIGKILL that the kernel's own count of killed processes does not explain.
+/// The hint for a SIGKILL that the kernel's OOM counter does not explain.
 fn killed_hint(facts: &Facts) -> String {
     format!("often memory ran out: compare the peak with `free -h`, see `dmesg`; or someone killed it; {}", see(facts))
 }
@@ -258,7 +258,7 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
     }
 }
 
-/// A failure that is not the user's program's own: its cause alone says whether it is worth another attempt.
+/// A failure outside the user's program: its cause alone decides whether another attempt is worthwhile.
 fn failed(finding: Finding) -> AttemptEnd {
     AttemptEnd::Failed { finding, exit_code: None }
 }
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// The end in one word, with the cause and the code of a failure.
+    /// The outcome as one word, with the cause and the code of a failure.
     fn end(
         role: Role,
         reports: &[Report],

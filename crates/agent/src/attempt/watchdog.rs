@@ -1,4 +1,4 @@
-//! When a rank that reports nothing counts as hung.
+//! Decides when a rank without reports counts as hung.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::{ATTEMPT, Attempt, Stage, Working};
 use crate::event::{AttemptEvent, Wakeup};
 use crate::stacks;
 
-/// Steps whose median is the pace.
+/// Number of steps whose median is the pace.
 const RECENT: usize = 31;
 
 /// Silence of so many median steps is a hang.
@@ -23,7 +23,7 @@ const STEPS: u32 = 20;
 /// An evaluation may take so many times what as many training steps take.
 const EVALUATION: f64 = 3.0;
 
-/// What is known of a rank's pace. Times are since the agent's start.
+/// The observed pace of a rank. Times are since the agent's start.
 #[derive(Debug)]
 pub struct Watchdog {
     last: Duration,
@@ -83,7 +83,7 @@ impl Watchdog {
         self.last + self.limit()
     }
 
-    /// How long nothing was reported.
+    /// Time since the last report.
     pub fn silence(&self, now: Duration) -> Duration {
         now.saturating_sub(self.last)
     }
@@ -114,12 +114,12 @@ impl Attempt {
             (Some(silence), true) => self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now),
             (Some(_), false) if self.stacks_until.is_none() => self.record_stacks(now),
             (Some(_), false) | (None, false) => {}
-            // It has reported in the meantime, and goes on.
+            // It has reported in the meantime, and continues.
             (None, true) => self.stacks_until = None,
         }
     }
 
-    /// For how long what runs has been silent, where that is too long.
+    /// For how long the process has been silent, if that is too long.
     fn silence(&mut self, now: Duration) -> Option<Duration> {
         let (Stage::Running { role, .. }, None) = (&self.stage, &self.ending) else { return None };
         match &mut self.work {
@@ -159,7 +159,7 @@ impl Attempt {
         Vec::new()
     }
 
-    /// Where the stacks of a hang are written: beside the logs of the attempt.
+    /// The path of the stack traces of a hang: next to the logs of the attempt.
     pub(super) fn stacks(&self) -> PathBuf {
         Path::new(&self.start.folder).join("logs").join(format!("{}-stacks.txt", self.start.attempt))
     }
@@ -219,7 +219,7 @@ mod tests {
         check(&[ready([80, 10, 10]), step(1, 1)], 60);
         check(&[ready([80, 10, 10]), step(1, 5)], 100);
         check(&[ready([80, 10, 10]), step(1, 500), step(2, 5), step(3, 5)], 100);
-        // After an epoch's last step comes an evaluation of twice as many samples as an epoch: 20 steps' worth.
+        // After an epoch's last step comes an evaluation of twice as many samples as an epoch: as long as 20 steps.
         check(&[ready([80, 160, 10]), step(9, 5), step(10, 5)], 5 * (20 + 3 * 20));
         check(&[ready([80, 160, 10]), step(10, 5), step(11, 5)], 100);
     }

@@ -1,8 +1,8 @@
-//! Copies the user's working folder for one attempt, so that what an attempt changes never reaches the original.
+//! Copies the user's working folder for one attempt, so that its changes never reach the original.
 //!
-//! `.git` is left out, and what `.skyignore` names: one pattern a line, `*` and `?` within a name, `**` for any folders,
-//! a leading `/` for the top only, a trailing `/` for folders only. A link that leads out of the folder is refused, for
-//! its target would be shared with the original.
+//! `.git` is skipped, and so are the patterns in `.skyignore`: one per line, `*` and `?` within a name, `**` for any
+//! folders, a leading `/` for the top only, a trailing `/` for folders only. A link that leads out of the folder is
+//! refused, because its target would be shared with the original.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use domain::{Cause, Finding};
 
 use super::process::not_written;
 
-/// Copies `source` to `target`, which is made; without a source it is left empty.
+/// Copies `source` to `target`, which is created; without a source it is empty.
 pub fn copy(source: Option<&Path>, target: &Path) -> Result<(), Finding> {
     fs::create_dir_all(target).map_err(|error| *not_written("make", target, &error))?;
     let Some(source) = source else { return Ok(()) };
@@ -23,7 +23,7 @@ pub fn copy(source: Option<&Path>, target: &Path) -> Result<(), Finding> {
     Copy { root: &root, target: &target, ignored }.folder(Path::new(""))
 }
 
-/// What an attempt would copy.
+/// The size of the copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkdirSize {
     /// Bytes of all files.
@@ -34,10 +34,10 @@ pub struct WorkdirSize {
     pub largest: Option<(String, u64)>,
 }
 
-/// Measures what an attempt would copy of `source`; of more than `most_files` no more than these.
+/// Measures the files to copy of `source`; stops after `most_files`.
 ///
 /// # Errors
-/// What a folder could not be read for.
+/// An I/O error of a folder.
 pub fn measure(source: &Path, most_files: u64) -> io::Result<WorkdirSize> {
     let root = fs::canonicalize(source)?;
     let copy = Copy { root: &root, target: Path::new(""), ignored: ignored(&root) };
@@ -69,7 +69,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies what stands in the folder `inner` below the root.
+    /// Copies the contents of the folder `inner` below the root.
     fn folder(&self, inner: &Path) -> Result<(), Finding> {
         let source = self.root.join(inner);
         let entries = fs::read_dir(&source).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -90,12 +90,12 @@ impl Copy<'_> {
             } else if kind.is_file() {
                 fs::copy(&from, &to).map_err(|error| *not_written("copy", &from, &error))?;
             }
-            // Sockets, pipes and devices are nobody's source.
+            // Sockets, pipes and devices are not source files.
         }
         Ok(())
     }
 
-    /// Adds what stands at `inner` below the root.
+    /// Measures the contents of `inner` below the root.
     fn measure(&self, inner: &Path, size: &mut WorkdirSize, most_files: u64) -> io::Result<()> {
         let path = self.root.join(inner);
         let about = fs::symlink_metadata(&path)?;

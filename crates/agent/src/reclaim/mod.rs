@@ -1,5 +1,5 @@
-//! The thread that asks the cloud's metadata service whether it takes the machine back: what a cloud tells nobody but the
-//! machine itself, between 30 s and 5 min ahead.
+//! The thread that polls the cloud's metadata service for a reclaim notice, which only the machine itself can read,
+//! between 30 s and 5 min ahead.
 
 mod notice;
 
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use crate::event::Wakeup;
 use notice::{MetadataKind, MetadataRequest};
 
-/// Between two questions: as often as AWS advises for its notices of 2 min.
+/// Polling interval, as AWS recommends for its notices of 2 min.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The same where the time from notice to end is short.
+/// Polling interval if the notice period is short.
 const OFTEN: Duration = Duration::from_secs(1);
 
 /// For one answer; the service is on the machine's own host.
@@ -54,12 +54,12 @@ impl MetadataService {
     }
 }
 
-/// Asks until there is a notice, which wakes the agent once. The thread ends with the agent.
+/// Polls until there is a notice, which wakes the agent once. The thread ends with the agent.
 pub fn watch(service: MetadataService, events: Sender<Wakeup>) {
     std::thread::spawn(move || {
         let every = if service.cloud.documented() <= Duration::from_secs(30) { OFTEN } else { EVERY };
         loop {
-            // A service that does not answer has said nothing: the next question comes soon.
+            // Without an answer there is no notice: the next poll comes soon.
             if let Ok(Some(left)) = ask(&service) {
                 let _ = events.send(Wakeup::ReclaimNotice(left));
                 return;
@@ -69,7 +69,7 @@ pub fn watch(service: MetadataService, events: Sender<Wakeup>) {
     });
 }
 
-/// The time that is left, where the service says that the machine is taken back.
+/// The remaining time, if there is a reclaim notice.
 fn ask(service: &MetadataService) -> Result<Option<Duration>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! What clouds say when they take a machine back: who is asked, and what the answers mean.
+//! Reclaim notices of clouds: requests, and the meaning of answers.
 
 use std::time::Duration;
 
-/// The clouds whose machines say themselves that they are about to be taken back.
+/// The clouds whose machines can read reclaim notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetadataKind {
     /// Amazon EC2, instance metadata version 2.
@@ -48,7 +48,7 @@ impl MetadataKind {
         }
     }
 
-    /// The cloud of a machine, by what its firmware says: `sys_vendor` and `chassis_asset_tag` of
+    /// The cloud of a machine, from its firmware: `sys_vendor` and `chassis_asset_tag` of
     /// `/sys/class/dmi/id`. Hyper-V outside of Azure has the same vendor, and another tag.
     pub fn of(vendor: &str, asset_tag: &str) -> Option<MetadataKind> {
         match (vendor.trim(), asset_tag.trim()) {
@@ -71,14 +71,14 @@ impl MetadataKind {
         }
     }
 
-    /// What is asked for a token that goes with every other request, in a header of this name.
+    /// The request for a token that all other requests carry, in a header of this name.
     pub fn token(self) -> Option<(MetadataRequest, &'static str)> {
         let lifetime = Some(("X-aws-ec2-metadata-token-ttl-seconds", "300"));
         let request = MetadataRequest { method: "PUT", path: "/latest/api/token", header: lifetime };
         (self == MetadataKind::Aws).then_some((request, "X-aws-ec2-metadata-token"))
     }
 
-    /// What is asked for a notice.
+    /// The request for a notice.
     pub fn question(self) -> MetadataRequest {
         match self {
             MetadataKind::Aws => get("/latest/meta-data/spot/instance-action", None),
@@ -89,7 +89,7 @@ impl MetadataKind {
         }
     }
 
-    /// The time from notice to end that the cloud documents; a machine's clock may be wrong, so none is taken to be longer.
+    /// The documented notice period; a machine's clock may be wrong, so remaining times are capped at it.
     pub fn documented(self) -> Duration {
         Duration::from_secs(match self {
             MetadataKind::Aws | MetadataKind::Tencent => 120,
@@ -98,7 +98,7 @@ impl MetadataKind {
         })
     }
 
-    /// The time that is left, if an answer is a notice. `now` is the machine's wall clock.
+    /// The remaining time, if an answer is a notice. `now` is the machine's wall clock.
     pub fn notice(self, status: u16, body: &str, now: jiff::Timestamp) -> Option<Duration> {
         if status != 200 {
             return None;
@@ -117,7 +117,7 @@ impl MetadataKind {
                 let time = preempt["NotBefore"].as_str().and_then(|time| jiff::fmt::rfc2822::parse(time).ok());
                 Some(self.until(time.map(|time| time.timestamp()), now))
             }
-            // Where there is no notice the path does not exist; some versions answer it empty.
+            // Without a notice the path does not exist; some versions answer with an empty body.
             MetadataKind::Alibaba => {
                 let text = body.trim();
                 (!text.is_empty()).then(|| self.until(text.parse().ok(), now))
@@ -127,7 +127,7 @@ impl MetadataKind {
         }
     }
 
-    /// Until a time, or as long as is documented where it could not be read; never longer than that.
+    /// The time until `time`, or the documented period if it could not be parsed; capped at that.
     fn until(self, time: Option<jiff::Timestamp>, now: jiff::Timestamp) -> Duration {
         let left = time.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO));
         left.unwrap_or(self.documented()).min(self.documented())

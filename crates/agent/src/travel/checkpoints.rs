@@ -1,4 +1,4 @@
-//! What an attempt continues from: the loop's checkpoints, unless this machine has the same or newer ones.
+//! Fetches the checkpoints that an attempt resumes from, unless this machine has the same or newer ones.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
     let folder = Path::new(&start.folder).join("checkpoints");
     let address = format!("runs/{}/files", start.run);
     let listing = match files.list(&address) {
-        // Nothing was brought there yet.
+        // Nothing was uploaded there yet.
         Err(TravelError::Refused(_)) => return Ok(()),
         listing => listing?,
     };
@@ -37,7 +37,7 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
     let _ = fs::remove_dir_all(&beside);
     fetch(files, &address, &manifests, &beside)?;
     let (theirs, ours) = (newest(&beside), newest(&folder));
-    // What was saved here and did not arrive there is newer, unless another attempt has gone on from there since.
+    // A local checkpoint that was not uploaded is newer, unless another attempt has resumed from there since.
     let is_ahead = match (ours, theirs) {
         (Some((fence, step)), Some((their_fence, their_step))) => fence >= their_fence && step >= their_step,
         (Some(_), None) => true,

@@ -1,4 +1,4 @@
-//! What an attempt reads: a copy on this machine of a file or folder of the loop's, kept for the next attempt.
+//! Inputs of an attempt: a copy on this machine of a file or folder of the loop's, cached for the next attempt.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use domain::wire::Start;
 
 use super::loop_files::{LoopFiles, TravelError, disk, fetch};
 
-/// Brings an input up to date in `cache`; where it is.
+/// Brings an input up to date in `cache`; returns its path.
 pub fn bring(
     files: &LoopFiles,
     start: &Start,
@@ -36,7 +36,7 @@ fn path_of(listing: &FileListing, folder: &Path) -> PathBuf {
     }
 }
 
-/// A folder for what lies at `source` on the loop's machine: its last name, for people, and a hash of all of it.
+/// A folder for the copy of `source`: its last component, for people, and a hash of the full path.
 fn folder_name(source: &str) -> String {
     let mut hash = DefaultHasher::new();
     source.hash(&mut hash);
@@ -46,7 +46,7 @@ fn folder_name(source: &str) -> String {
     format!("{name}-{:016x}", hash.finish())
 }
 
-/// Deletes what the loop's folder does not have any more.
+/// Deletes files that the loop's folder no longer has.
 fn remove_others(folder: &Path, prefix: &str, keep: &BTreeSet<&str>) -> Result<(), TravelError> {
     for entry in fs::read_dir(folder).map_err(disk("read", folder))? {
         let entry = entry.map_err(disk("read", folder))?;
@@ -55,7 +55,7 @@ fn remove_others(folder: &Path, prefix: &str, keep: &BTreeSet<&str>) -> Result<(
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder {
             remove_others(&path, &format!("{name}/"), keep)?;
-            // Left where something is in it.
+            // Fails if it is not empty.
             let _ = fs::remove_dir(&path);
         } else if !keep.contains(name.as_str()) {
             fs::remove_file(&path).map_err(disk("delete", &path))?;

@@ -1,4 +1,4 @@
-//! What is asked of the loop about files: small requests, each repeated while the loop cannot be reached.
+//! File requests to the loop: small, and repeated while the loop cannot be reached.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::loop_request::{LoopAnswer, LoopRequest};
 
-/// How long the loop may be away before a transfer is given up.
+/// How long the loop may be unreachable before a transfer is given up.
 const AWAY: Duration = Duration::from_secs(120);
 
 /// Between two tries.
@@ -34,7 +34,7 @@ pub enum TravelError {
     /// This disk refuses.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// On which file.
         path: PathBuf,
@@ -84,12 +84,12 @@ impl LoopFiles {
         parsed(&self.once(&LoopRequest::new(Method::PUT, &address, bytes))?)
     }
 
-    /// Says which files of checkpoints are still needed, without a second try.
+    /// Reports which checkpoint files are still needed, without a retry.
     pub(super) fn keep(&self, run: &RunId, request: &KeepRequest) -> Result<(), TravelError> {
         self.once(&json(&format!("runs/{run}/keep"), request)?).map(|_| ())
     }
 
-    /// Asks again while there is no answer.
+    /// Retries until there is an answer.
     fn patiently(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
         let begun = Instant::now();
         loop {
@@ -100,7 +100,7 @@ impl LoopFiles {
         }
     }
 
-    /// An answer that was meant: what the loop refuses it will refuse again; its own trouble may pass.
+    /// One try: a refusal is final; other errors may be transient.
     fn once(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
         let answer = request.send(&self.socket, REQUEST).map_err(TravelError::Unreachable)?;
         match answer.status {
@@ -120,7 +120,7 @@ fn parsed<T: DeserializeOwned>(answer: &LoopAnswer) -> Result<T, TravelError> {
     serde_json::from_slice(&answer.body).map_err(|error| TravelError::Unreachable(error.to_string()))
 }
 
-/// A part in an address; nothing in it has a meaning there.
+/// A part in a URL query; it needs no escaping.
 fn query(part: &BroughtPart) -> String {
     let mut query = format!("fence={}&offset={}", part.fence, part.offset);
     if let (Some(total), Some(sha256)) = (part.total, &part.sha256) {
@@ -129,7 +129,7 @@ fn query(part: &BroughtPart) -> String {
     query
 }
 
-/// A path in an address: what has a meaning there is written as its number.
+/// A path in a URL, with reserved characters percent-encoded.
 fn escaped(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -141,8 +141,7 @@ fn escaped(path: &str) -> String {
     escaped
 }
 
-/// Fetches files into a folder: those of `wanted` that are not there as they were listed. Each has its name once it is
-/// whole.
+/// Fetches the files of `wanted` that are missing or differ into a folder. Each is renamed once it is complete.
 pub(super) fn fetch(
     files: &LoopFiles,
     address: &str,
@@ -170,7 +169,7 @@ pub(super) fn fetch(
     take(files, address, &mut batch, folder)
 }
 
-/// Parts that are asked for at once, at most.
+/// Maximum number of parts per request.
 const BATCH: usize = 512;
 
 /// Whether a file is here as it was listed.
@@ -183,7 +182,7 @@ fn modified(file: &domain::files::FileInfo) -> std::time::SystemTime {
     std::time::UNIX_EPOCH + Duration::from_micros(u64::try_from(file.modified).unwrap_or(0))
 }
 
-/// Asks for a batch of parts and puts each where it belongs.
+/// Requests a batch of parts and writes each to its file.
 fn take(
     files: &LoopFiles,
     address: &str,

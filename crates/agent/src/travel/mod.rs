@@ -1,8 +1,7 @@
-//! Files that travel between this machine and a loop on another one, over the socket that heartbeats take.
+//! File transfers between this machine and a loop on another one, over the same socket as heartbeats.
 //!
-//! Before an attempt, [`inputs`] fetches what it reads and [`checkpoints`] what it continues from. While it runs, and at
-//! its end, [`upload`] brings back what it has written. Each machine keeps what it has fetched, so that the next attempt
-//! there starts at once.
+//! Before an attempt, [`inputs`] fetches its inputs and [`checkpoints`] its state. While it runs, and at its end,
+//! [`upload`] sends its outputs. Fetched files are cached, so that the next attempt on a machine starts at once.
 
 mod checkpoints;
 mod inputs;
@@ -33,13 +32,13 @@ pub struct RemoteLoop {
 }
 
 impl RemoteLoop {
-    /// What a path in the folder of the run here is on the loop's machine.
+    /// Translates a path in the folder of the run to that on the loop's machine.
     pub fn path_there(&self, here: &str, path: &str) -> String {
         path.strip_prefix(here).map_or_else(|| path.to_owned(), |rest| format!("{}{rest}", self.folder))
     }
 }
 
-/// Where each input of an attempt was put.
+/// The local path of each input of an attempt.
 pub type Brought = BTreeMap<RunInput, PathBuf>;
 
 /// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
@@ -63,8 +62,8 @@ pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, F
     Ok(brought)
 }
 
-/// Waits for other threads that fetch files into the same folder: an attempt that was ended while it fetched leaves one that
-/// goes on for a while, and two would write the same files.
+/// Waits for other threads that fetch files into the same folder: an attempt that was ended while fetching leaves a
+/// thread that continues for a while, and two would write the same files.
 fn alone(root: &Path) -> Result<File, TravelError> {
     let folder = root.join("cache");
     std::fs::create_dir_all(&folder).map_err(disk("make", &folder))?;

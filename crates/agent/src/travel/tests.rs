@@ -1,4 +1,4 @@
-//! Files that travel, with a loop that is a folder behind a socket: what is sent when, and what is fetched.
+//! File transfers with a loop that is a folder behind a socket: what is sent when, and what is fetched.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{LoopFiles, Uploader, checkpoints};
 use crate::event::{AttemptEvent, Wakeup};
 
-/// A loop: it keeps what is brought in a folder, and notes each request.
+/// A loop that stores uploads in a folder, and records each request.
 struct Scene {
     folder: tempfile::TempDir,
     requests: Arc<Mutex<Vec<String>>>,
@@ -185,7 +185,7 @@ fn what_the_loop_could_not_take_is_sent_again() {
 
 #[test]
 fn the_newer_checkpoint_wins_and_an_attempt_that_was_replaced_never_does() {
-    // Attempt and step here and there; the step that is left here.
+    // Attempt and step here and there; the step that results here.
     for (ours, theirs, expected) in [
         (None, Some((1, 10)), 10),
         (Some((1, 20)), Some((1, 10)), 20),

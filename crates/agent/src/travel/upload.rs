@@ -1,8 +1,8 @@
-//! What an attempt has written, on its way to the loop: each checkpoint as soon as it is whole, logs as they grow, and
+//! Uploads an attempt's outputs to the loop: each checkpoint as soon as it is complete, logs as they grow, and
 //! everything at the end.
 //!
-//! A manifest travels after what it names, so that the loop never has one that cannot be restored. What cannot be sent
-//! now is sent with the next round.
+//! A manifest is sent after the files that it lists, so that the loop never has one that cannot be restored. Failed
+//! uploads are retried in the next round.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,20 +18,20 @@ use super::checkpoints::{is_manifest, is_own};
 use super::loop_files::{LoopFiles, TravelError, disk};
 use crate::event::{AttemptEvent, Wakeup};
 
-/// Between two rounds for what grows.
+/// Interval of rounds for growing files.
 const ROUND: Duration = Duration::from_secs(2);
 
 /// Between two tries at the end.
 const AGAIN: Duration = Duration::from_millis(500);
 
 enum Order {
-    /// A checkpoint is whole.
+    /// A checkpoint is complete.
     Saved,
-    /// Nothing more will be written; everything is to be there before this instant.
+    /// No more output will be written; everything must be uploaded before this instant.
     Finish(Instant),
 }
 
-/// The thread that brings back what an attempt writes. It ends with this.
+/// The thread that uploads an attempt's outputs; ends when this is dropped.
 #[derive(Debug)]
 pub struct Uploader {
     orders: Sender<Order>,
@@ -47,9 +47,9 @@ impl std::fmt::Debug for Order {
 }
 
 impl Uploader {
-    /// Starts the thread for an attempt whose run has its files in `folder`. Its end is one
-    /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`]. Of a machine that `has_only_logs`, another one of the
-    /// attempt brings the rest.
+    /// Starts the thread for an attempt whose run has its files in `folder`. At its end it sends one
+    /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`]. With `has_only_logs`, another machine of the attempt
+    /// uploads the other files.
     pub fn start(
         files: LoopFiles,
         (folder, has_only_logs): (PathBuf, bool),
@@ -76,12 +76,12 @@ impl Uploader {
         Uploader { orders }
     }
 
-    /// A checkpoint is whole.
+    /// Announces a complete checkpoint.
     pub fn saved(&self) {
         let _ = self.orders.send(Order::Saved);
     }
 
-    /// Nothing more will be written.
+    /// Announces the end of output.
     pub fn finish(&self, within: Duration) {
         let _ = self.orders.send(Order::Finish(Instant::now() + within));
     }
@@ -127,7 +127,7 @@ impl Upload {
         }
     }
 
-    /// Sends what is whole and not there, manifests last; then says what is still needed.
+    /// Sends complete files that are missing there, manifests last; then reports which are still needed.
     fn checkpoints(&mut self) -> Result<(), TravelError> {
         if self.has_only_logs {
             return Ok(());
@@ -147,7 +147,7 @@ impl Upload {
         self.files.keep(&self.run, &KeepRequest { fence: self.fence, files })
     }
 
-    /// Sends a file whose name says that it is whole.
+    /// Sends a file that is complete according to its name.
     fn whole(&mut self, path: &str) -> Result<(), TravelError> {
         let place = self.folder.join(path);
         let Ok(meta) = fs::metadata(&place) else { return Ok(()) };
@@ -174,7 +174,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends what logs have grown by.
+    /// Sends the new output of logs.
     fn logs(&mut self) -> Result<(), TravelError> {
         for path in below(&self.folder, "logs")? {
             let place = self.folder.join(&path);
@@ -187,7 +187,7 @@ impl Upload {
                 }
                 let end = offset + bytes.len() as u64;
                 let part = BroughtPart { fence: self.fence.0, offset, total: None, sha256: None };
-                // The loop may have lost what it had.
+                // The loop may have lost earlier parts.
                 offset = self.files.bring(&self.run, &path, &part, bytes)?.bytes.min(end);
                 self.grown.insert(path.clone(), offset);
             }
@@ -217,7 +217,7 @@ pub(super) fn below(root: &Path, folder: &str) -> Result<Vec<String>, TravelErro
     Ok(paths)
 }
 
-/// As much as is sent at once.
+/// The next part to send.
 fn part(file: &mut File, offset: u64) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();

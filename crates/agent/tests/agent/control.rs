@@ -1,4 +1,4 @@
-//! A control loop for tests: real HTTP over a Unix socket. It records what agents say and answers what a test sets.
+//! A control loop for tests: real HTTP over a Unix socket. It records reports and sends the replies that a test sets.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +24,7 @@ struct State {
     repeated: usize,
     orders: Vec<AgentCommand>,
     lease_ms: u64,
-    /// Calls are taken and not answered.
+    /// Calls are accepted but not answered.
     mute: bool,
     calls: usize,
     /// The lease of the last answer.
@@ -74,7 +74,7 @@ impl Control {
         self.shared.0.lock().unwrap().repeated
     }
 
-    /// All that was said, once `enough` of it.
+    /// All reports, once `enough` returns true for them.
     pub fn wait(&self, what: &str, enough: impl Fn(&[Entry]) -> bool) -> Vec<Entry> {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.shared.0.lock().unwrap();
@@ -126,7 +126,7 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
     }
 }
 
-/// The body of the next request, or none when the caller has hung up.
+/// The body of the next request, or `None` if the caller has disconnected.
 fn request(reader: &mut BufReader<UnixStream>) -> Option<Vec<u8>> {
     let mut first = String::new();
     reader.read_line(&mut first).ok().filter(|count| *count > 0)?;

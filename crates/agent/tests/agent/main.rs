@@ -1,4 +1,4 @@
-//! The agent as a process of its own, between a control loop and ranks that are real processes too.
+//! The agent as a separate process, between a control loop and ranks that are real processes too.
 #![allow(clippy::disallowed_methods, reason = "a test program in another role is told so by its environment")]
 
 mod control;

@@ -1,4 +1,4 @@
-//! A web server of one file, whose origin may be out for a while.
+//! A web server of one file, which can be made unavailable.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

@@ -135,7 +135,7 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
     let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
     let entries = scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
     assert!(!entries.iter().any(|entry| entry.event == AgentEvent::Started), "the others may not be ready");
-    // A loop whose log was put back asks again, and is told again.
+    // A loop whose log was restored asks again, and gets the report again.
     scene.control.wait("readiness again", |entries| entries.iter().filter(|entry| is_prepared(entry)).count() > 1);
     let node = |number: u32| NodeAddress { host: format!("10.0.0.{number}"), port: 7 };
     scene.control.order(vec![AgentCommand::Go { attempt: scene.attempt(1), nodes: vec![node(1), node(2)] }]);
@@ -146,7 +146,7 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
     assert_eq!(finding(scene.end(1)).0.cause, Cause::RankLost);
 }
 
-/// A job whose program uses gradus as `behaviour` says, with a worker beside it that SIGTERM would end.
+/// A job whose program uses gradus as `behaviour` specifies, with a worker that SIGTERM would end.
 fn own(behaviour: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::scene::{Scene, finding, is_alive, reports, session, until};
 
-/// A job whose rank behaves as told.
+/// A job whose rank shows this behaviour.
 fn job(behaviour: &str) -> String {
     format!(
         "envs: {{GRADUS_TEST_RANK: '{behaviour}'}}\ntrain: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8}}\n"
@@ -139,7 +139,7 @@ fn every_other_end_is_told_apart() {
     assert!(found.cause == Cause::Library && found.message.contains("2.9.1"), "{found:?}");
 }
 
-/// While the data's origin is out, a rank waits for bytes and reports no step; requests are tried again, and it goes on.
+/// While the data's origin is down, a rank waits for bytes and reports no step; requests are retried, and it continues.
 #[test]
 fn a_rank_that_waits_for_remote_data_does_not_hang() {
     let scene = Scene::new("outage", "step:300");
@@ -173,7 +173,7 @@ fn a_newer_attempt_takes_over_and_an_older_one_is_refused() {
     checkpoint::claim(&scene.folder.join("checkpoints"), Fence(3)).unwrap();
 }
 
-/// The same by two ranks.
+/// The behaviour with two ranks.
 fn by_two(behaviour: &str) -> String {
     job(behaviour).replace("batch: 8", "batch: 8, processes: 2")
 }

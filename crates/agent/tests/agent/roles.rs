@@ -1,4 +1,4 @@
-//! What this test program does when another test starts it as `gradus agent` or as `gradus-rank`.
+//! The roles of this test program when another test starts it as `gradus agent` or as `gradus-rank`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use program::{LoggedStep, ProgramRun, ProgramSettings, StateView, TensorView};
 
 use domain::rank::{Checkpointed, Environment, Exported, Fetching, RankCommand, Ready, Report, Spec, Step};
 
-/// Looks after the folder named by the environment, and exits as `gradus agent` does.
+/// Supervises the folder named by the environment, and exits like `gradus agent`.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {
     let mut all = Patience::default();
     for (name, milliseconds) in patience.split(',').filter_map(|pair| pair.split_once(':')) {
@@ -33,7 +33,7 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
     std::process::exit(departure.exit_code().into());
 }
 
-/// Pretends to train as `GRADUS_TEST_RANK` says: so many steps, or a mischief.
+/// Simulates training as `GRADUS_TEST_RANK` specifies: a number of steps, or a fault.
 pub fn rank(spec: &str, behaviour: &str) -> ! {
     let spec: Spec = serde_json::from_str(&std::fs::read_to_string(spec).unwrap()).unwrap();
     println!("rank of {} with {} threads", spec.attempt, std::env::var("OMP_NUM_THREADS").unwrap());
@@ -62,7 +62,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
                 RankCommand::Checkpoint => {}
             }
         }
-        // The agent is gone. One that does not listen is ended by the kernel.
+        // The agent is gone. A rank that does not listen is ended by the kernel.
         if !deaf {
             std::process::exit(9);
         }
@@ -85,7 +85,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         sample: None,
     };
     if behaviour == "the second fails" {
-        // The first does not end before the second has said why.
+        // The first does not end before the second has reported its error.
         let mark = std::path::Path::new(&spec.export).join("failed");
         let finding = if spec.rank == 1 {
             Finding::new(Cause::Data, "a picture is no picture")
@@ -144,7 +144,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     std::process::exit(0);
 }
 
-/// Trains with gradus as a user's program does: so many steps, or until it is told to stop, or a mischief.
+/// Trains with gradus like a user's program: a number of steps, or until it is told to stop, or a fault.
 pub fn program(behaviour: &str) -> ! {
     let value = |name: &str| std::env::var(name).unwrap();
     let settings = ProgramSettings {

@@ -1,5 +1,5 @@
-//! One home with a control loop, the provider `local` and this test program in the roles of `gradus` and
-//! `gradus-rank`. What a scene leaves behind is ended when it is dropped.
+//! One home with a control loop, the provider `local` and this test program in the roles of `gradus` and `gradus-rank`.
+//! Remaining processes of a scene are ended when it is dropped.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A scene whose agent is up; `patience` is what the agent's role reads.
+    /// A scene whose agent is up; `patience` is passed to the agent's role.
     pub fn new(name: &str, patience: &str) -> Scene {
         Scene::below(name, "home", patience)
     }
@@ -131,7 +131,7 @@ impl Scene {
         fs::read_to_string(self.folder.join("logs").join(name)).unwrap()
     }
 
-    /// What the agent's role has printed last, its exit code among it.
+    /// The agent's log, including its exit code.
     pub fn agent_log(&self) -> String {
         fs::read_to_string(self.local.folder(&self.instance).join("agent.log")).unwrap()
     }
@@ -142,7 +142,7 @@ impl Scene {
         until("signed lock", || fs::read_to_string(&lock).ok()?.trim().parse().ok())
     }
 
-    /// Waits until the provider says that the instance is gone.
+    /// Waits until the provider reports the instance as gone.
     pub fn gone(&self) -> Usage {
         until("proof that it is gone", || match self.local.sight(&self.instance).unwrap() {
             Sight::Gone(usage) => Some(usage.expect("it was metered")),
@@ -154,7 +154,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Twice the grace of a release, so that a failed test leaves nothing either.
+        // Twice the grace period of a release, so that a failed test leaves no processes either.
         for _ in 0..500 {
             match self.local.sight(&self.instance) {
                 Ok(Sight::Alive) => self.local.release(&self.instance).unwrap_or(()),

@@ -1,5 +1,5 @@
-//! How time passes for the conformance suite where the machine is this one: the test blocks until the kernel reports that
-//! the agent has written its meter or let go of its lock.
+//! Time in the conformance suite for this machine: the test blocks until the kernel reports that the agent has written
+//! its meter or released its lock.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -12,7 +12,7 @@ use domain::Elapsed;
 use node::Folder;
 use rustix::fs::{FlockOperation, flock, inotify};
 
-/// Ends a test that would hang; nothing that works comes near it.
+/// Ends a hanging test; far longer than any passing one takes.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// This machine, on which an agent lives in a folder.
@@ -49,7 +49,7 @@ impl ThisMachine {
     }
 }
 
-/// Runs what blocks on a thread of its own, so that the watchdog can end the wait.
+/// Runs blocking code on a separate thread, so that the watchdog can end the wait.
 fn signals(wait: impl FnOnce(&dyn Fn() -> bool) + Send + 'static) -> Receiver<()> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || wait(&|| sender.send(()).is_ok()));
@@ -62,7 +62,7 @@ impl ProviderWorld for ThisMachine {
             Awaited::Listing => false,
             Awaited::Meter => match self.writes.get() {
                 Some(writes) => self.receive(writes),
-                // What was written before the watch began is seen at the next look.
+                // Writes before the watch began are noticed at the next check.
                 None => self.writes.set(self.watch()).is_ok(),
             },
             Awaited::End => self.receive(&self.release()),

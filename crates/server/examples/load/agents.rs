@@ -52,7 +52,7 @@ pub fn measure(home: &Home, options: &Options, server: &mut Server) -> Result<()
     Ok(())
 }
 
-/// Submits so many runs over many connections at once.
+/// Submits many runs over many connections concurrently.
 fn submit_many(home: &Home, count: usize) -> Result<Vec<RunId>, Failure> {
     let begun = Instant::now();
     let runs: Mutex<Vec<RunId>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! A history of settled runs, written through the log's own way in.
+//! A history of settled runs, appended to the event log.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::Failure;
 /// Events in one transaction.
 const BATCH: usize = 5_000;
 
-/// Writes so many settled runs with about so many events each; how many events that made.
+/// Writes a number of settled runs with about the given number of events each; returns the number of events.
 pub fn write(home: &Home, runs: u64, events: u64) -> Result<u64, Failure> {
     let mut state = State::open_lean(home)?;
     let (mut batch, mut written) = (Vec::new(), 0);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// A connection that is kept.
+/// A persistent connection.
 pub struct Connection {
     stream: BufReader<UnixStream>,
 }

@@ -1,9 +1,9 @@
-//! What a server takes with a long history behind it and many agents before it.
+//! Load test of a server with a long history and many agents.
 //!
-//! `cargo xtask bench server`, or `load [--runs N] [--events N] [--agents N] [--seconds N] [--gradus PROGRAM]`: writes a
-//! history of N settled runs with so many events each, starts a server over it in a process of its own, submits a run for
-//! each agent, lets all agents call every five seconds, and meanwhile submits and lists. The machines are not there: a
-//! provider that always says yes stands for them. The disk, the sockets and the events are real.
+//! `cargo xtask bench server`, or `load [--runs N] [--events N] [--agents N] [--seconds N] [--gradus PROGRAM]`: writes
+//! a history of N settled runs with so many events each, starts a server over it in a separate process, submits a run
+//! for each agent, lets all agents call every five seconds, and meanwhile submits and lists. The machines are simulated
+//! by a provider that accepts every request. The disk, the sockets and the events are real.
 
 mod agents;
 mod history;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use server::{Home, State};
 
-/// What is measured, and how much of it.
+/// Parameters of the measurement.
 pub struct Options {
     pub runs: u64,
     pub events: u64,
@@ -98,12 +98,12 @@ impl Server {
         Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
     }
 
-    /// Processor time so far, in seconds.
+    /// Processor time of the process, in seconds.
     pub fn cpu(&self) -> Result<f64, Failure> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        // Linux tells processor times in hundredths of a second.
+        // Linux reports processor times in hundredths of a second.
         Ok(ticks / 100.0)
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision takes with many open runs: the controller alone, without disk and sockets.
+//! The time of a decision with many open runs: the controller alone, without disk and sockets.
 
 use control::{Controller, ControllerInput, ControllerOutput, Now, ReplyId, WatchedWork};
 use domain::wire::{Heartbeat, SCHEMA};
@@ -14,7 +14,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Gives an input, and lets everything that follows from it happen at once.
+    /// Handles an input, and everything that follows from it.
     fn step(&mut self, input: ControllerInput) -> Result<(), Failure> {
         self.now += 1;
         let mut inputs = vec![input];
@@ -38,7 +38,7 @@ impl Loop {
     }
 }
 
-/// Measures a look at everything, and a step that changes one run, with so many open runs.
+/// Measures an audit, and a step that changes one run, with the given number of open runs.
 pub fn measure(open: usize) -> Result<(), Failure> {
     let providers = [("yes".to_owned(), traits())];
     let now = Now { monotonic: Elapsed(0), wall: Timestamp(0) };

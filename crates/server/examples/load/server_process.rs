@@ -1,4 +1,4 @@
-//! The process that is measured: the real loop and API over a provider whose machines are always there.
+//! The measured process: the real loop and API over a provider whose machines always exist.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use server::{Home, Series, State, routes};
 
 use crate::{Failure, history};
 
-/// Machines that are there as soon as they are asked for.
+/// Machines that exist as soon as they are requested.
 struct Yes;
 
-/// What it promises.
+/// Its traits.
 pub fn traits() -> ProviderTraits {
     ProviderTraits {
         visible_within: Elapsed(0),
@@ -32,7 +32,7 @@ pub fn traits() -> ProviderTraits {
     }
 }
 
-/// What it answers.
+/// Its answer.
 pub fn answer(call: &ProviderCall) -> ProviderAnswer {
     let handle = |instance: &InstanceId| MachineHandle(instance.to_string());
     let seen = |instance: &InstanceId| SeenMachine {

@@ -1,4 +1,4 @@
-//! The checkpoints of a run that lie in its folder, as their manifests tell.
+//! The checkpoints in the folder of a run, according to their manifests.
 
 use std::fs;
 use std::path::Path as FilePath;
@@ -28,7 +28,7 @@ pub(super) async fn checkpoints(State(api): State<Api>, Path(run): Path<String>)
     Ok(Json(json!({ "checkpoints": listed.await? })))
 }
 
-/// What a manifest says; none for another file, and for one that is being replaced.
+/// Reads a manifest; `None` for another file, or one that is being replaced.
 fn checkpoint(path: &FilePath) -> Option<(u64, Value)> {
     let name = path.file_name()?.to_str()?;
     let step: u64 = name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;

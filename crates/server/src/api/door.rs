@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::failure::ApiError;
 use crate::control::{Question, Wake};
 
-/// The loop answers within this time, or the caller is told to try again.
+/// Timeout for an answer of the loop.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Asks the control loop.
+/// A handle to the control loop.
 #[derive(Debug, Clone)]
 pub struct LoopDoor {
     inbox: Sender<Wake>,
@@ -36,14 +36,14 @@ impl LoopDoor {
         }
     }
 
-    /// Looks at what is known, between two decisions of the loop.
+    /// Queries the world between two decisions of the loop.
     pub(super) async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
         let question = Question::new(move |world| {
-            // A caller that has gone wants no answer.
+            // A caller that has disconnected needs no answer.
             let _ = reply.send(look(world));
         });
         self.inbox.send(Wake::Question(question)).map_err(|_| ApiError::away())?;

@@ -1,4 +1,4 @@
-//! Errors of the API: a status, a sentence, and the next thing to do.
+//! Errors of the API: a status, a message, and a hint.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -11,9 +11,9 @@ use serde_json::json;
 pub struct ApiError {
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
-    /// What to do about it, if anything is known.
+    /// How to fix it, if known.
     pub hint: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl ApiError {
         ApiError { status, message: message.into(), hint: None }
     }
 
-    /// The same with the next thing to do.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> ApiError {
         ApiError { hint: Some(hint.into()), ..self }
     }

@@ -1,7 +1,7 @@
-//! Following by Server-Sent Events: what is new of a run, as it comes, until the run has ended and is billed.
+//! Server-Sent Events: streams the progress of a run until it has ended and is billed.
 //!
-//! Each message has an `id`. A reader that has lost the connection sends the last one as `Last-Event-ID`, and misses
-//! nothing. A stream looks for more only when its reader has taken what there was, so a slow reader costs no memory.
+//! Each message has an `id`. A client that has lost the connection sends the last one as `Last-Event-ID`, and misses
+//! nothing. A stream polls only when its client has consumed earlier messages, so a slow client costs no memory.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,21 +21,21 @@ use super::Api;
 use super::failure::ApiError;
 use super::reading::blocking;
 
-/// Between two looks for what is new.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After so long without news a comment is sent, so that nobody in between takes the connection for dead.
+/// A comment is sent after this time without messages, so that proxies do not close the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Streams that are open at once, at most.
+/// Maximum number of open streams.
 const STREAMS: usize = 256;
 
-/// Room for streams.
+/// Permits for streams.
 pub(super) fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(STREAMS))
 }
 
-/// Whether a request asks for a stream: by `follow` in its query, or by the kind of answer that it accepts.
+/// Whether a request asks for a stream: by `follow` in its query, or by its `Accept` header.
 pub(super) fn is_wanted(headers: &HeaderMap, follow: Option<&str>) -> Result<bool, ApiError> {
     match follow {
         Some("" | "true" | "1") => Ok(true),
@@ -48,14 +48,14 @@ pub(super) fn is_wanted(headers: &HeaderMap, follow: Option<&str>) -> Result<boo
     }
 }
 
-/// The `id` of the last message that a reader had, where it says so.
+/// The `id` of the client's last message, if given.
 pub(super) fn last_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let last = headers.get("last-event-id").map(|value| value.to_str()).transpose();
-    // An empty one is what a reader sends that has had none.
+    // A client without earlier messages sends an empty one.
     last.map(|last| last.filter(|last| !last.is_empty())).map_err(|_| not_an_id("letters that are no text"))
 }
 
-/// The same where it is a number.
+/// The last `id`, if it is a number.
 pub(super) fn last_number(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let last = last_id(headers)?;
     last.map(|last| last.trim().parse().map_err(|_| not_an_id(last))).transpose()
@@ -67,21 +67,21 @@ pub(super) fn not_an_id(last: &str) -> ApiError {
         .hint("send the id of the last message that arrived, or leave the header out")
 }
 
-/// A message of a stream: what it is, where a reader goes on after it, and what it says.
+/// A message of a stream: its kind, the position after it, and its data.
 pub(super) struct Message {
-    /// One word for what it is.
+    /// Its kind.
     pub kind: &'static str,
     /// Sent back as `Last-Event-ID`.
     pub id: String,
-    /// What it says.
+    /// Its data.
     pub data: Value,
 }
 
-/// What a stream reads at each look: what comes after a place, and the new place. It is told whether the run had ended
-/// before, so that nothing more will come.
+/// Reads the next messages of a stream from a position, and returns the new position. The flag says whether the run had
+/// already ended, so that no further messages will come.
 pub(super) type Read<P> = fn(&Api, &RunId, P, bool) -> Result<(Vec<Message>, P), ApiError>;
 
-/// Streams what comes after a place.
+/// Streams messages from a position on.
 pub(super) fn stream<P: Send + 'static>(api: Api, run: RunId, place: P, read: Read<P>) -> Result<Response, ApiError> {
     let permit = api.streams.clone().try_acquire_owned().map_err(|_| {
         ApiError::new(503, format!("{STREAMS} streams are open, which is as many as there may be"))
@@ -102,7 +102,7 @@ struct Following<P> {
 }
 
 impl<P: Send + 'static> Following<P> {
-    /// The next message, and the rest of the stream; none after its end.
+    /// The next message, and the remaining stream; `None` at the end.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Following<P>>)> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -112,7 +112,7 @@ impl<P: Send + 'static> Following<P> {
             let Following { api, run, place, read, ready: _, _permit } = self;
             let (asked, of) = (api.clone(), run.clone());
             let looked = blocking(move || {
-                // First whether it has ended: what is read afterwards is then all there is.
+                // Checked first: what is read afterwards is then complete.
                 let ended = asked.reader.billed(&of).map_err(ApiError::inside)?;
                 let (messages, place) = read(&asked, &of, place, ended.is_some())?;
                 Ok((messages, place, ended))

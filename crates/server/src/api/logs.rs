@@ -1,4 +1,4 @@
-//! The output of a run's processes: the names of its logs, a part of one, or all of them as they grow.
+//! The output of a run's processes: the names of its logs, a range of one, or a stream of all.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ pub(super) struct LogQuery {
     follow: Option<String>,
 }
 
-/// The logs of a run: their names and sizes, a part of one from `offset` on, or what comes after that.
+/// The logs of a run: names and sizes, a range of one from `offset` on, or a stream of what follows.
 pub(super) async fn logs(
     State(api): State<Api>,
     extract::Path(run): extract::Path<String>,
@@ -79,7 +79,7 @@ struct LogPlace {
     read: BTreeMap<String, u64>,
 }
 
-/// What the logs have grown by.
+/// New output of the logs.
 fn grown(api: &Api, run: &RunId, mut place: LogPlace, ended: bool) -> Result<(Vec<Message>, LogPlace), ApiError> {
     let folder = api.home.run(run).join("logs");
     let mut messages = Vec::new();
@@ -118,7 +118,7 @@ fn attempt(name: &str, run: &RunId) -> u64 {
 /// A part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
-    /// What it says, or how much of the log was dropped there.
+    /// Its text, or how much of the log was dropped there.
     pub text: String,
     /// Where the next part begins.
     pub next: u64,
@@ -126,11 +126,11 @@ pub struct LogPart {
     pub size: u64,
 }
 
-/// Reads a part of a log of `most` bytes at most. A letter that is cut in two comes whole with the next part, unless
-/// `is_last` says that none comes.
+/// Reads at most `most` bytes of a log. A character that would be split is returned with the next part, unless
+/// `is_last` is set.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn log_part(path: &Path, offset: u64, most: u64, is_last: bool) -> std::io::Result<LogPart> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -152,7 +152,7 @@ fn part(folder: &Path, name: &str, offset: u64, most: u64, is_last: bool) -> Res
     log_part(&folder.join(name), offset, most, is_last).map_err(missing)
 }
 
-/// How many of these bytes are whole letters, or none at all.
+/// How many of these bytes are complete characters.
 fn whole_letters(bytes: &[u8], is_last: bool) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() && (error.valid_up_to() > 0 || !is_last) => error.valid_up_to(),
@@ -189,7 +189,7 @@ mod tests {
         check(b"a\xe2\x80", false, "a", 1);
         check(b"\xe2\x80", false, "", 0);
         check(b"\xe2\x80", true, "\u{fffd}", 2);
-        // What no text is goes on.
+        // Invalid UTF-8 is passed on.
         check(b"a\xffb", false, "a\u{fffd}b", 3);
     }
 

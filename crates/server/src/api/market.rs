@@ -26,7 +26,7 @@ pub struct OfferQuery {
     pub region: Option<String>,
     /// Spot prices.
     pub spot: bool,
-    /// So many at most, the cheapest ones.
+    /// Maximum number of offers, cheapest first.
     pub limit: Option<usize>,
 }
 

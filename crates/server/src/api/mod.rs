@@ -1,9 +1,9 @@
 //! The API of `gradus serve`: HTTP with JSON, on a Unix socket that only this user can open, and on an address for
-//! whoever has a token, with TLS where other machines reach it.
+//! clients with a token, with TLS if other machines can reach it.
 //!
-//! A handler never writes the log. It asks the loop for an event ([`LoopDoor::request`]), which is durable when the answer
-//! comes, and reads what is on disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that no reader
-//! holds up the loop. [`follow`] streams it as it comes. [`openapi`] describes all of it.
+//! A handler never writes the log. It requests an event from the loop ([`LoopDoor::request`]), which is durable when
+//! the answer arrives, and reads from disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that
+//! readers do not block the loop. [`follow`] streams. [`openapi`] describes all of it.
 
 mod access;
 mod checkpoints;
@@ -48,13 +48,13 @@ pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
 
-/// A job file with its overrides, and nothing larger.
+/// Maximum size of a request: a job file with its overrides.
 const BODY_MAX: usize = 1 << 20;
 
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
 
-/// What the command line answers, so that the API says what its commands do.
+/// Functions of the command line, so that API and commands agree.
 #[derive(Clone)]
 pub struct Answers {
     /// Plans a job.
@@ -74,20 +74,20 @@ pub(crate) struct Api {
     streams: Arc<Semaphore>,
 }
 
-/// Where the API is served besides the socket.
+/// An address at which the API is served besides the socket.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// An address of this machine, for whoever has a token.
+    /// An address of this machine, for clients with a token.
     pub address: SocketAddr,
-    /// What the server proves itself with; none for an address that no other machine reaches.
+    /// The server's TLS identity; `None` for an address that no other machine can reach.
     pub tls: Option<TlsIdentity>,
 }
 
-/// Serves the API in a thread of its own; the addresses at which it listens. Only the process that runs the loop may call
-/// this, for it takes over the socket.
+/// Serves the API on a separate thread; returns the addresses at which it listens. Only the process that runs the loop
+/// may call this, because it takes over the socket.
 ///
 /// # Errors
-/// [`Error::File`] when a socket cannot be made.
+/// [`Error::File`] if a socket cannot be created.
 pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: Answers) -> Result<Vec<String>, Error> {
     let socket = home.api_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -117,7 +117,7 @@ pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: 
     Ok(places)
 }
 
-/// Serves an address in the runtime that this is called in; what it is called.
+/// Serves an address in the current runtime; returns its URL.
 fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
     let failed = || Error::file("listen at", listen.address.to_string());
     let tcp = std::net::TcpListener::bind(listen.address).map_err(failed())?;

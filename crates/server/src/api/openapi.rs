@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::views::{ResumeRequest, RunSummary, SubmitRequest};
 
-/// One operation: method, path, what it does, its query, the type of its body, and the statuses it answers with.
+/// One operation: method, path, description, query, the type of its body, and the statuses of its answers.
 struct Operation {
     method: &'static str,
     path: &'static str,
@@ -22,7 +22,7 @@ const fn get(path: &'static str, summary: &'static str, query: &'static [(&'stat
     Operation { method: "get", path, summary, query, body: None, statuses }
 }
 
-/// Asks for Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
+/// Requests Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
 const FOLLOW: (&str, &str) = ("follow", "boolean");
 
 const OPERATIONS: &[Operation] = &[

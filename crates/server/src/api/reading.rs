@@ -1,4 +1,4 @@
-//! What is read by the handler itself: events and measurements.
+//! Data that handlers read themselves: events and measurements.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -18,7 +18,7 @@ use crate::series::{Series, goodput_json, newest_step};
 /// Points or events in one answer, at most.
 const PAGE: usize = 10_000;
 
-/// Where to go on, and whether to follow what comes.
+/// The position to continue from, and whether to follow.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct After {
@@ -26,14 +26,14 @@ pub(super) struct After {
     follow: Option<String>,
 }
 
-/// Where to go on.
+/// The position to continue from.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AllAfter {
     after: u64,
 }
 
-/// A query, or what is wrong with it.
+/// A query, or why it was rejected.
 pub(super) type Checked<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
 
 /// The query, if it is right.
@@ -96,7 +96,7 @@ pub(super) async fn series(
     Ok(Json(json!({ "points": points, "has_more": has_more })).into_response())
 }
 
-/// A measurement with its number, by which to go on.
+/// A measurement with its sequence number, from which to continue.
 pub(super) fn point_json(seq: u64, point: Point) -> Value {
     json!({ "seq": seq, "at": point.at, "attempt": point.attempt, "report": point.report })
 }
@@ -117,7 +117,7 @@ fn new_points(
     Ok((points.into_iter().map(message).collect(), (Some(series), next)))
 }
 
-/// Where the time of a run went, in microseconds, and the share that brought it forward.
+/// How the time of a run was spent, in microseconds, and the productive share.
 pub(super) async fn goodput(api: &Api, id: RunId, now: Timestamp) -> Result<Value, ApiError> {
     let api = api.clone();
     blocking(move || {

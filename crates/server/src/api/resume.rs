@@ -18,8 +18,8 @@ use super::{Api, reading};
 use crate::clock;
 use crate::submit::sha256;
 
-/// Resumes a run that was stopped, has failed or has reached a limit. With an `Idempotency-Key`, the same request sent again
-/// changes nothing.
+/// Resumes a run that was stopped, has failed or has reached a limit. With an `Idempotency-Key`, a repeated request has
+/// no effect.
 pub(super) async fn resume(
     State(api): State<Api>,
     Path(run): Path<String>,
@@ -67,8 +67,8 @@ pub(super) async fn resume(
     Ok(accepted())
 }
 
-/// Which requests to resume a run had a key, and the event after which each would have its own: kept in the run's folder
-/// before the event is asked for, so that the same request sent again is known whenever the server was killed.
+/// Resume requests with a key, and the event after which each follows: stored in the run's folder before the event is
+/// requested, so that a repeated request is recognized whenever the server was killed.
 type Asked = Vec<(String, u64)>;
 
 /// Requests that are remembered for each run.

@@ -22,7 +22,7 @@ use crate::submit::{job_hash, named};
 /// Runs in one answer, at most.
 const PAGE: usize = 1_000;
 
-/// Names that are drawn for a run before it is given up.
+/// Number of names drawn for a run before giving up.
 const NAMES: usize = 10;
 
 /// Plans a job without submitting it.
@@ -94,13 +94,13 @@ async fn submitted_before(api: &Api, run: &RunId) -> Result<Option<(String, Plan
 pub(super) struct ListQuery {
     /// Only those in this state.
     state: Option<String>,
-    /// So many at most, the newest ones.
+    /// Maximum number of runs, newest first.
     limit: Option<usize>,
     /// Only those that were submitted before this run.
     before: Option<String>,
-    /// Only those whose names begin with this.
+    /// Only runs whose names begin with this.
     name: Option<String>,
-    /// Also the whole state of each and its newest step, and how many runs there are.
+    /// Also the full state of each and its newest step, and the number of runs.
     #[serde(default)]
     details: bool,
 }
@@ -131,7 +131,7 @@ pub(super) async fn list(
     listed.await.map(Json)
 }
 
-/// A run for a list; what it has cost is counted where its bill is not final. With measurements, in detail.
+/// A run for a list; its cost is computed if its bill is not final. With measurements, in detail.
 fn summary(api: &Api, series: Option<&Series>, listed: ListedRun) -> Result<RunSummary, ApiError> {
     let billed = listed.billed_micro_usd.filter(|_| series.is_none());
     let world = match billed {
@@ -147,7 +147,7 @@ fn summary(api: &Api, series: Option<&Series>, listed: ListedRun) -> Result<RunS
     Ok(RunSummary::of(listed, cost.unwrap_or_default(), details.transpose()?))
 }
 
-/// How much to show.
+/// Level of detail.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ShowQuery {
@@ -198,7 +198,7 @@ async fn waits_for(api: &Api, id: RunId) -> Result<Option<RunId>, ApiError> {
     api.door.look(other).await
 }
 
-/// The bill of a run, or what it has cost so far.
+/// The bill of a run, or its cost up to now.
 pub(super) async fn cost(State(api): State<Api>, Path(run): Path<String>) -> Result<Json<Value>, ApiError> {
     let id = RunId::new(run.clone());
     let world = reading::stored(&api, &run).await?;
@@ -210,7 +210,7 @@ pub(super) async fn cost(State(api): State<Api>, Path(run): Path<String>) -> Res
     ))
 }
 
-/// Asks a run to save and stop. A run that has stopped already stays as it is.
+/// Tells a run to save and stop. A run that has stopped already is unchanged.
 pub(super) async fn stop(
     State(api): State<Api>,
     Path(run): Path<String>,
@@ -230,7 +230,7 @@ fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
     request.map(|Json(body)| body).map_err(unreadable)
 }
 
-/// A body that is not what it should be.
+/// The error of a malformed body.
 pub(super) fn unreadable(error: JsonRejection) -> ApiError {
     ApiError::new(error.status().as_u16(), error.body_text()).hint("see `/v1/openapi.json` for what is expected")
 }

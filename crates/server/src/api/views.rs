@@ -1,4 +1,4 @@
-//! What the API takes and gives, as values.
+//! Request and response types of the API.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::state::ListedRun;
 pub struct SubmitRequest {
     /// The text of the job file.
     pub job: String,
-    /// A folder of the server's machine, from which relative paths in the job are taken.
+    /// A folder on the server's machine, to which relative paths in the job refer.
     pub folder: String,
-    /// What the job file is called in messages and reports.
+    /// Name of the job file in messages and reports.
     #[serde(default = "file_name")]
     pub file: String,
-    /// Environment variables of the job, in place of those in the file.
+    /// Environment variables that override those of the job file.
     #[serde(default)]
     pub envs: BTreeMap<String, String>,
     /// Values of the job's secrets.
@@ -39,7 +39,7 @@ pub struct SubmittedRun {
     pub run: RunId,
     /// Whether this request has submitted it; false when an earlier one with the same `Idempotency-Key` had.
     pub is_new: bool,
-    /// What it will take.
+    /// Its plan.
     pub plan: Plan,
 }
 
@@ -48,17 +48,17 @@ pub struct SubmittedRun {
 pub(super) struct RunSummary {
     /// Its name.
     pub run: String,
-    /// One word for where it stands.
+    /// Its state, as one word.
     pub state: String,
     /// Attempts that were started.
     pub attempts: u64,
-    /// Micro-dollars that it has cost so far.
+    /// Cost up to now in micro-dollars.
     pub cost_micro_usd: i64,
     /// When it was submitted, in microseconds since 1970.
     pub submitted: i64,
     /// Whether the cost is final.
     pub is_billed: bool,
-    /// More of it, where that is asked for.
+    /// Details, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<RunDetails>,
 }
@@ -72,11 +72,11 @@ pub(super) struct RunDetails {
     pub step: Option<u64>,
 }
 
-/// What a run to go on with may have changed.
+/// Changes to a run that is resumed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ResumeRequest {
-    /// New budget for the whole run, such as `$20`.
+    /// New budget of the run, such as `$20`.
     pub budget: Option<String>,
     /// New deadline, counted from the submission, such as `12h`.
     pub deadline: Option<String>,
@@ -98,7 +98,7 @@ impl RunSummary {
     }
 }
 
-/// What a run has cost until now: its bill, or what its machines have been rented for by the clock.
+/// The cost of a run until now: its bill, or the rent of its machines by the clock.
 pub(super) fn spent(world: &World, run: &Run, now: Timestamp) -> Money {
     let live = run.instances.iter().filter_map(|id| Some((id, world.instances.get(id)?)));
     let meters: BTreeMap<InstanceId, Elapsed> =

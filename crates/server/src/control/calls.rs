@@ -1,4 +1,4 @@
-//! Calls to providers: each in a thread of its own, within its provider's limit, and given up after a while.
+//! Calls to providers: each on a separate thread, within its provider's rate limit, with a deadline.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use domain::rental::{ProviderAnswer, ProviderCall};
 
 use super::Wake;
 
-/// A call that was not answered within this time is given up: it may have been carried out or not.
+/// A call that was not answered within this time is abandoned: it may have been carried out or not.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The calls that are under way, and those that wait for their turn.
@@ -40,7 +40,7 @@ impl ProviderCalls {
         ProviderCalls { providers: providers.iter().map(queue).collect(), sender }
     }
 
-    /// Makes a call, now or when its provider has room for it.
+    /// Makes a call, now or when its provider's limit allows it.
     pub fn start(&mut self, id: CallId, provider: &str, call: ProviderCall) {
         if let Some(queue) = self.providers.get_mut(provider) {
             queue.waiting.push_back((id, call));
@@ -57,7 +57,7 @@ impl ProviderCalls {
         }
     }
 
-    /// Calls that are given up now, each with what is to be believed of it.
+    /// Calls that are abandoned now, each with the answer to assume.
     pub fn overdue(&mut self) -> impl Iterator<Item = (CallId, ProviderAnswer)> {
         let mut overdue = Vec::new();
         for queue in self.providers.values_mut() {
@@ -69,7 +69,7 @@ impl ProviderCalls {
                     overdue.push((*id, answer));
                 }
             }
-            // Its thread may hang for ever; the room that it took is free again.
+            // Its thread may hang forever; its slot is free again.
             for (id, _) in &overdue {
                 queue.under_way.remove(id);
             }
@@ -98,7 +98,7 @@ impl Queue {
     }
 }
 
-/// Where a test may end the loop: before a call is made, and before its answer is heard.
+/// Kill points of a test: before a call is made, and before its answer is handled.
 fn points(call: &ProviderCall) -> [&'static str; 2] {
     match call {
         ProviderCall::Offers => ["offers.before", "offers.after"],

@@ -1,4 +1,4 @@
-//! What the agent of a run may read and write: `grant.json` in the folder of the run.
+//! The permissions of the agent of a run: `grant.json` in the folder of the run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What an attempt of a job may read.
+    /// The grant of an attempt of a job.
     pub fn new(fence: Fence, work: &Work) -> Grant {
         let inputs = RunInput::ALL.into_iter().filter_map(|input| Some((input, PathBuf::from(input.of(work)?))));
         Grant { fence, inputs: inputs.collect() }
@@ -34,10 +34,10 @@ impl Grant {
         serde_json::from_slice(&text).map_err(|error| failed("read", &path)(error.into()))
     }
 
-    /// Writes it into the folder of a run, unless it is there already. An older attempt's never replaces a newer one's.
+    /// Writes it into the folder of a run if it differs. An older attempt's grant never replaces a newer one's.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn write(&self, run: &Path) -> std::io::Result<()> {
         if let Ok(written) = Grant::of(run)
             && (written == *self || written.fence > self.fence)
@@ -50,7 +50,7 @@ impl Grant {
         fs::rename(&partial, run.join("grant.json"))
     }
 
-    /// Where an input lies.
+    /// The path of an input.
     pub(super) fn input(&self, input: RunInput) -> Result<PathBuf, Refused> {
         let path = self.inputs.get(&input).cloned();
         path.ok_or_else(|| (StatusCode::NOT_FOUND, format!("the job has no `{}` on this machine", input.word())))

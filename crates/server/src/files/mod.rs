@@ -1,8 +1,8 @@
-//! Files of runs, for agents that do not share this machine's disk: what a run reads goes out ([`send`]), what it has
-//! written comes back ([`receive`]).
+//! Files of runs, for agents that do not share this machine's disk: inputs are sent ([`send`]), outputs are received
+//! ([`receive`]).
 //!
-//! An agent may read what the [`Grant`] of its run names, and its run's own files; it may write only below the run's own
-//! folder, and only while its attempt is the newest. These are the routes; the work is done on threads that may block.
+//! An agent may read the files in the [`Grant`] of its run, and its run's own files; it may write only below the run's
+//! own folder, and only while its attempt is the newest. These are the routes; the work is done on blocking threads.
 
 mod grant;
 mod receive;
@@ -29,7 +29,7 @@ pub(crate) type Refused = (StatusCode, String);
 #[derive(Debug)]
 pub(crate) struct Runs {
     folder: PathBuf,
-    /// One change at a time: between the look at the fence and the new name nothing may come.
+    /// Serializes changes: the fence must not change between the check and the rename.
     changing: std::sync::Mutex<()>,
 }
 
@@ -103,13 +103,13 @@ async fn keep(
     blocking(move || runs.keep(&run, &request)).await
 }
 
-/// Runs blocking work with files on a thread of its own.
+/// Runs blocking file operations on a separate thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
 }
 
-/// A file could not be used: the disk's own words, for the agent's log.
+/// An I/O error, passed on for the agent's log.
 fn failed(doing: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Refused {
     let doing = format!("cannot {doing} `{}`", path.display());
     move |error| {

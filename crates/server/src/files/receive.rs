@@ -1,4 +1,4 @@
-//! What comes back: parts of files, each at its place, and the file under its name once it is whole.
+//! Receives parts of files, each at its offset, and renames a file once it is complete.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use node::log::LOG_BOUND;
 use super::{Grant, Refused, Runs, failed};
 
 impl Runs {
-    /// Takes in a part of a file. The answer says how much is there; a part at another place changes nothing.
+    /// Receives a part of a file. The answer has the number of bytes received; a part at another offset has no effect.
     pub(super) fn bring(&self, run: &str, path: &str, part: &BroughtPart, bytes: &[u8]) -> Result<Received, Refused> {
         let folder = self.run(run)?;
         let place = place(&folder, path)?;
@@ -38,19 +38,19 @@ impl Runs {
         let checkpoints = folder.join("checkpoints");
         let kept: BTreeSet<&str> = request.files.iter().map(String::as_str).collect();
         let mut files: Vec<String> = super::send::list(&checkpoints)?.files.into_iter().map(|file| file.path).collect();
-        // A manifest goes before what it names, so that none names what is gone.
+        // A manifest is removed before its files, so that none lists missing files.
         files.sort_by_key(|path| !path.starts_with("manifest-"));
         for path in files.iter().filter(|path| !kept.contains(path.as_str()) && is_checkpoint(path)) {
             let path = checkpoints.join(path);
             fs::remove_file(&path).map_err(failed("delete", &path))?;
-            // The folder of a step goes with its last file.
+            // The folder of a step is removed with its last file.
             let _ = path.parent().filter(|parent| *parent != checkpoints).map(fs::remove_dir);
         }
         Ok(())
     }
 }
 
-/// Whether it is a file of a checkpoint, and not the fence, the lock or what is still being brought.
+/// Whether it is a file of a checkpoint, and not the fence, the lock or an incomplete file.
 fn is_checkpoint(path: &str) -> bool {
     ["manifest-", "step-", "best-", "data-"].iter().any(|start| path.starts_with(start))
 }
@@ -76,7 +76,7 @@ fn newest(run: &Path, fence: Fence) -> Result<(), Refused> {
 /// So many zeros are no output of a program.
 const HOLE: u64 = 4096;
 
-/// A file that grows: the part is written where it belongs, unless something before it is missing.
+/// A file that grows: the part is written at its offset, unless an earlier one is missing.
 fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     let mut file =
         OpenOptions::new().create(true).truncate(false).write(true).open(place).map_err(failed("write", place))?;
@@ -84,19 +84,19 @@ fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     if offset > length {
         return Ok(Received { bytes: length, is_whole: false });
     }
-    // What was dropped on the machine comes as zeros, and takes no room here either.
+    // Data dropped on the machine arrives as zeros, and takes no space here either.
     let is_dropped = offset == length && bytes.len() as u64 >= HOLE && bytes.iter().all(|byte| *byte == 0);
     let written = match is_dropped {
         true => file.set_len(offset + bytes.len() as u64),
         false => file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)),
     };
     written.map_err(failed("write", place))?;
-    // A disk that gives nothing back keeps it whole.
+    // A file system without hole punching keeps all of it.
     let _ = LOG_BOUND.keep(&file);
     Ok(Received { bytes: length.max(offset + bytes.len() as u64), is_whole: false })
 }
 
-/// A file that gets its name when it is whole and its checksum is right; until then its parts lie beside it.
+/// A file that is renamed when it is complete and its checksum matches; until then its parts are stored next to it.
 fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: &[u8]) -> Result<Received, Refused> {
     if is_there(place, total, sha256) {
         return Ok(Received { bytes: total, is_whole: true });

@@ -1,4 +1,4 @@
-//! What goes out: lists of files, and parts of them.
+//! Sends lists of files, and parts of them.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -10,8 +10,7 @@ use domain::files::{FileInfo, FileListing, PARTS_MAX, PartsRequest, is_safe};
 
 use super::{Refused, failed};
 
-/// Every file below a folder, or the one file that `root` is. Links are followed; what is neither file nor folder is
-/// left out.
+/// Every file below a folder, or `root` if it is a file. Links are followed; other kinds of files are skipped.
 pub(super) fn list(root: &Path) -> Result<FileListing, Refused> {
     let meta = fs::metadata(root).map_err(failed("read", root))?;
     if meta.is_file() {
@@ -24,7 +23,7 @@ pub(super) fn list(root: &Path) -> Result<FileListing, Refused> {
     Ok(FileListing { is_file: false, files })
 }
 
-/// Folders within folders, at most: a link may lead back to where it is.
+/// Maximum depth of folders: a link may form a cycle.
 const DEEPEST: usize = 40;
 
 fn below(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<FileInfo>) -> Result<(), Refused> {
@@ -58,7 +57,7 @@ fn info(path: String, meta: &fs::Metadata) -> FileInfo {
     FileInfo { path, bytes: meta.len(), modified, is_executable: meta.permissions().mode() & 0o100 != 0 }
 }
 
-/// The contents of the parts, one after the other. A file that has become shorter is an error.
+/// The contents of the parts, concatenated. A truncated file is an error.
 pub(super) fn read(root: &Path, request: &PartsRequest) -> Result<Vec<u8>, Refused> {
     let total = request.parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
     if total > PARTS_MAX {

@@ -1,4 +1,4 @@
-//! Files of runs: what may be read and written, and what a broken transfer leaves.
+//! Files of runs: permissions, and the state after an interrupted transfer.
 
 use std::fs;
 
@@ -40,14 +40,14 @@ fn a_file_has_its_name_only_when_it_is_whole_and_right() {
     let (path, file) = ("checkpoints/step-1-a1/model.safetensors", b"0123456789");
     assert_eq!(scene.bring(path, 1, 0, file, b"0123"), Ok((4, false)));
     assert!(!scene.run.join(path).exists());
-    // A part that was sent twice, or too early, changes nothing, and the answer says where to go on.
+    // A repeated or early part has no effect, and the answer says where to continue.
     assert_eq!(scene.bring(path, 1, 0, file, b"0123"), Ok((4, false)));
     assert_eq!(scene.bring(path, 1, 8, file, b"89"), Ok((4, false)));
     assert_eq!(scene.bring(path, 1, 4, file, b"456789"), Ok((10, true)));
     assert_eq!(fs::read(scene.run.join(path)).unwrap(), file);
-    // What is there already is not sent again.
+    // An existing file is not sent again.
     assert_eq!(scene.bring(path, 1, 0, file, b""), Ok((10, true)));
-    // Damaged on the way: nothing of it stays.
+    // Damaged in transit: all of it is discarded.
     let other = "checkpoints/step-2-a1/model.safetensors";
     assert_eq!(scene.bring(other, 1, 0, file, b"012345678X"), Err(StatusCode::UNPROCESSABLE_ENTITY));
     assert_eq!(scene.bring(other, 1, 0, file, file), Ok((10, true)));
@@ -60,7 +60,7 @@ fn what_a_replaced_attempt_brings_is_refused() {
     assert_eq!(scene.bring("checkpoints/manifest-1.json", 2, 0, b"{}", b"{}"), Ok((2, true)));
     let request = KeepRequest { fence: Fence(1), files: Vec::new() };
     assert_eq!(scene.runs.keep("r", &request).unwrap_err().0, StatusCode::CONFLICT);
-    // A grant never goes back to an older attempt.
+    // A grant never reverts to an older attempt.
     Grant { fence: Fence(1), inputs: Default::default() }.write(&scene.run).unwrap();
     assert_eq!(scene.bring("checkpoints/manifest-2.json", 1, 0, b"{}", b"{}"), Err(StatusCode::CONFLICT));
 }

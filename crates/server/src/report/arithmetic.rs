@@ -1,4 +1,4 @@
-//! How fast a run computed its network, and how much that is of what its device could do.
+//! The achieved FLOP/s of a run, and its share of the device's peak.
 
 use cloud::catalog::gpus::GpuTable;
 use domain::rank::{Environment, Ready, Step};
@@ -10,22 +10,22 @@ use plan::utilisation::{flops_per_sample, peak};
 
 use super::view::View;
 
-/// What the arithmetic of a network came to, everything counted that a step waits for.
+/// The achieved arithmetic throughput, including everything that a step waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arithmetic {
     /// Operations of the network itself, forwards and backwards, in FLOP/s over all ranks.
     pub flops: f64,
-    /// The share of the stated peak, and whose peak it is; none where no peak is known, as of processors.
+    /// Utilization of the stated peak, and the device; `None` if no peak is known, as for CPUs.
     pub utilisation: Option<(f64, String)>,
 }
 
-/// Of a run; none where its network is not counted, or nothing was measured.
+/// For a run; `None` if its network's operations are not counted, or nothing was measured.
 pub fn arithmetic(run: &RunId, records: &[Record], points: &[Point]) -> Option<Arithmetic> {
     View::of(run, records, points, &[])?.arithmetic()
 }
 
 impl View {
-    /// Of the run that is shown; none where its network is not counted, or nothing was measured.
+    /// For the run of the report; `None` if its network's operations are not counted, or nothing was measured.
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         let Work::Train(train) = &self.submitted.job.work else { return None };
         let (ready, environment) = (self.ready.as_ref()?, self.environment.as_ref()?);
@@ -41,7 +41,7 @@ fn of(
     gpus: &GpuTable,
 ) -> Option<Arithmetic> {
     let graph = ours::graph(train.model.architecture()?, ready.sample?, ready.classes.len() as u64)?;
-    // The first step waits for what is made once.
+    // The first step includes one-time initialization.
     let measured = steps.get(1..).filter(|steps| !steps.is_empty())?;
     let samples: f64 = measured.iter().map(|(_, step)| f64::from(step.samples)).sum();
     let seconds = measured.iter().map(|(_, step)| step.step_us).sum::<u64>() as f64 / 1e6;

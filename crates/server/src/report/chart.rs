@@ -22,11 +22,11 @@ const DOTS: usize = 60;
 
 /// Lines over steps.
 pub struct Chart {
-    /// What is shown, with its unit.
+    /// The title, with the unit.
     pub title: &'static str,
-    /// How a value is said.
+    /// Formats a value.
     pub say: fn(f64) -> String,
-    /// What is drawn, the lowest first.
+    /// The lines, from back to front.
     pub lines: Vec<Line>,
     /// The first and last step of the run, so that all charts are drawn over the same.
     pub span: (u64, u64),
@@ -44,7 +44,7 @@ pub struct Line {
     pub points: Vec<(u64, f64)>,
 }
 
-/// A noisy line behind its mean over the last steps, which shows where it goes; a short one by itself.
+/// A noisy line behind its moving average; a short one alone.
 pub fn with_mean(name: &'static str, points: Vec<(u64, f64)>) -> Vec<Line> {
     let mean = Line { name, class: "first", points: smoothed(&points) };
     match points.len() < 2 * SMOOTHING {
@@ -67,7 +67,7 @@ fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
 }
 
 impl Chart {
-    /// Draws it; nothing when no line has a point.
+    /// Renders it; empty if no line has a point.
     pub fn draw(mut self) -> Markup {
         for line in &mut self.lines {
             line.points.retain(|(_, value)| value.is_finite());

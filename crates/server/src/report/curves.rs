@@ -1,7 +1,7 @@
-//! What was measured, each step once, though killed attempts made some of them twice.
+//! The measurements, each step once, although killed attempts repeated some of them.
 //!
-//! A later attempt wins: it begins at the step that it resumed from, and what an earlier one reported after that step
-//! is no longer part of the run's history.
+//! A later attempt wins: it begins at the step that it resumed from, and steps that an earlier one reported after that
+//! are no longer part of the run's history.
 
 use std::collections::BTreeMap;
 

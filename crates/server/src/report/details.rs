@@ -1,4 +1,4 @@
-//! What a page holds folded away: every evaluation and checkpoint, the plan, the configuration, the environment.
+//! The collapsed sections of a page: every evaluation and checkpoint, the plan, the configuration, the environment.
 
 use domain::Work;
 use domain::rank::EvaluatedSplit;

@@ -1,7 +1,7 @@
-//! What every page of a report is made of: the frame of the document, and tables that fit a narrow screen.
+//! The common frame of a report's pages, and tables that fit a narrow screen.
 //!
-//! Pages are written with `maud`, which escapes every text and value of an attribute. What it leaves as it is, control
-//! characters of a terminal, [`document`] replaces in the finished page, so that none can come through anywhere.
+//! Pages are rendered with `maud`, which escapes every text and attribute value. Terminal control characters, which it
+//! passes through, are replaced in the finished page by [`document`].
 
 use std::fmt::Display;
 
@@ -30,8 +30,8 @@ pub fn document(title: &str, body: &Markup) -> String {
     page.into_string().chars().map(visible).chain(['\n']).collect()
 }
 
-/// A table with many columns. Where the screen is narrower than the table, the table scrolls and the page does not; it
-/// can be reached and scrolled with the keyboard. `label` says what it holds.
+/// A table with many columns. On a narrow screen the table scrolls and not the page, also with the keyboard. `label`
+/// describes its contents.
 pub fn table(label: &str, class: &str, head: &Markup, rows: &Markup) -> Markup {
     html! {
         div class="scroll" role="region" tabindex="0" aria-label=(label) {
@@ -65,7 +65,7 @@ pub fn figure(name: &str, value: impl Display) -> Markup {
     html! { div { b { (value) } span { (name) } } }
 }
 
-/// The top of a page: the job's name, how the run or sweep stands, and what there is to say of that.
+/// The header of a page: the job's name, the state of the run or sweep, and details about it.
 pub fn header(name: &str, (word, class): (&str, &str), about: &Markup, detail: Option<&str>) -> Markup {
     html! {
         header {
@@ -79,7 +79,7 @@ pub fn header(name: &str, (word, class): (&str, &str), about: &Markup, detail: O
     }
 }
 
-/// A configuration, as a reader of job files knows it.
+/// A configuration, in the syntax of job files.
 pub fn configuration(title: &str, text: &str) -> Markup {
     html! { summary { (title) } pre tabindex="0" role="region" aria-label=(title) { (text) } }
 }

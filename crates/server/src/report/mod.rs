@@ -1,9 +1,9 @@
-//! `report.html`: one file that shows a run to somebody who was not there.
+//! `report.html`: a self-contained report of a run.
 //!
-//! [`html`] is a pure function of the event log, the measurements and the operations log. [`view`] gathers from them what is shown,
-//! [`page`] and [`details`] write it down, [`chart`] draws; [`sweep_html`] does the same for a sweep and its trials,
-//! drawn by [`trials`]. [`document`] is why no text from outside can become a tag. The file needs no network and no
-//! script, and follows the reader's choice of light or dark.
+//! [`html`] is a pure function of the event log, the measurements and the operations log. [`view`] collects the data,
+//! [`page`] and [`details`] render it, [`chart`] draws; [`sweep_html`] does the same for a sweep and its trials, drawn
+//! by [`trials`]. [`document`] ensures that untrusted text cannot become markup. The file needs no network and no
+//! script, and follows the reader's colour scheme.
 
 mod arithmetic;
 mod chart;
@@ -26,10 +26,9 @@ pub use arithmetic::{Arithmetic, arithmetic};
 pub use curves::Curves;
 pub use sweep::sweep_html;
 
-/// The report of a run, as an HTML page; none when no event speaks of it.
+/// The report of a run, as an HTML page; `None` if no event mentions it.
 ///
-/// `records` and `operations` may hold what concerns other runs; `points` are this run's, in the order in which they
-/// arrived.
+/// `records` and `operations` may include other runs; `points` are this run's, in the order of their arrival.
 pub fn html(
     run: &RunId,
     records: &[Record],

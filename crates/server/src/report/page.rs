@@ -1,4 +1,4 @@
-//! The page of a run: what a reader sees first stands first. What is folded away at first is in [`details`].
+//! The page of a run, most important sections first. Collapsed sections are in [`details`].
 
 use domain::event::RunEnd;
 use domain::rank::{Evaluated, Exported, TaskMetrics};
@@ -12,7 +12,7 @@ use super::scores::scores;
 use super::view::{Tone, View};
 use super::words::{count, length, percent, plain, size, time};
 
-/// The whole page.
+/// The complete page.
 pub fn page(view: &View) -> String {
     let classes: &[String] = view.ready.as_ref().map_or(&[], |ready| &ready.classes);
     let body = html! {
@@ -62,7 +62,7 @@ fn test_name(figures: TaskMetrics) -> &'static str {
     if figures.map50.is_some() { "test mAP@[.5:.95]" } else { "test accuracy" }
 }
 
-/// Whether what stands in place of the accuracy is the mean average precision.
+/// Whether the accuracy is a mean average precision.
 fn finds_objects(view: &View) -> bool {
     view.curves.validations.iter().chain(&view.curves.test).any(|(_, evaluated)| evaluated.figures.map50.is_some())
 }
@@ -97,7 +97,7 @@ fn charts(view: &View) -> [Chart; 4] {
     let resumed = || curves.resumed.clone();
     let mut loss = with_mean("training", of_steps(|step| step.loss));
     loss.push(Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.loss) });
-    // The mean is one of times, so that it is what the whole run made, stalls included.
+    // The mean is one of times, so that it equals the throughput of the run, stalls included.
     let mut speed = with_mean("training", of_steps(|step| step.step_us as f64 / f64::from(step.samples.max(1))));
     for (_, value) in speed.iter_mut().flat_map(|line| &mut line.points) {
         *value = 1e6 / value.max(1e-3);
@@ -204,7 +204,7 @@ fn best(view: &View) -> Option<&Evaluated> {
     validations.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
 }
 
-/// The model that the run left, if it trained one to its end.
+/// The exported model of the run, if training completed.
 pub fn exported(view: &View) -> Option<&Exported> {
     match &view.end.as_ref()?.1 {
         RunEnd::Done { outcome: Outcome::Trained { model } } => Some(model),

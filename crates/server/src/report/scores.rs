@@ -1,5 +1,4 @@
-//! What the model does with samples it has not seen: the figures beside its accuracy, and which classes it takes for
-//! which.
+//! Test metrics of the model besides its accuracy, and its confusion matrix.
 
 use domain::rank::Exported;
 use maud::{Markup, html};
@@ -7,7 +6,8 @@ use maud::{Markup, html};
 use super::document::{fact, number, number_column, table};
 use super::words::count;
 
-/// Figures and confusions of the test samples; nothing where none were measured. `classes` are named in label order.
+/// Metrics and confusion matrix of the test samples; empty if they were not measured. `classes` are names in label
+/// order.
 pub fn scores(model: &Exported, classes: &[String]) -> Markup {
     let figures = model.figures.lines();
     let named = model.confusion.len() == classes.len();

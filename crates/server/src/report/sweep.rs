@@ -1,4 +1,4 @@
-//! The report of a sweep: what was searched, the trials as a table and as charts, and the best of them.
+//! The report of a sweep: the search space, the trials as a table and as charts, and the best of them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::trials::{Axis, Dot, against_keys, coordinates};
 use super::words::{length, time};
 use super::yaml::yaml;
 
-/// The report of a sweep, as an HTML page; none when it is unknown. `meters` tells the rent so far of machines that are
+/// The report of a sweep, as an HTML page; `None` if it is unknown. `meters` has the rented time of machines that are
 /// not released.
 pub fn sweep_html(world: &World, id: &SweepId, meters: &BTreeMap<InstanceId, Elapsed>) -> Option<String> {
     let sweep = world.sweeps.get(id)?;

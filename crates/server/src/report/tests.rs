@@ -1,4 +1,4 @@
-//! Reports of whole runs: what they show, and that no text becomes a tag.
+//! Reports of complete runs: their contents, and that no text becomes markup.
 
 use control::OperationNote;
 use domain::event::{RentIntended, RunEnd, Submitted};
@@ -163,7 +163,7 @@ fn a_run_is_shown() {
     assert!(!page.contains("http"), "the page needs no network");
 }
 
-/// What the operations log says of the run, of its machine, and during the run of its provider; nothing of others.
+/// Entries of the operations log about the run, its machine, and its provider during the run; no others.
 #[test]
 fn the_operations_log_is_shown() {
     let (run, records, points) = history("digits");

@@ -37,7 +37,7 @@ pub struct Dot {
     pub epochs: u32,
     /// Whether it is the best.
     pub is_best: bool,
-    /// What is said of it.
+    /// Its title.
     pub title: String,
 }
 
@@ -59,7 +59,7 @@ impl Axis {
         match &self.scale {
             Scale::Words(values) => {
                 let place = values.iter().position(|one| one == value).unwrap_or(0);
-                // Words stand apart from the ends.
+                // Categories are inset from the ends.
                 (place as f64 + 0.5) / values.len().max(1) as f64
             }
             Scale::Numbers(between) => {
@@ -71,7 +71,7 @@ impl Axis {
         }
     }
 
-    /// Texts along the axis, with their places.
+    /// Labels along the axis, with their positions.
     fn ticks(&self) -> Vec<(f64, String)> {
         match &self.scale {
             Scale::Words(values) => values.iter().map(|value| (self.place(value), said(value))).collect(),
@@ -93,7 +93,7 @@ impl Axis {
     }
 }
 
-/// A value as it stands in a table, cut where it is long.
+/// A value as shown in a table, shortened if it is long.
 fn said(value: &Value) -> String {
     let text = Setting { key: String::new(), value: value.clone() }.say();
     let text = text.strip_suffix(".0").map(str::to_owned).unwrap_or(text);

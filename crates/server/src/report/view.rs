@@ -1,4 +1,4 @@
-//! What a report shows, gathered from the event log, the measurements and the operations log of one run.
+//! The data of a report, collected from the event log, the measurements and the operations log of one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use plan::{Goodput, StepTotals};
 use super::curves::Curves;
 use super::words;
 
-/// What a report shows.
+/// The data of a report.
 #[derive(Debug)]
 pub struct View {
     pub run: RunId,
@@ -50,7 +50,7 @@ pub enum Tone {
 }
 
 impl View {
-    /// Gathers what concerns `run`; none when it was never submitted.
+    /// Collects the data of `run`; `None` if it was never submitted.
     pub fn of(
         run: &RunId,
         records: &[Record],
@@ -86,7 +86,7 @@ impl View {
         for (at, note) in operations {
             view.operated(*at, note, &ours);
         }
-        // Stable, so that what happened in the same microsecond stays in the order of the log.
+        // Stable, so that events of the same microsecond stay in the order of the log.
         view.moments.sort_by_key(|moment| moment.at);
         Some(view)
     }
@@ -156,7 +156,7 @@ impl View {
                 self.plain(at, format!("billed {}", bill.total));
                 self.bill = Some(bill.clone());
             }
-            // Of another run, or the first half of what is told when it is done.
+            // Of another run, or followed by an event that is shown instead.
             Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
@@ -244,7 +244,7 @@ impl View {
         self.moments.push(Moment { at, tone: Tone::Failure, text, detail: Some(sentence(finding)) });
     }
 
-    /// How the run stands: a word, its tone, and what there is to say.
+    /// The state of the run: a word, its tone, and details.
     pub fn standing(&self) -> (&'static str, Tone, Option<String>) {
         match self.end.as_ref().map(|(_, end)| end) {
             None => ("not ended", Tone::Neutral, None),
@@ -280,7 +280,7 @@ fn sentence(finding: &Finding) -> String {
     }
 }
 
-/// Where the time of the run went, until the last that is known of it.
+/// How the time of the run was spent, until its last known event.
 fn goodput(run: &RunId, records: &[Record], points: &[Point], ours: &Ours) -> Goodput {
     let is_ours = |record: &&Record| match record.event.subject() {
         EventSubject::Run(of) => of == run,

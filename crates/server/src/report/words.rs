@@ -1,4 +1,4 @@
-//! Numbers and times as a report says them.
+//! Formats numbers and times for a report.
 
 use domain::{Elapsed, Timestamp};
 
@@ -53,7 +53,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-/// A number with three significant digits or so, without zeros that say nothing.
+/// A number with about three significant digits, without trailing zeros.
 pub fn plain(value: f64) -> String {
     let size = value.abs();
     let text = if size == 0.0 {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Writes `value` in block style, two spaces a level; keys without a value are left out.
+/// Writes `value` in block style, with an indent of two spaces; keys without a value are omitted.
 pub fn yaml(value: &Value) -> String {
     let mut text = String::new();
     block(&mut text, value, 0);
@@ -64,7 +64,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Text as it is where nothing in it could be taken for something else, and in quotes otherwise.
+/// A plain scalar if it is unambiguous, and a quoted one otherwise.
 fn scalar(text: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-./$ %".contains(letter);
     let begins_plain = text.starts_with(|letter: char| letter.is_alphanumeric() || "_/.$".contains(letter));

@@ -31,7 +31,7 @@ pub(super) fn create(db: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// Adds a step that is kept for the first time.
+/// Adds a step that is stored for the first time.
 pub(super) fn add(db: &Connection, run: &RunId, attempt: &AttemptId, step: &Step) -> rusqlite::Result<()> {
     let sql = "INSERT INTO step_totals VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (attempt) DO UPDATE SET
         step_us = step_us + excluded.step_us, data_wait_us = data_wait_us + excluded.data_wait_us,
@@ -40,7 +40,7 @@ pub(super) fn add(db: &Connection, run: &RunId, attempt: &AttemptId, step: &Step
     db.prepare_cached(sql)?.execute(params![attempt.as_str(), run.as_str(), all, wait, saving]).map(drop)
 }
 
-/// As programs read it: microseconds of the whole and of its parts, and the productive share.
+/// Machine-readable goodput: total microseconds and their parts, and the productive share.
 pub fn goodput_json(goodput: &Goodput) -> serde_json::Value {
     let parts = goodput.parts().map(|(part, time)| serde_json::json!({ "part": part, "us": time.0 }));
     serde_json::json!({ "wall_us": goodput.wall().0, "productive": goodput.share(), "parts": parts })
@@ -66,10 +66,10 @@ pub fn goodput_of_json(value: &serde_json::Value) -> Option<Goodput> {
 }
 
 impl Series {
-    /// Where the time of a run went until its end, or until `now`. `records` are all events of the run.
+    /// How the time of a run was spent until its end, or until `now`. `records` are all events of the run.
     ///
     /// # Errors
-    /// [`Error::State`] when the database cannot be read.
+    /// [`Error::State`] if the database cannot be read.
     pub fn goodput(&self, run: &RunId, records: &[Record], now: Timestamp) -> Result<Goodput, Error> {
         let sums = || -> rusqlite::Result<(BTreeMap<AttemptId, StepTotals>, BTreeMap<AttemptId, StepTotals>)> {
             let steps = self.step_totals(run)?;
@@ -156,7 +156,7 @@ mod tests {
         };
         let mut series = Series::open(&home).unwrap();
         series.keep(Timestamp(1), &run, &instance, &entries[..3]).unwrap();
-        // An agent that had no reply says the same again.
+        // An agent that got no reply repeats its entries.
         series.keep(Timestamp(2), &run, &instance, &entries).unwrap();
         check(&series);
         series.db.execute_batch("DROP TABLE step_totals").unwrap();

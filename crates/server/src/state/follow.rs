@@ -1,4 +1,4 @@
-//! What other processes have appended, and what of it had left memory.
+//! Events that other processes have appended, and the state of their subjects that had left memory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::{log, rows};
 use crate::error::Error;
 
-/// Events of other processes, and what of them had left memory: as it is after all of these events.
+/// Events of other processes, and the state, after all of them, of their subjects that had left memory.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     /// The events, in order.
@@ -19,13 +19,13 @@ pub(crate) struct Foreign {
     pub recalled: World,
 }
 
-/// Brings a world up to what is on disk.
+/// Brings a world up to date with the disk.
 pub fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> {
     let Foreign { records, recalled } = foreign(db, path, world)?;
     Ok(world.catch_up(&records, recalled)?)
 }
 
-/// Events that `world` does not know, with what of them has left memory. Read in one transaction.
+/// Events that `world` does not know, with their subjects that have left memory. Read in one transaction.
 pub fn foreign(db: &Connection, path: &Path, world: &World) -> Result<Foreign, Error> {
     let doing = |doing| Error::sqlite(doing, path);
     let records = log::page(db, path, world.last_seq, usize::MAX)?;
@@ -47,7 +47,7 @@ pub fn foreign(db: &Connection, path: &Path, world: &World) -> Result<Foreign, E
             continue;
         }
         let Some(work) = rows::work_of(db, event).map_err(doing("read"))? else { continue };
-        // What is in memory may have machines that these events have rented.
+        // Work in memory may have machines that these events have rented.
         if !begun.contains(&work)
             && !world.holds(&work)
             && let Some(part) = rows::load(db, &work).map_err(doing("read"))?

@@ -1,9 +1,9 @@
-//! The event log in SQLite, and the world folded from it.
+//! The event log in SQLite, and the world derived from it.
 //!
-//! [`State::append`] is the only way in: it takes the write lock, reads what other processes have appended, checks
-//! that the new events can follow, and commits them with the rows that they change in one synced transaction. An event
-//! that was acknowledged is on disk. `log` has the events; `rows` has what follows from them, so that a start reads what
-//! is left to do and not all there ever was; `reader` answers questions beside the process that appends.
+//! [`State::append`] is the only way to write: it takes the write lock, reads the events of other processes, checks
+//! that the new events can follow, and commits them with the rows that they change in one synced transaction. An
+//! acknowledged event is on disk. `log` has the events; `rows` has state derived from them, so that a start reads
+//! unfinished work and not the full history; `reader` answers queries concurrently with the process that appends.
 
 mod follow;
 mod log;
@@ -36,20 +36,20 @@ pub struct State {
     path: PathBuf,
     world: World,
     key: SecretKey,
-    /// Settled runs and sweeps that stay in memory; none where all do.
+    /// Settled runs and sweeps that stay in memory; `None` if all do.
     kept: Option<BTreeSet<RunOrSweep>>,
 }
 
 impl State {
-    /// Opens the log of a home, made on first use, with everything there ever was.
+    /// Opens the log of a home, created on first use, with its full history.
     ///
     /// # Errors
-    /// [`Error::State`], [`Error::Unreadable`] or [`Error::Illegal`] when it cannot be used or believed.
+    /// [`Error::State`], [`Error::Unreadable`] or [`Error::Illegal`] if it cannot be used or is inconsistent.
     pub fn open(home: &Home) -> Result<State, Error> {
         State::load(home, None, rows::load_all)
     }
 
-    /// The same with what is left to do. The rest is recalled when it is asked for.
+    /// Opens the log with unfinished work only. The rest is loaded on demand.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -86,12 +86,12 @@ impl State {
         &self.key
     }
 
-    /// What is known: everything, or what is left to do and what was recalled.
+    /// The known state: everything, or unfinished work and what was recalled.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Takes up a run or sweep that is settled, and keeps it; false where there is none of this name.
+    /// Loads a settled run or sweep and keeps it in memory; returns false if there is none of this name.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -122,8 +122,8 @@ impl State {
         Ok(true)
     }
 
-    /// Recalls the runs and sweeps that a name on the command line may mean: one of this name, some of which it is the
-    /// beginning, and where it is `last` the newest.
+    /// Loads the runs and sweeps that a name on the command line may refer to: an exact match, some that begin with it,
+    /// and for `last` the newest.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -142,7 +142,7 @@ impl State {
         Ok(all)
     }
 
-    /// Recalls the runs of a job, by the hash of what defines its result; the newest ones, a hundred at most.
+    /// Loads the newest runs of a job, by its hash; at most a hundred.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -151,7 +151,7 @@ impl State {
         works.iter().try_for_each(|work| self.recall(work).map(|_| ()))
     }
 
-    /// Reads what other processes have appended since.
+    /// Reads the events that other processes have appended since.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -171,8 +171,8 @@ impl State {
     /// Appends events in one transaction; when this returns, they are on disk.
     ///
     /// # Errors
-    /// [`Error::Illegal`] when one cannot follow what is known by now; then none is appended. [`Error::State`] when
-    /// the disk refuses; then none is acknowledged.
+    /// [`Error::Illegal`] if one cannot follow the current history; then none is appended. [`Error::State`] on an I/O
+    /// error; then none is acknowledged.
     pub fn append(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Error> {
         let result = self.try_append(events);
         if result.is_err() {
@@ -219,7 +219,7 @@ impl State {
         Ok(records)
     }
 
-    /// Takes the world out, for the controller to go on with: it lets go of what is settled.
+    /// Takes the world out, for the controller, which drops settled work from it.
     pub(crate) fn take_world(&mut self) -> World {
         self.kept.get_or_insert_default();
         std::mem::take(&mut self.world)
@@ -230,16 +230,16 @@ impl State {
         self.world = world;
     }
 
-    /// Forgets what earlier versions have made of the log. Only the process that runs the loop may do this.
+    /// Drops tables of earlier versions. Only the process that runs the loop may call this.
     pub(crate) fn forget_old_rows(&self) -> Result<(), Error> {
         rows::forget_old(&self.db).map_err(Error::sqlite("write", &self.path))
     }
 
     /// Commits records that were applied to `world` already, in one synced transaction; when this returns they are on
-    /// disk. None is where another process has appended before: then none is.
+    /// disk. If another process has appended first, none is committed.
     ///
     /// # Errors
-    /// [`Error::State`] when the disk refuses; then none is acknowledged.
+    /// [`Error::State`] on an I/O error; then none is acknowledged.
     pub(crate) fn commit(&mut self, records: &[Record], world: &World) -> Result<Commit, Error> {
         let path = self.path.clone();
         let doing = |doing| Error::sqlite(doing, &path);
@@ -265,7 +265,7 @@ impl State {
         Ok(Commit::Done)
     }
 
-    /// What is left to do, or everything, as it is on disk.
+    /// The unfinished work, or everything, as it is on disk.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -274,7 +274,7 @@ impl State {
         read(&self.db, &self.path, &self.key, |db| load(db).map_err(Error::sqlite("read", &self.path)))
     }
 
-    /// Events that other processes have appended to what `world` knows; a question of microseconds where there are none.
+    /// Events that other processes have appended after those in `world`; takes microseconds if there are none.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -285,8 +285,8 @@ impl State {
         read(&self.db, &self.path, &self.key, |db| foreign(db, &self.path, world)).map(Some)
     }
 
-    /// What has left memory and an event is about, as it is on disk. [`Recalled::Behind`] where `world` has to take in
-    /// first what others have appended.
+    /// The subject of an event that has left memory, as it is on disk. [`Recalled::Behind`] if `world` must first apply
+    /// events of other processes.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -320,23 +320,23 @@ impl State {
     }
 }
 
-/// How a commit went.
+/// Result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
     /// It is on disk.
     Done,
-    /// Another process has appended before; nothing was written.
+    /// Another process has appended first; nothing was written.
     Overtaken,
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug)]
 pub(crate) enum Recalled {
-    /// A run or sweep that is settled.
+    /// A settled run or sweep.
     Part(Box<World>),
-    /// Nothing that there is.
+    /// It does not exist.
     Unknown,
-    /// Others have appended what the world does not know yet.
+    /// Other processes have appended events that the world does not know yet.
     Behind,
 }
 

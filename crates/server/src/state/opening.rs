@@ -1,4 +1,4 @@
-//! How a log is opened: made on first use, its values sealed, its rows brought up to the newest event.
+//! Opens a log: creates it on first use, seals its values, brings its rows up to the newest event.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use super::{log, rows};
 use crate::error::Error;
 use crate::secrets::SecretKey;
 
-/// Whether the rows go up to the newest event, so that nothing has to be written before they are read.
+/// Whether the rows are up to date, so that nothing has to be written before they are read.
 fn is_current(db: &Connection) -> bool {
     let newest = log::newest(db);
     log::is_sealed(db) && newest.is_ok_and(|newest| rows::head(db).is_ok_and(|head| head == Some(newest)))
 }
 
-/// A transaction in which the rows go up to the newest event. It writes nothing.
+/// A read transaction in which the rows are up to date.
 pub fn reading<'a>(db: &'a Connection, path: &Path, key: &SecretKey) -> Result<Transaction<'a>, Error> {
     loop {
         let transaction = db.unchecked_transaction().map_err(Error::sqlite("read", path))?;
@@ -27,7 +27,7 @@ pub fn reading<'a>(db: &'a Connection, path: &Path, key: &SecretKey) -> Result<T
     }
 }
 
-/// Reads from the rows in one transaction; where they cannot be read they are made again.
+/// Reads from the rows in one transaction; unreadable rows are rebuilt.
 pub fn read<T>(
     db: &Connection,
     path: &Path,
@@ -44,7 +44,7 @@ pub fn read<T>(
     }
 }
 
-/// Makes what is missing and brings the rows up to the newest event, all anew where they are damaged.
+/// Creates missing tables and brings the rows up to date; rebuilds all of them if they are damaged.
 fn bring_up(db: &Connection, path: &Path, key: &SecretKey, is_damaged: bool) -> Result<(), Error> {
     let doing = |doing| Error::sqlite(doing, path);
     let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate).map_err(doing("open"))?;
@@ -56,7 +56,7 @@ fn bring_up(db: &Connection, path: &Path, key: &SecretKey, is_damaged: bool) -> 
     rows::catch_up(&transaction, path)?;
     transaction.commit().map_err(doing("write"))?;
     if has_sealed {
-        // Pages and journals still hold what was overwritten.
+        // Pages and journals still contain overwritten data.
         db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(doing("write"))?;
     }
     Ok(())

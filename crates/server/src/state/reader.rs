@@ -1,4 +1,4 @@
-//! Questions to the rows, also beside the process that appends.
+//! Queries of the rows, concurrent with the process that appends.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::{log, rows};
 use crate::error::Error;
 use crate::home::Home;
 
-/// Reads a home's state while another process, or another thread, appends to it. What it tells is on disk.
+/// Reads a home's state while another process, or another thread, appends to it. Results are durable.
 #[derive(Debug)]
 pub struct StateReader {
     db: Mutex<Connection>,
@@ -22,13 +22,13 @@ pub struct StateReader {
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Only those in this state, by its word.
+    /// Only those in this state.
     pub state: Option<String>,
     /// Only those whose names begin with this.
     pub name: Option<String>,
     /// Only those that were submitted before this one.
     pub before: Option<RunId>,
-    /// So many at most, the newest ones.
+    /// Maximum number, newest first.
     pub limit: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct RunFilter {
 pub struct ListedRun {
     /// Its name.
     pub run: RunId,
-    /// One word for where it stands.
+    /// Its state, as one word.
     pub state: String,
     /// When it was submitted.
     pub submitted: Timestamp,
@@ -82,7 +82,7 @@ impl StateReader {
         log::page(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, seq, limit)
     }
 
-    /// A run with its sweep, if it is a trial, and all that belongs to them; none where there is none of this name.
+    /// A run with its sweep, if it is a trial, and their machines and attempts; `None` if there is none of this name.
     ///
     /// # Errors
     /// [`Error::State`].
@@ -93,7 +93,7 @@ impl StateReader {
         })
     }
 
-    /// The state of a run that has ended and is billed; none for any other.
+    /// The state of a run that has ended and is billed; `None` for any other.
     ///
     /// # Errors
     /// [`Error::State`].
@@ -165,7 +165,7 @@ impl StateReader {
     }
 }
 
-/// What a name may mean: a run or sweep of this name, some of which it is the beginning, or the newest for `last`.
+/// The candidates for a name: an exact match, runs or sweeps that begin with it, or the newest for `last`.
 pub(super) fn named(db: &Connection, name: &str) -> rusqlite::Result<Vec<RunOrSweep>> {
     if name == "last" {
         // The newest run may be a trial of a sweep that is older than another run.
@@ -175,7 +175,7 @@ pub(super) fn named(db: &Connection, name: &str) -> rusqlite::Result<Vec<RunOrSw
         works.extend(alone.map(|id| RunOrSweep::Run(RunId::new(id))));
         return Ok(works);
     }
-    // The exact name sorts first; more than one other makes it ambiguous, whatever they are.
+    // The exact name sorts first; a second candidate already makes it ambiguous.
     let (from, to) = (name, format!("{name}\u{10FFFF}"));
     let sql = |table: &str| format!("SELECT id FROM {table} WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 20");
     let mut ids = db.prepare_cached(&sql("sweep_rows"))?;
@@ -197,7 +197,7 @@ pub(super) fn newest(db: &Connection, limit: usize) -> rusqlite::Result<(Vec<Run
     let runs: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let sql = "SELECT count(*) FROM run_rows INDEXED BY runs_listed";
     let all: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-    // A sweep whose first trial is not begun has no run yet.
+    // A sweep whose first trial has not started has no run yet.
     let mut statement = db.prepare_cached("SELECT id FROM sweep_rows ORDER BY ord DESC LIMIT ?1")?;
     let sweeps: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut works: Vec<RunOrSweep> = runs.into_iter().map(|id| RunOrSweep::Run(RunId::new(id))).collect();
@@ -205,7 +205,7 @@ pub(super) fn newest(db: &Connection, limit: usize) -> rusqlite::Result<(Vec<Run
     Ok((works, all.unsigned_abs()))
 }
 
-/// Runs of a job, by the hash of what defines its result, the newest ones.
+/// The newest runs of a job, by its hash.
 pub(super) fn of_job(db: &Connection, job_hash: &str) -> rusqlite::Result<Vec<RunOrSweep>> {
     let mut statement = db.prepare_cached("SELECT id FROM run_rows WHERE job_hash = ?1 ORDER BY ord DESC LIMIT 100")?;
     let ids = statement.query_map([job_hash], |row| row.get::<_, String>(0))?;

@@ -7,11 +7,11 @@ use rusqlite::{Connection, ErrorCode};
 /// How long a statement waits for other processes.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// Turns the write-ahead log on, and has statements wait for other processes. `synchronous` is SQLite's: with `full` a
-/// commit that was acknowledged survives a power cut.
+/// Turns on the write-ahead log, and makes statements wait for other processes. `synchronous` is SQLite's: with `full`
+/// an acknowledged commit survives a power failure.
 ///
-/// SQLite changes the mode of a new file under an exclusive lock and does not wait for it: of several processes that
-/// open the file first, some get "database is locked" at once.
+/// SQLite changes the mode of a new file under an exclusive lock and does not wait for it: if several processes open
+/// the file first, some get "database is locked" at once.
 pub fn configure(db: &Connection, synchronous: &str) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY)?;
     let begun = Instant::now();

@@ -1,8 +1,8 @@
 //! The socket between the agent and the processes of a user's program that use the package `gradus`.
 //!
-//! Any number of them connect, each over a connection of its own; most programs never do. Each says its rank first. Rank 0
-//! reports for all, as with our own trainer. A process that says it [listens](SignOfLife::listens) is told to stop here;
-//! SIGTERM would also end its data loader's workers, and with them the step that it is about to save.
+//! Any number of them connect, each over its own connection; most programs never do. Each sends its rank first. Rank 0
+//! reports for all, as with the built-in trainer. A process that [listens](SignOfLife::listens) is told to stop over
+//! the socket; SIGTERM would also end its data loader's workers, and with them the step that it is about to save.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,13 +19,13 @@ use rustix::net::Shutdown;
 use super::super::link::short;
 use crate::event::{AttemptEvent, Wakeup};
 
-/// A process reads its orders at once; one that does not is about to be killed anyway.
+/// A process reads its orders at once; one that does not will be killed anyway.
 const WRITE: Duration = Duration::from_millis(100);
 
 /// A program that was quiet for some time before may be quiet for so many times as long.
 const QUIET: u32 = 3;
 
-/// The number that stands for the listener among those of connections, which begin with 1.
+/// The id of the listener; ids of connections begin with 1.
 const LISTENER: u32 = 0;
 
 /// The socket, and who is connected.
@@ -33,7 +33,7 @@ pub struct ProgramLink {
     listener: UnixListener,
     path: PathBuf,
     file: PathBuf,
-    /// Keeps the short path alive.
+    /// Keeps the short path valid.
     _folder: File,
     members: BTreeMap<u32, Member>,
     is_asked_to_stop: bool,
@@ -44,17 +44,17 @@ pub struct ProgramLink {
 /// A connected process.
 struct Member {
     stream: UnixStream,
-    /// Its rank, once it has said so.
+    /// Its rank, once it has sent it.
     rank: Option<u32>,
     life: SignOfLife,
     /// When the program itself last made a call.
     moved: Duration,
-    /// The longest time that it took to the next one so far.
+    /// The longest interval between two heartbeats with progress.
     longest: Duration,
 }
 
 impl ProgramLink {
-    /// Listens in `folder` for processes of `attempt`; what they say goes to `events`.
+    /// Listens in `folder` for processes of `attempt`; their messages go to `events`.
     pub fn listen(folder: &Path, attempt: &AttemptId, events: Sender<Wakeup>) -> io::Result<ProgramLink> {
         let file = folder.join(format!("{attempt}-program.sock"));
         let (path, handle) = short(&file)?;
@@ -63,13 +63,13 @@ impl ProgramLink {
         let attempt = attempt.clone();
         std::thread::spawn(move || {
             let mut number = LISTENER;
-            // Ends when the listener is shut down; who had connected before is still taken.
+            // Ends when the listener is shut down; earlier connections are still accepted.
             while let Ok((stream, _)) = accepting.accept() {
                 number += 1;
                 let (events, attempt, number) = (events.clone(), attempt.clone(), number);
                 let send = move |event| events.send(Wakeup::Attempt(attempt.clone(), event)).is_ok();
                 let Ok(writing) = stream.try_clone() else { continue };
-                // Said here, so that the listener's end comes after it.
+                // Sent here, so that the listener's end comes after it.
                 send(AttemptEvent::Connected(number, writing));
                 std::thread::spawn(move || {
                     read(stream, number, &send);
@@ -108,7 +108,7 @@ impl ProgramLink {
         member.rank == Some(0) || matches!(report, Report::Note { .. })
     }
 
-    /// Takes in a sign of life.
+    /// Handles a heartbeat.
     pub fn lives(&mut self, number: u32, life: SignOfLife, now: Duration) {
         let Some(member) = self.members.get_mut(&number) else { return };
         if life.alive != member.life.alive {
@@ -123,7 +123,8 @@ impl ProgramLink {
         self.members.remove(&number);
     }
 
-    /// Asks all that are connected, and all that will be, to stop. Whether somebody listens, so that SIGTERM is not needed.
+    /// Tells all connected processes, and later ones, to stop. Returns whether one listens, so that SIGTERM is not
+    /// needed.
     pub fn stop(&mut self) -> bool {
         self.is_asked_to_stop = true;
         self.members.values_mut().for_each(|member| member.order(RankCommand::Stop));
@@ -150,7 +151,7 @@ impl ProgramLink {
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 
-    /// Whether all that was said has been heard.
+    /// Whether all connections were read to their ends.
     pub fn is_silent(&self) -> bool {
         self.is_closed && self.members.is_empty()
     }
@@ -163,7 +164,7 @@ impl Member {
     }
 
     fn order(&mut self, order: RankCommand) {
-        // One that cannot be told is killed when its time is over.
+        // A process that cannot be reached is killed at its deadline.
         let _ = serde_json::to_string(&order).map(|line| writeln!(self.stream, "{line}"));
     }
 }
@@ -178,7 +179,7 @@ impl Drop for ProgramLink {
     }
 }
 
-/// Passes on what a process says, until it hangs up.
+/// Passes on messages of a process until it disconnects.
 fn read(stream: UnixStream, number: u32, send: &impl Fn(AttemptEvent) -> bool) {
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
@@ -266,7 +267,7 @@ mod tests {
         assert!(!link.hear(9, &note, SECOND), "nobody has this number");
     }
 
-    /// When a process hangs that first gave `first` and then `second` as its signs of life, one second apart.
+    /// When a process that sent `first` and, one second later, `second` as heartbeats counts as hung.
     fn check(first: SignOfLife, second: SignOfLife, expected: Duration) {
         let (mut link, _inbox, _folder) = link();
         let (stream, _other) = UnixStream::pair().unwrap();
@@ -283,7 +284,7 @@ mod tests {
         check(life(1, Some(60)), life(2, Some(60)), SECOND * 63);
         check(life(0, Some(60)), life(0, Some(60)), Duration::MAX);
         check(life(1, None), life(1, None), Duration::MAX);
-        // Two calls were a second apart, so three seconds of silence are nothing.
+        // Two calls were a second apart, so three seconds of silence are fine.
         check(life(1, Some(2)), life(2, Some(2)), SECOND * 6);
     }
 }

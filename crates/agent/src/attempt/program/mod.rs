@@ -15,8 +15,8 @@ use super::process::not_written;
 use super::verdict::Role;
 use domain::Finding;
 
-/// The command that runs `text` in the attempt's working folder, as a script of its own so that a message of bash
-/// names its line. `nodes` are the machines of the attempt by node rank, where there are several.
+/// The command that runs `text` in the attempt's working folder, as a script file so that error messages of bash have
+/// its line numbers. `nodes` are the machines of the attempt by node rank, if there are several.
 pub fn command(
     start: &Start,
     role: Role,
@@ -31,7 +31,7 @@ pub fn command(
     let mut command = Command::new("bash");
     command.arg(&script).current_dir(folder.join("workdir"));
     command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes));
-    // What an agent around this one has set is not about this program.
+    // Variables set by an agent around this one do not concern this program.
     command.envs(limits(start)).env_remove("GRADUS_SOCKET");
     if let Some(socket) = socket.filter(|_| role == Role::Program) {
         command.env("GRADUS_SOCKET", socket);
@@ -39,14 +39,14 @@ pub fn command(
     Ok(command)
 }
 
-/// The limits of the job that a program may want to know; empty where there is none.
+/// The limits of the job, for the program; empty if there are none.
 fn limits(start: &Start) -> [(&'static str, String); 2] {
     let budget = start.job.budget.map_or(String::new(), |budget| format!("{:.6}", budget.max.micros() as f64 / 1e6));
     let deadline = start.job.deadline.map_or(String::new(), |deadline| (deadline.micros() / 1_000_000).to_string());
     [("GRADUS_BUDGET", budget), ("GRADUS_DEADLINE", deadline)]
 }
 
-/// What a program finds in its environment: on each node one process, with the node's rank.
+/// The environment of a program: one process per node, with the node's rank.
 fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress]) -> Vec<(&'static str, String)> {
     let place = start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
     let (node, count) = (place.rank.to_string(), place.nodes.to_string());
@@ -92,10 +92,10 @@ fn gpus(devices: &Path) -> usize {
     names.filter(|name| is_gpu(name.clone())).count()
 }
 
-/// Processes of one machine meet where nobody else can reach them.
+/// Loopback address for the rendezvous of processes on one machine.
 pub const HERE: &str = "127.0.0.1";
 
-/// A port that nobody uses now. Another program may take it before this one does, which torchrun risks as well.
+/// A port that is free now. Another program may take it before this one does, a race that torchrun has too.
 pub fn free_port() -> u16 {
     let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|listener| listener.local_addr());
     port.map_or(29500, |address| address.port())

@@ -1,5 +1,5 @@
-//! Who may use the API over TCP: whoever has a token of the home, either the one in `api.token`, which lies there for its
-//! owner alone, or one that was given out with a name.
+//! Access to the API over TCP: clients need a token of the home, either the owner's in `api.token`, which only the
+//! owner can read, or a named one.
 
 #[cfg(feature = "tls")]
 mod tls;
@@ -30,10 +30,10 @@ use crate::error::Error;
 use crate::home::Home;
 use tokens::{NamedToken, random, sha256, tokens};
 
-/// Makes the token of a home's owner where there is none: `api.token`.
+/// Creates the token of a home's owner if there is none: `api.token`.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be written.
+/// [`Error::File`] if it cannot be written.
 pub fn make_token(home: &Home) -> Result<(), Error> {
     let path = home.root().join("api.token");
     if path.exists() {

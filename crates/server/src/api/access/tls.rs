@@ -1,6 +1,6 @@
-//! TLS, for an address that other machines reach.
+//! TLS, for an address that other machines can reach.
 //!
-//! A handshake is done beside the others, within a time limit, so that a client that says nothing holds up nobody.
+//! Handshakes are concurrent and have a time limit, so that a silent client does not block others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,16 +19,16 @@ use tokio_rustls::server::TlsStream;
 
 use crate::error::Error;
 
-/// A handshake takes no longer than this, or the connection is closed.
+/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Handshakes at once, at most; others wait to be accepted.
+/// Maximum number of concurrent handshakes; others wait to be accepted.
 const HANDSHAKES: usize = 256;
 
 /// After a connection could not be accepted, for want of files perhaps.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What a server proves itself with.
+/// The server's certificate and key.
 #[derive(Clone)]
 pub struct TlsIdentity(Arc<ServerConfig>);
 
@@ -66,7 +66,7 @@ impl TlsIdentity {
     }
 }
 
-/// A listener whose connections have had their handshake.
+/// A listener whose connections have completed their handshake.
 pub struct TlsListener {
     address: SocketAddr,
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,

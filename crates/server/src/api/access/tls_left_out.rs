@@ -1,4 +1,4 @@
-//! What stands in for TLS in an executable without it: no certificate is read, so no address is served with one.
+//! Stub for TLS in an executable built without it: certificates are not read, so no address is served with one.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::error::Error;
 
-/// What a server proves itself with, of which there is none.
+/// The server's certificate and key, of which there is none.
 #[derive(Debug, Clone)]
 pub struct NoTlsIdentity(Infallible);
 

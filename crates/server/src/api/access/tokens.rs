@@ -15,22 +15,22 @@ use sha2::{Digest, Sha256};
 use crate::error::Error;
 use crate::home::Home;
 
-/// What a token of this kind begins with, so that it is known for what it is wherever it turns up.
+/// Prefix of a token, so that leaked ones are recognized.
 const PREFIX: &str = "gradus_";
 
 /// Letters of a name, at most.
 const NAME_MAX: usize = 64;
 
-/// A token that was given out; only its hash is kept.
+/// A named token; only its hash is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedToken {
-    /// What it is called, to be listed and removed.
+    /// Its name, by which it is listed and removed.
     pub name: String,
     /// SHA-256 of it, in hexadecimal digits.
     pub sha256: String,
     /// When it was made.
     pub created: Timestamp,
-    /// Until when it can be used; for ever where there is none.
+    /// When it expires; `None` for never.
     #[serde(default)]
     pub expires: Option<Timestamp>,
 }
@@ -62,10 +62,10 @@ pub fn tokens(home: &Home) -> Result<Vec<NamedToken>, Error> {
     serde_json::from_slice(&text).map_err(|error| Error::file("read", &path)(error.into()))
 }
 
-/// Makes a token, which is told once and never again.
+/// Creates a token, which is shown only once.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be kept; [`TokenRefusal`] within.
+/// [`Error::File`] if it cannot be stored; [`TokenRefusal`] within.
 pub fn create_token(
     home: &Home,
     name: &str,
@@ -88,10 +88,10 @@ pub fn create_token(
     Ok(Ok(text))
 }
 
-/// Removes a token; whether there was one of this name.
+/// Removes a token; returns whether there was one of this name.
 ///
 /// # Errors
-/// [`Error::File`] when that cannot be kept.
+/// [`Error::File`] if the change cannot be stored.
 pub fn remove_token(home: &Home, name: &str) -> Result<bool, Error> {
     let _lock = lock(home)?;
     let mut all = tokens(home)?;

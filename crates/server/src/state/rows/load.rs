@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::head;
 
-/// What is left to do.
+/// Loads the unfinished work.
 pub fn load_open(db: &Connection) -> rusqlite::Result<World> {
     let mut world = World::at(head(db)?.unwrap_or(0));
     let alone = "FROM run_rows r INDEXED BY runs_open";
@@ -45,7 +45,7 @@ pub fn load_all(db: &Connection) -> rusqlite::Result<World> {
     Ok(world)
 }
 
-/// One run or sweep with all that belongs to it; none where it is unknown.
+/// Loads one run or sweep with everything that belongs to it; `None` if it is unknown.
 pub fn load(db: &Connection, work: &RunOrSweep) -> rusqlite::Result<Option<World>> {
     let mut world = World::at(head(db)?.unwrap_or(0));
     match work {
@@ -73,7 +73,7 @@ pub fn load(db: &Connection, work: &RunOrSweep) -> rusqlite::Result<Option<World
     Ok(world.holds(work).then_some(world))
 }
 
-/// What a run comes and goes with: its sweep, or itself alone. None where there is no such run.
+/// The unit that a run is loaded with: its sweep, or itself. `None` if there is no such run.
 pub fn work_of_run(db: &Connection, run: &RunId) -> rusqlite::Result<Option<RunOrSweep>> {
     let mut statement = db.prepare_cached("SELECT sweep FROM run_rows WHERE id = ?1")?;
     let sweep: Option<Option<String>> = statement.query_row([run.as_str()], |row| row.get(0)).optional()?;
@@ -89,7 +89,7 @@ fn run_of_instance(db: &Connection, instance: &InstanceId) -> rusqlite::Result<O
     statement.query_row([instance.as_str()], |row| Ok(RunId::new(row.get::<_, String>(0)?))).optional()
 }
 
-/// The run or sweep that an event belongs to, as the rows tell it.
+/// The run or sweep that an event belongs to, according to the rows.
 pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrSweep>> {
     let run = match event.subject() {
         EventSubject::Sweep(sweep) => return Ok(Some(RunOrSweep::Sweep(sweep.clone()))),
@@ -104,7 +104,7 @@ pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrS
     run.map_or(Ok(None), |run| work_of_run(db, &run))
 }
 
-/// Takes up what an event is about where it has left memory. The rows must stand where the world does.
+/// Loads the subject of an event if it has left memory. The rows must be at the same event as the world.
 pub fn recall(db: &Connection, world: &mut World, event: &Event) -> rusqlite::Result<()> {
     if world.work_of(event).is_some_and(|work| world.holds(&work)) {
         return Ok(());
@@ -127,7 +127,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Adds what the queries give to a world.
+    /// Adds the results of the queries to a world.
     fn load(&self, db: &Connection, world: &mut World, parameters: impl Params + Clone) -> rusqlite::Result<()> {
         let runs = table(db, self.runs, parameters.clone())?;
         let instances = table(db, self.instances, parameters.clone())?;

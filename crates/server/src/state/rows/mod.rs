@@ -1,5 +1,5 @@
-//! Runs, instances, attempts and sweeps as rows: what is left to do is loaded at a start, and the rest when it is asked
-//! for. All of it follows from the log: rows that are missing, unreadable or of another layout are made again.
+//! Runs, instances, attempts and sweeps as rows: unfinished work is loaded at a start, and the rest on demand. All rows
+//! are derived from the log: missing or unreadable ones, or those of another layout, are rebuilt.
 
 mod load;
 mod write;
@@ -22,8 +22,8 @@ const LAYOUT: i64 = 5;
 /// Events that are applied between two writes of the rows, while those are made again.
 const CHUNK: usize = 5_000;
 
-/// Names differ from those of earlier layouts: a process of an earlier version may still be at work on its own. What is
-/// large comes last in each row, so that the rest is read without it.
+/// Names differ from those of earlier layouts: a process of an earlier version may still use its own. Large columns
+/// come last in each row, so that the others are read without them.
 const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS run_rows (id TEXT PRIMARY KEY, ord INTEGER NOT NULL, sweep TEXT, is_open INTEGER NOT NULL,
         state TEXT NOT NULL, submitted INTEGER NOT NULL, attempts INTEGER NOT NULL, cost INTEGER,
@@ -54,7 +54,7 @@ const OLD: &str = "
     DROP TABLE IF EXISTS sweeps; DROP TABLE IF EXISTS view;
 ";
 
-/// Up to which event the rows go; none where they are missing or of another layout.
+/// The newest event in the rows; `None` if they are missing or of another layout.
 pub fn head(db: &Connection) -> rusqlite::Result<Option<u64>> {
     let sql = "SELECT layout, seq FROM row_head";
     let ask = |mut statement: CachedStatement<'_>| {
@@ -67,7 +67,7 @@ pub fn head(db: &Connection) -> rusqlite::Result<Option<u64>> {
     }
 }
 
-/// Whether a question to the rows failed because a table is not there or what is in it cannot be read.
+/// Whether a query failed because a table is missing or unreadable.
 pub fn is_unusable(error: &rusqlite::Error) -> bool {
     let is_unreadable = matches!(error, rusqlite::Error::FromSqlConversionFailure(..));
     is_unreadable || error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR)
@@ -78,12 +78,12 @@ pub fn clear(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(CLEAR)
 }
 
-/// Forgets what earlier versions have made of the log. Only the process that runs the loop may do this.
+/// Drops tables of earlier versions. Only the process that runs the loop may call this.
 pub fn forget_old(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(OLD)
 }
 
-/// Brings the rows up to the newest event, from the first one where there are none. The write lock is held.
+/// Brings the rows up to date, from the first event if they are empty. The write lock must be held.
 ///
 /// # Errors
 /// [`Error::State`], [`Error::Unreadable`] or [`Error::Illegal`].

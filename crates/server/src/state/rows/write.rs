@@ -19,7 +19,7 @@ pub struct RowChanges {
 }
 
 impl RowChanges {
-    /// Notes what an event has changed: never more than one run, one instance, one attempt and one sweep.
+    /// Records the changes of an event: at most one run, one instance, one attempt and one sweep.
     pub fn note(&mut self, world: &World, record: &Record) {
         let event = &record.event;
         self.runs.extend(world.run_of(event).cloned());
