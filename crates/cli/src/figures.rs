@@ -68,6 +68,12 @@ pub fn day_of(stamp: jiff::Timestamp) -> i64 {
     stamp.as_second().div_euclid(86_400)
 }
 
+/// A day since 1970-01-01 as `2026-11-24`.
+pub fn day_text(day: i64) -> String {
+    let stamp = jiff::Timestamp::from_second(day.saturating_mul(86_400)).unwrap_or_default();
+    stamp.to_string().chars().take(10).collect()
+}
+
 /// Days from a date, `2026-07-20`, `2026-07` or `2026`, to a day; its first day where it names several.
 pub fn age(dated: &str, today: i64) -> Option<i64> {
     let mut parts = dated.split('-');

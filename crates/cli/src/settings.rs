@@ -34,8 +34,16 @@ pub struct GlobalSettings {
     pub access: store::Access,
     /// Who is asked instead of the cloud's own metadata service.
     pub metadata: Option<agent::MetadataService>,
+    /// Who uses this machine, by `USER` or `LOGNAME`.
+    pub user: Option<String>,
     /// Credentials of AWS.
     pub aws: cloud::aws::credentials::CredentialSources,
+    /// Credentials of Google's cloud.
+    pub gcp: cloud::gcp::GcpSources,
+    /// The key of Lambda Cloud.
+    pub lambda_key: Option<String>,
+    /// Who is asked instead of Lambda Cloud.
+    pub lambda_endpoint: Option<String>,
 }
 
 impl GlobalSettings {
@@ -58,8 +66,9 @@ impl GlobalSettings {
             }
         };
         let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
-        let (metadata, aws) = (metadata()?, aws());
+        let (metadata, aws, gcp) = (metadata()?, aws(), gcp());
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let user = set("USER").or_else(|| set("LOGNAME"));
         let (server, token) = (server.or_else(|| set("GRADUS_SERVER")), set("GRADUS_TOKEN"));
         Ok(GlobalSettings {
             home,
@@ -73,7 +82,11 @@ impl GlobalSettings {
             xtask,
             access,
             metadata,
+            user,
             aws,
+            gcp,
+            lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
+            lambda_endpoint: set("GRADUS_LAMBDA_ENDPOINT"),
         })
     }
 }
@@ -114,6 +127,18 @@ fn aws() -> cloud::aws::credentials::CredentialSources {
         variables: VARIABLES.iter().filter_map(set).collect(),
         credentials: file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
         config: file("AWS_CONFIG_FILE", "config"),
+        sso_cache: path("HOME").map(|home| home.join(".aws/sso/cache")),
+    }
+}
+
+/// What is known of Google's cloud: variables, and the file that `gcloud auth application-default login` writes.
+fn gcp() -> cloud::gcp::GcpSources {
+    let named = path("GOOGLE_APPLICATION_CREDENTIALS");
+    let file = named.or_else(|| Some(path("HOME")?.join(".config/gcloud/application_default_credentials.json")));
+    let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
+    cloud::gcp::GcpSources {
+        variables: cloud::gcp::VARIABLES.iter().filter_map(set).collect(),
+        file: file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default(),
     }
 }
 

@@ -65,7 +65,15 @@ fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &Instance
     assert_eq!(last_events(provider, instance), [], "what was never asked for left no events");
     let offer = offers(provider).expect("offers are listed").remove(0);
     let token = format!("{instance}-token");
-    LaunchRequest { members: vec![instance.clone()], token, offer, price_cap: None, expires: None, first_answer: None }
+    LaunchRequest {
+        members: vec![instance.clone()],
+        token,
+        offer,
+        price_cap: None,
+        expires: None,
+        first_answer: None,
+        has_peers: false,
+    }
 }
 
 fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest, world: &dyn ProviderWorld) {

@@ -7,8 +7,11 @@
 pub mod aws;
 pub mod catalog;
 pub mod conformance;
+pub mod gcp;
+pub mod lambda;
 pub mod local;
 pub mod provider;
+pub mod rented;
 pub mod ssh;
 
 pub use aws::{Aws, AwsOptions, AwsSettings};

@@ -52,9 +52,18 @@ fn run() -> RunId {
 fn submitted() -> Event {
     let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-    let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions };
+    let plan = Plan {
+        offer: offer(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions,
+        alternatives: Vec::new(),
+    };
     let (job_hash, file) = (String::new(), "job.yaml".into());
-    Event::Submitted(Box::new(Submitted { run: run(), job, plan, job_hash, file, trial: None }))
+    Event::Submitted(Box::new(Submitted { run: run(), job, plan, job_hash, file, trial: None, user: None }))
 }
 
 fn intended(instance: &InstanceId) -> Event {

@@ -21,8 +21,8 @@ pub mod world;
 
 pub use orders::{hear, orders};
 pub use reconcile::{
-    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, first_answer, is_lost, lease, reached, reconcile,
-    reconcile_scope, run_due, sweep_due, wind_down,
+    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, first_answer, is_lost, lease, offers, reached,
+    reconcile, reconcile_scope, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
 pub use world::{

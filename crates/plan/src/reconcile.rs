@@ -3,11 +3,13 @@
 //! [`reconcile`] looks at everything that is known and seen, and says what is to be done now. It is level-triggered:
 //! called again with the same facts it says the same, so a crash between saying and doing costs nothing.
 
+mod choice;
 mod due;
 mod gang;
 mod limits;
 mod lost;
 mod observed;
+mod policy;
 mod room;
 mod scope;
 
@@ -19,85 +21,14 @@ use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, 
 use crate::sweep;
 use crate::world::{Instance, Run, World, bill};
 
+pub use choice::offers;
 pub use due::{run_due, sweep_due};
 pub use limits::{first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedState};
+pub use policy::Policy;
 use room::Room;
 pub use scope::Scope;
-
-/// What the loop may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Instances that may be rented at the same time of providers that do not say how many machines they have.
-    pub slots: usize,
-    /// Wait before the second restart without progress; doubled for each further one.
-    pub backoff: Elapsed,
-    /// The longest wait between restarts.
-    pub backoff_max: Elapsed,
-    /// The longest time that a run is given to save its state and leave; what it is given is kept back from its budget
-    /// ([`wind_down`]).
-    pub saving: Elapsed,
-    /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
-    /// One whose agent has never spoken is given the time that its provider takes to boot it.
-    pub silence: Elapsed,
-    /// The same for a machine whose provider cannot prove its end: waiting proves nothing more.
-    pub silence_remote: Elapsed,
-    /// Wait before a launch that is in doubt is asked for again; doubled each time, up to `backoff_max`.
-    pub doubt: Elapsed,
-    /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
-    pub lease: Elapsed,
-    /// When an agent calls again, while nothing is wanted of it.
-    pub heartbeat: Elapsed,
-    /// When it calls again while it waits for its first command.
-    pub heartbeat_idle: Elapsed,
-    /// A machine with our tag that no run has is ended after so long.
-    pub strangers: Elapsed,
-    /// A run whose machine was given up continues elsewhere when its end was not proved after so long.
-    pub replace: Elapsed,
-    /// A run on several machines that cannot start because some are missing gives the others back after so long.
-    pub incomplete: Elapsed,
-}
-
-impl Policy {
-    /// Wait after so many requests for a launch that is in doubt.
-    pub(crate) fn wait_in_doubt(&self, requests: u32) -> Elapsed {
-        self.doubled(self.doubt, requests.saturating_sub(1))
-    }
-
-    /// Wait before a run that failed without progress, or found no machine, is tried again.
-    pub(crate) fn rest(&self, run: &Run) -> Elapsed {
-        let failures = run.restarts.max(run.error_restarts).saturating_sub(1).max(run.waits);
-        if !matches!(run.state, RunState::Recovering { .. }) || failures == 0 {
-            return Elapsed(0);
-        }
-        self.doubled(self.backoff, failures - 1)
-    }
-
-    fn doubled(&self, wait: Elapsed, times: u32) -> Elapsed {
-        Elapsed(wait.0.saturating_mul(1 << times.min(20)).min(self.backoff_max.0))
-    }
-}
-
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
-            slots: 1,
-            backoff: Elapsed(250_000),
-            backoff_max: Elapsed(60_000_000),
-            saving: Elapsed(60_000_000),
-            silence: Elapsed(120_000_000),
-            silence_remote: Elapsed(45_000_000),
-            doubt: Elapsed(1_000_000),
-            lease: Elapsed(60_000_000),
-            heartbeat: Elapsed(200_000),
-            heartbeat_idle: Elapsed(20_000),
-            strangers: Elapsed(600_000_000),
-            replace: Elapsed(10_000_000),
-            incomplete: Elapsed(600_000_000),
-        }
-    }
-}
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,6 +53,8 @@ pub enum Action {
     Alert { run: RunId, spent: Money },
     /// Write the intent to release; the agent is told to leave.
     Release { instance: InstanceId },
+    /// Write the intent to release one that was asked for together with others, because of how those turned out.
+    GiveUpRace { instance: InstanceId },
     /// Ask the provider to end an instance whose release was intended.
     Terminate { instance: InstanceId },
     /// Write down the provider's proof that an instance is gone.
@@ -297,12 +230,16 @@ fn for_run<'a>(
     if matches!(run.state, RunState::Stopping { .. }) || world.active_attempt(run).is_some() {
         return Vec::new();
     }
+    let losers = choice::losers(world, run);
+    if !losers.is_empty() {
+        return losers;
+    }
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
         return Vec::new();
     }
     // Neither is one that is about to be taken back: another is rented while it is still on its way out.
     let reachable = |(id, instance): &(&InstanceId, &Instance)| {
-        instance.reclaim.is_none() && !lost::is_lost(facts, policy, id, instance)
+        instance.reclaim.is_none() && !instance.lost_race && !lost::is_lost(facts, policy, id, instance)
     };
     let (usable, leaving): (Vec<_>, Vec<_>) = world
         .live_instances_of(run)
@@ -321,20 +258,40 @@ fn for_run<'a>(
     let missing = (run.job.nodes() as usize).saturating_sub(usable.len());
     if missing == 0 && usable.iter().all(|(_, instance)| instance.state == InstanceState::Up) {
         let fence = Fence(run.attempts.len() as u64 + 1);
-        let instances = usable.into_iter().map(|(instance, _)| instance.clone()).collect();
+        let instances = usable.iter().map(|(instance, _)| (*instance).clone()).collect();
         return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
     }
     let given_back = gang::give_back(world, facts, policy, run);
     // What is on its way out is waited for.
     let missing = missing.saturating_sub(leaving.len());
-    if !given_back.is_empty() || missing == 0 || !room.has_some(id, run, missing) {
+    if !given_back.is_empty() {
         return given_back;
     }
-    if !limits::affords_rent(world, facts, policy, run) {
-        return vec![Action::Stop { run: id.clone(), by: StopBy::Budget }];
+    rent_chosen((world, facts, policy), (id, run), &usable, missing, room)
+}
+
+/// Rents what a run needs more than what it has, as far as there is room and its budget pays for it.
+fn rent_chosen<'a>(
+    (world, facts, policy): (&'a World, &'a ObservedState, &'a Policy),
+    (id, run): (&'a RunId, &'a Run),
+    usable: &[(&InstanceId, &Instance)],
+    missing: usize,
+    room: &mut Room<'a>,
+) -> Vec<Action> {
+    let mut chosen = choice::choose(facts, policy, run, usable, missing);
+    if chosen.is_empty() || !room.has_some(id, run, missing) {
+        return Vec::new();
+    }
+    while !limits::affords_rent(world, facts, policy, run, &chosen) {
+        // What races is one machine in the end.
+        if chosen.len() == 1 || run.job.nodes() > 1 {
+            let is_needed = missing > 0;
+            return is_needed.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
+        }
+        chosen.pop();
     }
     room.take(id, run, missing);
-    (1..=missing).map(|number| rent(world, facts, id, run, number)).collect()
+    (1..).zip(chosen).map(|(number, offer)| rent(world, facts, id, run, number, offer)).collect()
 }
 
 /// The end that the newest attempt, or the order to stop, has brought.
@@ -378,13 +335,16 @@ fn given_up(run: &Run, finding: &Finding, exit_code: Option<i32>) -> Option<Find
 
 /// Whether a run that failed without progress has waited long enough.
 fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool {
-    facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run))
+    match choice::wait(facts, run) {
+        Some(wait) => wait == Elapsed(0),
+        None => facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run)),
+    }
 }
 
 /// Rents the first, second, … of the machines that a run needs now.
-fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run, number: usize) -> Action {
+fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run, number: usize, offer: Offer) -> Action {
     let instance = id.instance((run.instances.len() + number) as u64);
     let spent = limits::spent_so_far(world, facts, run);
     let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
-    Action::Rent { run: id.clone(), instance, offer: run.plan.offer.clone(), reserve }
+    Action::Rent { run: id.clone(), instance, offer, reserve }
 }

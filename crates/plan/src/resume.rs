@@ -115,9 +115,18 @@ mod tests {
         let rate = Rate::from_micros_per_hour(1_000_000);
         let offer = Offer { provider: "sim".into(), kind: "m1".into(), node, rate, price_source: "test".into() };
         let (reserve, assumptions) = ("$1".parse().unwrap(), Vec::new());
-        let plan = Plan { offer, share: None, memory: None, time: None, cost: None, reserve, assumptions };
+        let plan = Plan {
+            offer,
+            share: None,
+            memory: None,
+            time: None,
+            cost: None,
+            reserve,
+            assumptions,
+            alternatives: Vec::new(),
+        };
         let (job_hash, file) = (String::new(), "job.yaml".to_owned());
-        let submitted = Submitted { run: id.clone(), job, plan, job_hash, file, trial: None };
+        let submitted = Submitted { run: id.clone(), job, plan, job_hash, file, trial: None, user: None };
         let mut world = World::default();
         let event = Event::Submitted(Box::new(submitted));
         world.apply(&Record { seq: 1, at: Timestamp(0), event }).unwrap();

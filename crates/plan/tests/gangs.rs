@@ -31,9 +31,11 @@ impl Scene {
         let text = "name: job\nrun: 'true'\nnum_nodes: 3\nresources: {infra: ssh}\n";
         let job = Job::parse(text, "job.yaml").unwrap().job;
         let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-        let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions };
+        let plan =
+            Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions, alternatives: Vec::new() };
         let file = "job.yaml".into();
-        let submitted = Submitted { run: run.clone(), job, plan, job_hash: String::new(), file, trial: None };
+        let submitted =
+            Submitted { run: run.clone(), job, plan, job_hash: String::new(), file, trial: None, user: None };
         let traits = ProviderTraits {
             visible_within: Elapsed(0),
             effective_within: Elapsed(0),
@@ -106,7 +108,7 @@ impl Scene {
             }
             Action::Release { instance } => {
                 let said = format!("release {instance}");
-                self.append(Event::ReleaseIntended { instance: instance.clone() });
+                self.append(Event::ReleaseIntended { instance: instance.clone(), lost_race: false });
                 self.gone(&instance);
                 said
             }
@@ -211,7 +213,7 @@ fn machines_are_prepared_first_and_start_together() {
 #[test]
 fn the_ranks_of_the_others_end_and_only_what_is_lost_is_rented_again() {
     let (mut scene, attempt) = started();
-    scene.append(Event::ReleaseIntended { instance: scene.run.instance(2) });
+    scene.append(Event::ReleaseIntended { instance: scene.run.instance(2), lost_race: false });
     let stops =
         |scene: &Scene, number| matches!(scene.orders(number)[..], [AgentCommand::Stop { is_node_lost: true, .. }]);
     assert!(stops(&scene, 1) && stops(&scene, 3), "the second is given up");
@@ -274,7 +276,7 @@ fn a_machine_that_is_taken_back_is_replaced_once_all_have_saved() {
         if finding.message == "node 1: the provider takes the machine back"));
     let (instance, attempt, end) = (instance.clone(), attempt.clone(), end.clone());
     assert_eq!(instance, lost);
-    scene.append(Event::ReleaseIntended { instance });
+    scene.append(Event::ReleaseIntended { instance, lost_race: false });
     scene.append(Event::AttemptEnded { attempt, end });
     // It is still on its way out.
     let decided = scene.decide();

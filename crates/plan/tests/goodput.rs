@@ -21,10 +21,19 @@ fn offer() -> Offer {
 
 fn submitted() -> Event {
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-    let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions };
+    let plan = Plan {
+        offer: offer(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions,
+        alternatives: Vec::new(),
+    };
     let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (job_hash, file) = (String::new(), "job.yaml".into());
-    Event::Submitted(Box::new(Submitted { run: run(), job, plan, job_hash, file, trial: None }))
+    Event::Submitted(Box::new(Submitted { run: run(), job, plan, job_hash, file, trial: None, user: None }))
 }
 
 fn run() -> RunId {

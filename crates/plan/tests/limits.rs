@@ -23,10 +23,19 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
     };
     let reserved = Money::default();
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-    let plan = Plan { offer: offer.clone(), share, memory, time, cost, reserve: reserved, assumptions };
+    let plan = Plan {
+        offer: offer.clone(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: reserved,
+        assumptions,
+        alternatives: Vec::new(),
+    };
     let (job_hash, file, token) = (String::new(), "job.yaml".into(), "t".into());
     let events = [
-        Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None })),
+        Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user: None })),
         Event::RentIntended(Box::new(RentIntended {
             run: run.clone(),
             instance: instance.clone(),

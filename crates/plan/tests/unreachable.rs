@@ -17,9 +17,25 @@ fn world() -> (World, RunId, InstanceId) {
     let offer = Offer { provider: "p".into(), kind, node: Node::default(), rate: Rate::default(), price_source };
     let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-    let plan = Plan { offer: offer.clone(), share, memory, time, cost, reserve: Money::default(), assumptions };
-    let submitted =
-        Submitted { run: run.clone(), job, plan, job_hash: String::new(), file: "job.yaml".into(), trial: None };
+    let plan = Plan {
+        offer: offer.clone(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions,
+        alternatives: Vec::new(),
+    };
+    let submitted = Submitted {
+        run: run.clone(),
+        job,
+        plan,
+        job_hash: String::new(),
+        file: "job.yaml".into(),
+        trial: None,
+        user: None,
+    };
     let intent = RentIntended {
         run: run.clone(),
         instance: instance.clone(),
@@ -40,7 +56,7 @@ fn world() -> (World, RunId, InstanceId) {
             instance: instance.clone(),
             others: Vec::new(),
         },
-        Event::ReleaseIntended { instance: instance.clone() },
+        Event::ReleaseIntended { instance: instance.clone(), lost_race: false },
     ];
     let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });
     let records: Vec<Record> = records.collect();

@@ -298,7 +298,7 @@ impl Running<'_, '_> {
                 let instance = &heartbeat.instance;
                 let is_known = world.instances.contains_key(instance);
                 // Its release concerns it, as any event would.
-                (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone() })
+                (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone(), lost_race: false })
             }
             ControllerInput::Request { event, .. } => {
                 let is_held = world.work_of(event).is_some_and(|work| world.holds(&work));

@@ -15,12 +15,20 @@ use crate::state::State;
 /// # Errors
 /// As [`State::append`].
 pub fn submit(state: &mut State, job: Job, plan: Plan, file: &str) -> Result<RunId, Error> {
+    submit_as(state, job, plan, file, None)
+}
+
+/// Writes a run into the log, with who has asked for it.
+///
+/// # Errors
+/// As [`State::append`].
+pub fn submit_as(state: &mut State, job: Job, plan: Plan, file: &str, user: Option<String>) -> Result<RunId, Error> {
     let mut run = RunId::new(unique(&job.name));
     while state.recall(&RunOrSweep::Run(run.clone()))? {
         run = RunId::new(unique(&job.name));
     }
     let job_hash = job_hash(&job, &plan);
-    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned(), trial: None };
+    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned(), trial: None, user };
     state.append(vec![Event::Submitted(Box::new(submitted))])?;
     Ok(run)
 }

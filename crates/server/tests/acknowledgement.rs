@@ -73,7 +73,16 @@ fn plan() -> Plan {
     let (provider, kind, rate) = ("twin".into(), "any".into(), Rate::from_micros_per_hour(0));
     let offer = Offer { provider, kind, node, rate, price_source: String::new() };
     let reserve = domain::Money::default();
-    Plan { offer, share: None, memory: None, time: None, cost: None, reserve, assumptions: Vec::new() }
+    Plan {
+        offer,
+        share: None,
+        memory: None,
+        time: None,
+        cost: None,
+        reserve,
+        assumptions: Vec::new(),
+        alternatives: Vec::new(),
+    }
 }
 
 fn step(number: u64) -> AgentEvent {

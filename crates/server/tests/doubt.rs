@@ -148,7 +148,16 @@ fn attend_noted(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bo
     let home = Home::open(folder.path()).unwrap();
     let mut state = State::open(&home).unwrap();
     let (share, memory, time, cost) = (None, None, None, None);
-    let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions: vec![] };
+    let plan = Plan {
+        offer: offer(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions: vec![],
+        alternatives: Vec::new(),
+    };
     let run = server::submit::submit(&mut state, job(), plan, "job.yaml").unwrap();
     let _watch = home.watch(&home.run(&run)).unwrap();
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(cloud.clone())];

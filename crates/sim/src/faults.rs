@@ -21,7 +21,7 @@ impl Simulation {
         }
         if self.process.controller.is_some() {
             let from = self.reply_id(ReplyTo::User(run.clone()));
-            let event = Box::new(submitted(&run, self.scenario.nodes, self.budget));
+            let event = Box::new(submitted(&run, (self.scenario.nodes, self.scenario.alternatives), self.budget));
             self.deliver(ControllerInput::Request { from, event });
         }
         // Until it was taken.

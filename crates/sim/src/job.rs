@@ -29,8 +29,8 @@ fn job() -> &'static Job {
     })
 }
 
-/// A run is asked for.
-pub(crate) fn submitted(run: &RunId, nodes: u32, budget: Option<Money>) -> Event {
+/// A run is asked for. It may be given so many other kinds of machine.
+pub(crate) fn submitted(run: &RunId, (nodes, alternatives): (u32, u32), budget: Option<Money>) -> Event {
     let offer = Offer {
         provider: PROVIDER.into(),
         kind: "m1".into(),
@@ -39,7 +39,10 @@ pub(crate) fn submitted(run: &RunId, nodes: u32, budget: Option<Money>) -> Event
         price_source: "test".into(),
     };
     let (share, memory, time, cost) = (None, None, None, None);
-    let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new() };
+    let alternatives =
+        (2..2 + alternatives).map(|number| Offer { kind: format!("m{number}"), ..offer.clone() }).collect();
+    let plan =
+        Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives };
     let budget = budget.map(|max| Budget { max, ..Budget::default() });
     let mut job = Job { budget, ..job().clone() };
     if nodes > 1 {
@@ -52,6 +55,7 @@ pub(crate) fn submitted(run: &RunId, nodes: u32, budget: Option<Money>) -> Event
         job_hash: "hash".into(),
         file: "job.yaml".into(),
         trial: None,
+        user: None,
     }))
 }
 

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub runs: u32,
     /// Machines that each of them needs.
     pub nodes: u32,
+    /// Other kinds of machine that each run may be given.
+    pub alternatives: u32,
     /// Machines that the cloud has while faults happen; none where there are always more.
     pub capacity: Option<usize>,
     /// What the provider promises, and keeps.
@@ -74,6 +76,8 @@ impl Scenario {
             storm: 240 * SECOND + draws.below(600 * SECOND),
             runs: 1 + draws.below(2) as u32,
             nodes,
+            // Not in the draws of before, so that their seeds stay what they were.
+            alternatives: Draws::new(key(seed, [6])).below(2) as u32 * 5,
             capacity,
             traits: ProviderTraits {
                 visible_within: Elapsed(if is_prompt { 0 } else { draws.below(60 * SECOND) }),

@@ -11,9 +11,10 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 14] = [
+    let simpler: [fn(&mut Scenario); 15] = [
         |scenario| scenario.runs = 1,
         |scenario| scenario.nodes = 1,
+        |scenario| scenario.alternatives = 0,
         |scenario| scenario.capacity = None,
         |scenario| scenario.loss = 0,
         |scenario| scenario.repeat = 0,

@@ -333,7 +333,7 @@ impl Simulation {
 
     /// A machine is not given up while it boots, or while its agent is well, for a run that goes on.
     fn check_release(&mut self, event: &Event) {
-        let Event::ReleaseIntended { instance } = event else { return };
+        let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
         let Some(controller) = &self.process.controller else { return };
         let world = controller.world();
         let Some(known) = world.instances.get(instance) else { return };

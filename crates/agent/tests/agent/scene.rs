@@ -74,7 +74,15 @@ impl Scene {
     pub fn launch(&self) -> LaunchRequest {
         let offer = self.local.offers().unwrap().remove(0);
         let members = vec![self.instance.clone()];
-        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None, first_answer: None }
+        LaunchRequest {
+            members,
+            token: "token".into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        }
     }
 
     pub fn attempt(&self, number: u64) -> AttemptId {

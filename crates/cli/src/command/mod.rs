@@ -85,6 +85,8 @@ pub enum Commands {
     Nodes(nodes::Args),
     /// Check the account of a cloud, and find and end machines that are rented there
     Cloud(nodes::cloud::Args),
+    /// List rented machines; rent one to work on, enter it, and give it back
+    Machines(nodes::machines::Args),
     /// Open a shell on a node, or run a command there
     Ssh(nodes::ssh::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
@@ -143,6 +145,7 @@ impl Commands {
             Commands::Token(args) => token::run(args, settings, printer),
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Cloud(args) => nodes::cloud::run(args, settings, printer),
+            Commands::Machines(args) => nodes::machines::run(args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
             Commands::Node => nodes::answer::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
@@ -161,6 +164,7 @@ impl Commands {
             Commands::Rm(_) => Some("`gradus rm`"),
             Commands::Nodes(_) => Some("`gradus nodes`"),
             Commands::Cloud(_) => Some("`gradus cloud`"),
+            Commands::Machines(_) => Some("`gradus machines`"),
             Commands::Ssh(_) => Some("`gradus ssh`"),
             Commands::Token(_) => Some("`gradus token`"),
             Commands::Launch(_) => Some("`gradus launch`"),

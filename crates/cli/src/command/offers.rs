@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::Catalog;
-use cloud::catalog::wanted::{Market, Unknown, Wanted};
+use cloud::catalog::wanted::{Market, Wanted};
 use domain::Rate;
 use domain::accelerators::Accelerators;
 use domain::listing::{Listing, Price};
@@ -16,6 +16,7 @@ use server::api::OfferQuery;
 
 use crate::error::Error;
 use crate::error::exit;
+use crate::local::rented::constraints::usage;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -152,11 +153,6 @@ pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>,
     let (offers, _) = sorted(&catalog, &wanted, false, Sort::Price);
     let most = query.limit.unwrap_or(usize::MAX);
     Ok(offers.into_iter().take(most).map(|listing| value(&catalog, listing)).collect())
-}
-
-/// The error for an unknown name.
-pub fn usage(unknown: Unknown) -> Error {
-    Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }
 
 /// Whether a listing is wanted and told, its price aside. Unless all is asked for, fractional GPUs and what is not in

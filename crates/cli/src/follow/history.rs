@@ -20,7 +20,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         Event::Launched { instance, .. } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
             of_instance(instance)
         }
-        Event::ReleaseIntended { instance }
+        Event::ReleaseIntended { instance, .. }
         | Event::ReclaimNoticed { instance, .. }
         | Event::Released { instance, .. }
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
@@ -72,7 +72,10 @@ pub fn sentence(event: &Event) -> String {
             format!("budget alert: {spent} spent")
         }
         Event::Ended { end, .. } => run_end(end),
-        Event::ReleaseIntended { instance } => format!("releasing machine {instance}"),
+        Event::ReleaseIntended { instance, lost_race: false } => format!("releasing machine {instance}"),
+        Event::ReleaseIntended { instance, lost_race: true } => {
+            format!("releasing machine {instance}: another one was had first")
+        }
         Event::DoubleEnded { instance, handle, .. } => {
             format!("machine {}, rented a second time as {instance}, is gone", handle.0)
         }

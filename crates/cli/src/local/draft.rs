@@ -13,7 +13,7 @@ use server::{Home, Series, State};
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
 use super::machine;
 use super::measure::{self, StepMeasurement};
-use super::rented;
+use super::rented::{self, reasons};
 use crate::error::Error;
 use crate::fetch::opened::OpenedData;
 use crate::figures::{counted, grouped, short};
@@ -99,6 +99,10 @@ pub fn draft_here(
     home: &Home,
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
+    if let Some(name) = rented::asked_for(job) {
+        let known = JobFacts { measured_step: None, ..facts(settings, home, job, printer)? };
+        return rented::plan((job, name), &known, settings, home, printer);
+    }
     let offers = offers(job, price, settings, home)?;
     let known = facts(settings, home, job, printer)?;
     // What was measured was measured here.
@@ -149,14 +153,14 @@ pub fn draft_measured(
     Ok((plan, measured))
 }
 
-/// What the job may run on: this machine, the nodes that it asks for, or machines of AWS.
+/// What the job may run on: this machine, or the nodes that it asks for.
 fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
-    if job.wants.only_cloud(cloud::aws::NAME) {
-        return rented::offers(job, settings);
-    }
     let mut offers = Vec::new();
     let providers = machine::providers(settings, home, price)?;
-    for provider in providers.iter().filter(|provider| provider.name() != cloud::aws::NAME) {
+    let is_near = |provider: &&std::sync::Arc<dyn cloud::Provider>| {
+        [cloud::local::NAME, cloud::ssh::NAME].contains(&provider.name())
+    };
+    for provider in providers.iter().filter(is_near) {
         offers.extend(cloud::offers(provider.as_ref())?);
     }
     let is_meant = |offer: &Offer| match &job.wants.node {
@@ -317,14 +321,6 @@ fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
     Ok(steps.get(steps.len() / 2).copied().map(Duration::from_micros))
 }
 
-fn reasons(infeasible: &plan::local::NoFeasibleOffer) -> Vec<String> {
-    let line = |reason: &domain::Problem| {
-        let hint = reason.hint.as_ref().map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
-        format!("  {}{hint}", reason.message)
-    };
-    infeasible.reasons.iter().map(line).collect()
-}
-
 /// The peak of a rank, and of all ranks together.
 fn memory(peak: domain::Bytes, ranks: u32) -> String {
     let gib = peak.0 as f64 / f64::from(1 << 30);
@@ -352,6 +348,7 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         lines[1].insert_str("machine  ".len(), &format!("{} × ", job.nodes()));
         lines[2].push_str(&format!(" each; {} together", offer.rate.times(job.nodes())));
     }
+    lines.extend(rented::alternatives(plan));
     if let Some(share) = plan.share {
         let steps = share.steps.map_or(String::new(), |steps| format!("; {} steps", grouped(steps)));
         lines.push(format!(

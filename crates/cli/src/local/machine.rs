@@ -1,4 +1,4 @@
-//! What jobs can run on: this machine, the nodes that were added, and machines of AWS.
+//! What jobs can run on: this machine, the nodes that were added, and machines of clouds.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<V
     if !inventory.hosts.is_empty() {
         providers.push(Arc::new(Ssh::new(ssh(settings, home, inventory))));
     }
-    providers.push(Arc::new(rented::aws(settings, home, ssh(settings, home, Inventory::default()))?));
+    providers.extend(rented::providers(settings, home, &ssh(settings, home, Inventory::default()))?);
     Ok(providers)
 }
 

@@ -4,6 +4,8 @@
 
 pub mod draft;
 pub mod job_file;
+pub mod ledger;
 pub mod machine;
 pub mod measure;
 pub mod rented;
+pub mod spending;

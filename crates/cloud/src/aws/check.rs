@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::order::MachineChoice;
+use super::order;
 use super::wire::answers::{IngressRule, Peer};
 use super::wire::failure::AwsFailure;
 use super::wire::query::{self, OWNER_TAG, Query, params};
+use crate::rented::MachineChoice;
 
 /// What an account allows.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -60,8 +61,8 @@ pub fn check(client: &Client, region: &str) -> Result<CheckReport, AwsFailure> {
         let threads: Vec<_> = queries.iter().map(ask).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    let image =
-        MachineChoice { region: region.into(), zone: None, machine: "c7i.large".into(), is_spot: false }.image();
+    let machine = MachineChoice { region: region.into(), zone: None, machine: "c7i.large".into(), is_spot: false };
+    let image = order::image(&machine);
     let asked = Query { service: "ssm", action: "GetParameter", params: Vec::new() };
     permissions.push(permission(&asked, client.parameter(region, image).map(drop)));
     Ok(CheckReport { arn: caller.arn, account: caller.account, origin, permissions })

@@ -62,7 +62,7 @@ impl Client {
             return Ok(lease.clone());
         }
         let source = self.sources.source().map_err(AwsFailure::Credentials)?;
-        match source.lease(self.transport.as_ref(), &self.endpoint("sts", region), lease.is_some()) {
+        match source.lease(self.transport.as_ref(), (&self.endpoint("sts", region), region), lease.is_some()) {
             Ok(found) => Ok(lease.insert(found).clone()),
             // It could not be renewed now, and holds for some minutes.
             Err(failure) => {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use domain::rental::EndRequest;
 
 use super::Aws;
-use super::rentals::Rental;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
 use crate::provider::ProviderAnswer;
+use crate::rented::rentals::Rental;
 
 impl Aws {
     /// Ends machines by AWS's names, and those whose names were never told by our tag.
@@ -96,11 +96,18 @@ mod tests {
             price_source: String::new(),
         };
         let members = vec![InstanceId::new("r-i1")];
-        let request =
-            LaunchRequest { members, token: "t".into(), offer, price_cap: None, expires: None, first_answer: None };
+        let request = LaunchRequest {
+            members,
+            token: "t".into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        };
         let gone = is_gone.then_some(Usage { started: Timestamp(0), elapsed: Elapsed(60_000_000) });
         let (region, handle) = ("us-east-1".to_owned(), Some(handle.to_owned()));
-        Rental { request, region, params: Vec::new(), unanswered: 0, handle, gone }
+        Rental { handle, gone, ..Rental::new(request, region, Vec::new()) }
     }
 
     #[test]

@@ -2,19 +2,21 @@
 //! asked: until an answer to every request is known, no refusal of another one proves that nothing was rented.
 
 use std::io;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use domain::InstanceId;
 use domain::rental::{LaunchRequest, MachineHandle, Refusal};
 
-use super::order::user_data::user_data;
-use super::order::{MachineChoice, order};
-use super::rentals::Rental;
+use super::order::order;
 use super::wire::answers::Reservation;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
-use super::{Aws, key, site};
+use super::{Aws, site};
 use crate::provider::ProviderAnswer;
+use crate::rented::rentals::Rental;
+use crate::rented::user_data::user_data;
+use crate::rented::{MachineChoice, key};
 
 /// A request that was not sent so long after it was asked for is not sent: the caller has given up, and counts the time
 /// within which it may have its effect from when it asked.
@@ -86,7 +88,9 @@ impl Aws {
     /// What was asked for before, or else what will be: one at a time, so that a call that was given up and its repetition
     /// ask for the same.
     fn rental(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
-        let _one_at_a_time = self.preparing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let region = request.offer.kind.split('/').next().unwrap_or_default();
+        let one_at_a_time = self.preparing(region);
+        let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         match self.rentals.read(instance) {
             Ok(Some(rental)) if rental.request.token != request.token => {
                 Err(refused(format!("`{instance}` was asked for with token `{}` before", rental.request.token)))
@@ -101,13 +105,17 @@ impl Aws {
     fn ordered(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
         let choice: MachineChoice = request.offer.kind.parse().map_err(refused)?;
         let here = |error: std::io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
-        let key = key::public_key(&self.rentals.shared()).map_err(here)?;
-        let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice);
+        let key = {
+            let _one_at_a_time = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.rentals.note_region(&choice.region).map_err(here)?;
+            key::public_key(&self.rentals.shared()).map_err(here)?
+        };
+        let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, request.has_peers);
         let site = site.map_err(|failure| unsent(&failure, 0))?;
-        self.rentals.note_region(&choice.region).map_err(here)?;
-        let params = order(request, &choice, &site, self.owner(), &user_data(&key));
+        let cap = request.price_cap.unwrap_or_else(|| self.machine_rate(&request.offer));
+        let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
         let request = request.clone();
-        let rental = Rental { request, region: choice.region, params, unanswered: 0, handle: None, gone: None };
+        let rental = Rental::new(request, choice.region, params);
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
@@ -168,18 +176,19 @@ mod tests {
             price_source: String::new(),
         };
         let members = vec![InstanceId::new("r-i1")];
-        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None, first_answer: None }
+        LaunchRequest {
+            members,
+            token: "token".into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        }
     }
 
     fn rental(unanswered: u32) -> Rental {
-        Rental {
-            request: request(),
-            region: "us-east-1".into(),
-            params: Vec::new(),
-            unanswered,
-            handle: None,
-            gone: None,
-        }
+        Rental { unanswered, ..Rental::new(request(), "us-east-1".into(), Vec::new()) }
     }
 
     /// What each of these answers to `RunInstances` leads to, each after a restart of the loop.

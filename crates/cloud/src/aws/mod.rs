@@ -1,8 +1,8 @@
 //! The provider `aws`: machines of Amazon EC2, rented when they are needed.
 //!
-//! A launch is one `RunInstances` with the intent's token, whose parameters are on disk before it is sent ([`rentals`],
-//! [`order`]). A look is one `DescribeInstances` per region, by the tag of the owner ([`look`]). A machine that runs is
-//! reached as a node, by SSH ([`reach`]). [`order::user_data`] ends a machine that nobody attends any more. What AWS says, and what
+//! A launch is one `RunInstances` with the intent's token, whose parameters are on disk before it is sent
+//! ([`order`]). A look is one `DescribeInstances` per region, by the tag of the owner ([`look`]). A machine that runs is
+//! reached as a node, by SSH. [`user_data`](crate::rented) ends a machine that nobody attends any more. What AWS says, and what
 //! an error of it proves, is in [`wire`].
 
 mod audit;
@@ -10,13 +10,10 @@ mod check;
 mod client;
 pub mod credentials;
 mod end;
-mod key;
 mod launch;
 mod look;
 mod offers;
 mod order;
-mod reach;
-mod rentals;
 mod site;
 pub mod wire;
 
@@ -25,22 +22,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use domain::rental::{MachineState, ProviderView, SeenMachine};
-use domain::wants::Wants;
-use domain::{Elapsed, InstanceId};
+use domain::wants::{Spot, Wants};
+use domain::{Elapsed, InstanceId, Offer, Rate};
 use serde::Deserialize;
 
 use crate::catalog::Catalog;
 use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
+pub use crate::rented::{MachineChoice, ReachSettings};
 pub use audit::{AuditVerdict, AuditedMachine, Auditor};
 pub use check::{CheckReport, Permission, check, policy};
-pub use client::Client;
-pub use offers::offers;
-pub use order::MachineChoice;
-pub use reach::ReachSettings;
+pub use client::{Client, now};
+pub use offers::{disk_rate, offers, with_disk};
+pub use site::zones;
 
-use reach::Reach;
-use rentals::Rentals;
+use crate::rented::reach::Reach;
+use crate::rented::rentals::{self, Rentals};
 use wire::answers::ListedMachine;
 use wire::failure::AwsFailure;
 
@@ -92,20 +89,35 @@ pub struct Aws {
     client: Client,
     rentals: Rentals,
     reach: Arc<Reach>,
-    /// Held while a launch is prepared, so that two do not make the same key, group or request.
-    preparing: Mutex<()>,
+    /// For each region, held while a launch there is prepared, so that two do not make the same group or request.
+    preparing: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+    /// Held while the key is made, or the list of regions changed.
+    sharing: Mutex<()>,
 }
 
 impl Aws {
     /// The machines that `client` may rent.
     pub fn new(settings: AwsSettings, client: Client) -> Aws {
-        let rentals = Rentals::new(&settings.home);
+        let rentals = Rentals::new(&settings.home, NAME);
         let reach = Arc::new(Reach::new(settings.reach.clone(), rentals.clone()));
-        Aws { settings, client, rentals, reach, preparing: Mutex::default() }
+        Aws { settings, client, rentals, reach, preparing: Mutex::default(), sharing: Mutex::default() }
     }
 
     fn owner(&self) -> &str {
         &self.settings.reach.owner
+    }
+
+    /// What is held while a launch in this region is prepared.
+    fn preparing(&self, region: &str) -> Arc<Mutex<()>> {
+        let mut regions = self.preparing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        regions.entry(region.to_owned()).or_default().clone()
+    }
+
+    /// What AWS may charge for the machine of an offer, whose rate holds its disk too.
+    fn machine_rate(&self, offer: &Offer) -> Rate {
+        let disk = Catalog::open(&self.settings.home).map(|catalog| offers::disk_rate(&catalog, offer.node.disk_free));
+        let disk = disk.unwrap_or_default().micros_per_hour();
+        Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_sub(disk))
     }
 
     /// Looks at all regions in which anything was asked for, at the same time.
@@ -211,7 +223,9 @@ impl Provider for Aws {
     fn call(&self, call: &ProviderCall) -> ProviderAnswer {
         match call {
             ProviderCall::Offers => match Catalog::open(&self.settings.home) {
-                Ok(catalog) => ProviderAnswer::Offers(offers(&catalog, &Wants::default())),
+                Ok(catalog) => {
+                    ProviderAnswer::Offers(offers(&catalog, &Wants { spot: Spot::Never, ..Wants::default() }))
+                }
                 Err(error) => ProviderAnswer::Unavailable(error.to_string()),
             },
             ProviderCall::Launch(request) => self.launch(request),

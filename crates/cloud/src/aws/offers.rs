@@ -1,15 +1,13 @@
 //! What can be rented of AWS, from the catalog: on demand and spot, in every region.
 
-use domain::accelerators::Accelerators;
-use domain::listing::{Cloud, Listing, Price};
-use domain::terms::{Availability, PurchaseOption};
-use domain::wants::{Spot, Wants};
-use domain::{Bytes, Node, Offer};
+use domain::listing::Cloud;
+use domain::wants::Wants;
+use domain::{Bytes, Offer, Rate};
 
 use super::NAME;
-use super::order::MachineChoice;
+use super::order::disk_gib;
 use crate::catalog::Catalog;
-use crate::catalog::wanted::Wanted;
+use crate::rented::offers::{self, Listable};
 
 /// Disk that a machine gets for its work, unless the job asks for more.
 const DISK: Bytes = Bytes(100 << 30);
@@ -17,57 +15,31 @@ const DISK: Bytes = Bytes(100 << 30);
 /// Families whose processors do not run our executables, which are for x86-64.
 const ARM: [&str; 1] = ["g5g."];
 
-/// Everything that the catalog lists of AWS and that gradus can rent for a job that wants this, the cheapest first. Spot
-/// machines only for a job that wants nothing else: where there are none, it waits.
+/// What of AWS is listed.
+const LISTS: Listable<'_> =
+    Listable { cloud: Cloud::Aws, provider: NAME, disk: DISK, leaves_out: &ARM, is_confirmed: true };
+
+/// Everything that the catalog lists of AWS and that gradus can rent for a job that wants this, the cheapest first, without
+/// the price of a disk. Spot machines too, unless the job wants none: it is the plan that chooses.
 pub fn offers(catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
-    let listed = catalog.listings.iter().filter(|listing| listing.cloud == Cloud::Aws);
-    let mut offers: Vec<Offer> = listed
-        .filter(|listing| !ARM.iter().any(|family| listing.instance_type.starts_with(family)))
-        .filter(|listing| is_wanted(catalog, listing, wants))
-        .filter_map(|listing| {
-            let (option, price) = match wants.spot {
-                Spot::Only => (PurchaseOption::Spot, &listing.spot),
-                Spot::Auto | Spot::Never => (PurchaseOption::OnDemand, &listing.on_demand),
-            };
-            let is_there = catalog.availability(listing, option) == Availability::Known;
-            let price = price.as_ref().filter(|price| wants.max_price.is_none_or(|most| price.rate <= most));
-            price.filter(|_| is_there).and_then(|price| offer(listing, price, wants))
-        })
-        .collect();
-    offers.sort_by(|one, other| (one.rate, &one.kind).cmp(&(other.rate, &other.kind)));
-    offers
+    offers::offers(catalog, wants, &LISTS)
 }
 
-fn is_wanted(catalog: &Catalog, listing: &Listing, wants: &Wants) -> bool {
-    let of = |gpu: Option<Accelerators>| Wanted {
-        gpu,
-        regions: wants.regions.clone(),
-        compliance: wants.compliance.clone(),
-        ..Wanted::default()
-    };
-    let is_type = wants.instance_type.as_ref().is_none_or(|wanted| *wanted == listing.instance_type);
-    let has_gpus = match &wants.accelerators[..] {
-        [] => of(None).admits(catalog, listing),
-        several => several.iter().any(|gpu| of(Some(gpu.clone())).admits(catalog, listing)),
-    };
-    is_type && has_gpus
+/// The same offer with at least so much disk, and with the price of its disk in its rate.
+pub fn with_disk(catalog: &Catalog, offer: Offer, needed: Option<Bytes>) -> Offer {
+    offers::with_disk(catalog, &Cloud::Aws, offer, needed, disk_gib)
 }
 
-fn offer(listing: &Listing, price: &Price, wants: &Wants) -> Option<Offer> {
-    let choice = MachineChoice {
-        region: listing.region.clone(),
-        zone: wants.zone.clone(),
-        machine: listing.instance_type.clone(),
-        is_spot: wants.spot == Spot::Only,
-    };
-    let node =
-        Node { cpu: listing.instance_type.clone(), cores: listing.cores?, memory: listing.memory?, disk_free: DISK };
-    let price_source = format!("{}, {}", price.source, price.dated);
-    Some(Offer { provider: NAME.into(), kind: choice.to_string(), node, rate: price.rate, price_source })
+/// What a disk with so much for work costs, rounded up; nothing where the catalog does not know.
+pub fn disk_rate(catalog: &Catalog, work: Bytes) -> Rate {
+    offers::disk_rate(catalog, &Cloud::Aws, disk_gib(work))
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::accelerators::Accelerators;
+    use domain::wants::Spot;
+
     use super::*;
 
     fn kinds(wants: Wants) -> Vec<String> {
@@ -78,7 +50,9 @@ mod tests {
     fn the_catalog_s_machines_are_offered_as_they_are_wanted() {
         let all = kinds(Wants::default());
         assert!(all.iter().any(|kind| kind == "us-east-1/g4dn.xlarge"), "{all:?}");
-        assert!(!all.iter().any(|kind| kind.contains("g5g.") || kind.ends_with("/spot")));
+        assert!(!all.iter().any(|kind| kind.contains("g5g.")) && all.iter().any(|kind| kind.ends_with("/spot")));
+        let never = kinds(Wants { spot: Spot::Never, ..Wants::default() });
+        assert!(!never.iter().any(|kind| kind.ends_with("/spot")));
         let accelerators: Vec<Accelerators> = vec!["T4:1".parse().unwrap()];
         let one = Wants { accelerators, regions: vec!["us-east-1".into()], spot: Spot::Only, ..Wants::default() };
         let spot = kinds(one.clone());
@@ -88,6 +62,19 @@ mod tests {
         let cheap = Wants { max_price: Some("0.01/h".parse().unwrap()), ..Wants::default() };
         assert_eq!(kinds(cheap), Vec::<String>::new());
         let named = Wants { instance_type: Some("p4d.24xlarge".into()), ..Wants::default() };
-        assert!(kinds(named).iter().all(|kind| kind.ends_with("/p4d.24xlarge")));
+        assert!(kinds(named).iter().all(|kind| kind.contains("/p4d.24xlarge")));
+    }
+
+    #[test]
+    fn a_disk_is_paid_for_by_the_hour() {
+        let catalog = Catalog::embedded().unwrap();
+        // 140 GiB at $0.08 a month are $11.20, in 730 hours.
+        assert_eq!(disk_rate(&catalog, DISK).to_string(), "$0.015343/h");
+        let offer = offers(&catalog, &Wants::default()).remove(0);
+        let larger = with_disk(&catalog, offer.clone(), Some(Bytes(200 << 30)));
+        assert_eq!(larger.node.disk_free, Bytes(200 << 30));
+        let more = larger.rate.micros_per_hour() - offer.rate.micros_per_hour();
+        assert_eq!(more, 26_302, "240 GiB");
+        assert!(larger.price_source.ends_with("of it $0.026302/h for a disk of 240 GiB"), "{}", larger.price_source);
     }
 }

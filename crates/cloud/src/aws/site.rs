@@ -2,11 +2,12 @@
 //! SSH from here. The group is looked at each time, and set to exactly that.
 
 use super::client::Client;
-use super::order::{LaunchSite, MachineChoice};
+use super::order::{LaunchSite, image as image_of};
 use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
 use super::wire::failure::AwsFailure;
 use super::wire::query;
 use super::{AwsOptions, wire::query::OWNER_TAG};
+use crate::rented::MachineChoice;
 
 /// Looks up or makes all of it.
 ///
@@ -17,11 +18,12 @@ pub fn prepare(
     options: &AwsOptions,
     owner: &str,
     choice: &MachineChoice,
+    has_peers: bool,
 ) -> Result<LaunchSite, AwsFailure> {
     let region = &choice.region;
     let image = match options.image.as_deref() {
         Some(image) if !image.starts_with('/') => image.to_owned(),
-        named => client.parameter(region, named.unwrap_or(choice.image()))?,
+        named => client.parameter(region, named.unwrap_or(image_of(choice)))?,
     };
     let images: Images = client.ask(region, &query::describe_image(&image))?;
     let found = images.images_set.item.into_iter().next();
@@ -33,11 +35,24 @@ pub fn prepare(
         let message = format!("`{region}` has no default network; name a subnet in `aws.json`, see docs/aws.md");
         return Err(AwsFailure::Invalid { code: "NoNetwork".into(), message });
     };
-    let group = group(client, region, owner, &network, &wanted(client, options)?)?;
+    let group = group(client, region, (owner, has_peers), &network, &wanted(client, options)?)?;
     Ok(LaunchSite { image, root_device: root.unwrap_or_else(|| "/dev/sda1".to_owned()), group, subnet })
 }
 
-/// The one thing that is let in.
+/// The zones of a region in which machines can be put without a subnet of the user's: those with a default one.
+///
+/// # Errors
+/// [`AwsFailure`].
+pub fn zones(client: &Client, region: &str) -> Result<Vec<String>, AwsFailure> {
+    let subnets: Subnets = client.ask(region, &query::describe_subnets(None))?;
+    let mut zones: Vec<String> = subnets.subnet_set.item.into_iter().map(|subnet| subnet.availability_zone).collect();
+    zones.retain(|zone| !zone.is_empty());
+    zones.sort_unstable();
+    zones.dedup();
+    Ok(zones)
+}
+
+/// The one thing that is let in from outside.
 fn wanted(client: &Client, options: &AwsOptions) -> Result<IngressRule, AwsFailure> {
     let from = match &options.ssh_from {
         Some(from) => from.clone(),
@@ -58,16 +73,17 @@ fn wanted(client: &Client, options: &AwsOptions) -> Result<IngressRule, AwsFailu
     Ok(IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer })
 }
 
-/// Our group in a network, which lets in what is wanted and nothing else.
+/// Our group in a network, which lets in what is wanted and nothing else. Machines that must reach each other have a group of
+/// their own, within which everything is let in.
 fn group(
     client: &Client,
     region: &str,
-    owner: &str,
+    (owner, has_peers): (&str, bool),
     network: &str,
     wanted: &IngressRule,
 ) -> Result<String, AwsFailure> {
     let short: String = owner.chars().rev().take(12).collect();
-    let name = format!("gradus-{short}");
+    let name = format!("gradus-{short}{}", if has_peers { "-peers" } else { "" });
     let groups: Groups = client.ask(region, &query::describe_group(&name, network))?;
     let found = groups.security_group_info.item.into_iter().next();
     let (id, rules) = match found {
@@ -86,15 +102,17 @@ fn group(
             (made.group_id, Vec::new())
         }
     };
-    for surplus in rules.iter().filter(|rule| *rule != wanted) {
+    let within = IngressRule { protocol: "-1".into(), from: None, to: None, peer: Peer::Group(id.clone()) };
+    let wanted: Vec<&IngressRule> = std::iter::once(wanted).chain(has_peers.then_some(&within)).collect();
+    for surplus in rules.iter().filter(|rule| !wanted.contains(rule)) {
         match client.tell(region, &query::change_ingress(false, &id, surplus)) {
             // Somebody was faster.
             Err(AwsFailure::NotFound(said)) if said.starts_with("InvalidPermission.NotFound") => {}
             other => other.map_err(not_everywhere_yet)?,
         }
     }
-    if !rules.contains(wanted) {
-        match client.tell(region, &query::change_ingress(true, &id, wanted)) {
+    for missing in wanted.into_iter().filter(|rule| !rules.contains(rule)) {
+        match client.tell(region, &query::change_ingress(true, &id, missing)) {
             // Another launch was faster.
             Err(AwsFailure::Invalid { code, .. }) if code == "InvalidPermission.Duplicate" => {}
             other => other.map_err(not_everywhere_yet)?,
@@ -121,6 +139,10 @@ mod tests {
 
     /// What becomes of the group where one action is answered with an error and all others as usual.
     fn check(action: &'static str, code: &'static str, has_group: bool, expected: &str) {
+        check_group((action, code), has_group, false, expected);
+    }
+
+    fn check_group((action, code): (&'static str, &'static str), has_group: bool, has_peers: bool, expected: &str) {
         let script = Script::new(move |asked| {
             let group = "<R><securityGroupInfo><item><groupId>sg-1</groupId><tagSet><item><key>gradus-owner</key>\
                          <value>me</value></item></tagSet><ipPermissions><item><ipProtocol>-1</ipProtocol><ipRanges>\
@@ -134,12 +156,32 @@ mod tests {
         });
         let peer = Peer::V4("192.0.2.1/32".into());
         let wanted = IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer };
-        let shown = match group(&client(script), "us-east-1", "me", "vpc-1", &wanted) {
+        let shown = match group(&client(script.clone()), "us-east-1", ("me", has_peers), "vpc-1", &wanted) {
             Ok(id) => id,
             Err(AwsFailure::Throttled(_)) => "again".to_owned(),
             Err(other) => other.to_string(),
         };
         assert_eq!(shown, expected, "{action} {code}");
+        let asked = script.asked.lock().unwrap();
+        let inside = asked.iter().any(|asked| asked.contains("Authorize") && asked.contains("Groups.1.GroupId=sg-1"));
+        assert_eq!(inside, has_peers, "{asked:?}");
+        assert_eq!(asked[0].contains("gradus-em-peers"), has_peers, "{asked:?}");
+    }
+
+    #[test]
+    fn machines_that_must_reach_each_other_have_a_group_of_their_own() {
+        check_group(("none", ""), false, true, "sg-1");
+        check_group(("none", ""), true, true, "sg-1");
+    }
+
+    #[test]
+    fn zones_are_those_with_a_default_subnet() {
+        let subnet =
+            |zone: &str| format!("<item><subnetId>s</subnetId><availabilityZone>{zone}</availabilityZone></item>");
+        let text = ["us-east-1b", "us-east-1a", "", "us-east-1b"].map(subnet).concat();
+        let text = format!("<R><subnetSet>{text}</subnetSet></R>");
+        let script = Script::new(move |_| Ok(reply(200, &text)));
+        assert_eq!(zones(&client(script), "us-east-1").unwrap(), ["us-east-1a", "us-east-1b"]);
     }
 
     #[test]

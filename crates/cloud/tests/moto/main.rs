@@ -60,6 +60,7 @@ pub fn request(instance: &str, token: &str) -> LaunchRequest {
         price_cap: None,
         expires: None,
         first_answer: None,
+        has_peers: false,
     }
 }
 
@@ -143,6 +144,80 @@ fn a_group_lets_in_ssh_from_here_and_nothing_else() {
     assert_eq!(rules(groups()).len(), 2);
     launch(&provider, &request("r-i2", "two"));
     assert_eq!(rules(groups()), ["tcp Some(22) 192.0.2.1/32"]);
+}
+
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn machines_of_one_job_reach_each_other_and_nobody_else_reaches_them() {
+    let (moto, home) = (Moto::start(None), tempfile::tempdir().unwrap());
+    let (provider, direct) = (provider(home.path(), moto.port, ANY_KEY), client(moto.port, ANY_KEY));
+    let zones = cloud::aws::zones(&direct, REGION).unwrap();
+    assert!(zones.len() > 2 && zones[0] == "us-east-1a", "{zones:?}");
+    let kind = format!("us-east-1/{}/g4dn.xlarge", zones[1]);
+    for (instance, has_peers) in [("r-i1", true), ("r-i2", true), ("r-i3", false)] {
+        let request = LaunchRequest { has_peers, offer: offer(&kind), ..request(instance, instance) };
+        let answer = launch(&provider, &request);
+        assert!(matches!(answer, ProviderAnswer::Accepted(_)), "{answer:?}");
+    }
+    let named = Query {
+        service: "ec2",
+        action: "DescribeSecurityGroups",
+        params: params([("Filter.1.Name", "tag:gradus-owner"), ("Filter.1.Value.1", OWNER)]),
+    };
+    let groups: Groups = direct.ask(REGION, &named).unwrap();
+    let mut rules: Vec<String> = Vec::new();
+    for group in &groups.security_group_info.item {
+        let rule = |peer: &str| if peer == group.group_id { "itself".to_owned() } else { peer.to_owned() };
+        let each = group.rules().into_iter().map(|one| format!("{} {}", one.protocol, rule(one.peer.value())));
+        let mut each: Vec<String> = each.collect();
+        each.sort();
+        rules.push(each.join(", "));
+    }
+    rules.sort();
+    assert_eq!(rules, ["-1 itself, tcp 192.0.2.1/32", "tcp 192.0.2.1/32"]);
+}
+
+/// Without any one action of the policy, `gradus cloud check aws` names it, and prints a statement with it.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn each_missing_permission_is_named() {
+    let mut whole = cloud::aws::policy();
+    let mut actions = Vec::new();
+    for statement in whole["Statement"].as_array_mut().unwrap() {
+        // moto reads neither conditions nor parts of resources.
+        statement["Resource"] = "*".into();
+        let each = statement["Action"].as_array().unwrap().iter().map(|action| action.as_str().unwrap().to_owned());
+        actions.extend(each);
+    }
+    // What is looked at is asked for each; the rest is tried dry, and may need what it is allowed for.
+    let asked: Vec<&String> = actions.iter().filter(|action| !action.starts_with("iam:")).collect();
+    let moto = Moto::start(Some(3 * asked.len() as u32));
+    let direct = client(moto.port, ANY_KEY);
+    let mut keys = Vec::new();
+    for action in &asked {
+        let mut less = whole.clone();
+        for statement in less["Statement"].as_array_mut().unwrap() {
+            statement["Action"].as_array_mut().unwrap().retain(|allowed| allowed != action.as_str());
+        }
+        less["Statement"].as_array_mut().unwrap().retain(|statement| statement["Action"] != serde_json::json!([]));
+        keys.push(identity(&direct, &action.replace(':', "-"), &less.to_string()));
+    }
+    let unsure = ["ec2:TerminateInstances", "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"];
+    for (action, (id, secret)) in asked.iter().zip(&keys) {
+        let report = cloud::aws::check(&client(moto.port, (id, secret)), REGION).unwrap();
+        let found = report.permissions.iter().find(|permission| permission.action == action.as_str());
+        let is_allowed = found.map(|permission| permission.is_allowed);
+        match action.as_str() {
+            // It comes with making, and moto does not ask for it.
+            "ec2:CreateTags" => {}
+            action if unsure.contains(&action) => assert_eq!(is_allowed, Some(None), "{action}"),
+            action => {
+                assert_eq!(is_allowed, Some(Some(false)), "{action}: {report:?}");
+                let text = serde_json::json!(report.missing()).to_string();
+                assert!(text.contains(action), "{action} is not in {text}");
+            }
+        }
+    }
 }
 
 /// An identity with a policy, made while moto asks nobody who they are.

@@ -64,7 +64,8 @@ impl Controller {
             Action::End { run, end } => self.must(Event::Ended { run, end }),
             Action::Stop { run, by } => self.must(Event::StopRequested { run, by }),
             Action::Alert { run, spent } => self.must(Event::BudgetAlert { run, spent }),
-            Action::Release { instance } => self.must(Event::ReleaseIntended { instance }),
+            Action::Release { instance } => self.must(Event::ReleaseIntended { instance, lost_race: false }),
+            Action::GiveUpRace { instance } => self.must(Event::ReleaseIntended { instance, lost_race: true }),
             Action::Terminate { instance } => self.end(&instance),
             Action::RecordRelease { instance, usage } => {
                 self.record_doubles(&instance);
@@ -81,7 +82,8 @@ impl Controller {
             Action::SubmitTrial(new) => {
                 let plan::SubmitTrial { run, job, plan, file, trial } = *new;
                 let job_hash = job_hash(&job, &plan);
-                self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial: Some(trial) })));
+                let (trial, user) = (Some(trial), None);
+                self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial, user })));
             }
             Action::Resume { run, epochs } => {
                 let trial = self.world.runs.get(&run).and_then(|run| run.trial.as_ref());
@@ -130,6 +132,7 @@ impl Controller {
             price_cap: None,
             expires: None,
             first_answer: first_answer.map(|time| domain::Duration::from_micros(time.0)),
+            has_peers: self.world.runs.get(&instance.run).is_some_and(|run| run.job.nodes() > 1),
         };
         let pending = Pending::Launch { instance: id.clone(), sent: now };
         let call = self.call(&name, ProviderCall::Launch(Box::new(request)), pending);

@@ -76,6 +76,9 @@ impl Controller {
 
     fn accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
         self.clear(id.as_str());
+        if let Some(instance) = self.world.instances.get(id) {
+            self.shortages.end(&instance.offer);
+        }
         let state = self.world.instances.get(id).map(|instance| &instance.state);
         // Otherwise its agent was faster, or it is being released already.
         if state == Some(&InstanceState::Intended) {
@@ -96,7 +99,14 @@ impl Controller {
         let Some(instance) = self.world.instances.get(id) else { return };
         // Whatever the provider reports: an agent that has called exists.
         if matches!(instance.state, InstanceState::Intended | InstanceState::Releasing) && instance.started.is_none() {
-            let finding = finding(&instance.offer.provider, id, refusal);
+            let mut finding = finding(&instance.offer.provider, id, refusal);
+            self.shortages.refused(&self.policy, self.now.monotonic, &instance.offer, refusal);
+            // Another kind, or another place, may be had.
+            let run = self.world.runs.get(&instance.run).filter(|run| !run.plan.alternatives.is_empty());
+            let is_of_machine = matches!(refusal, Refusal::Invalid { disk: Some(_), .. });
+            if run.is_some_and(|run| !is_of_machine && self.shortages.leave_some(plan::offers(run))) {
+                finding.cause = Cause::NoCapacity;
+            }
             self.must(Event::RentFailed { instance: id.clone(), finding });
         }
     }

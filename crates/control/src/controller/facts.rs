@@ -29,6 +29,7 @@ impl Controller {
     /// released.
     pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
         let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
+        facts.shortages = self.shortages.left(self.now.monotonic);
         facts.traits = self.providers.iter().map(|(name, provider)| (name.clone(), provider.traits)).collect();
         let world = &self.world;
         let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));

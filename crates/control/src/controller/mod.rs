@@ -21,6 +21,7 @@ mod memory;
 mod mistake;
 mod note;
 mod observe;
+mod shortage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,6 +34,7 @@ use dirty::Dirty;
 use memory::{MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
 use mistake::Mistakes;
 use note::Notes;
+use shortage::Shortages;
 
 pub use note::OperationNote;
 
@@ -183,6 +185,8 @@ pub struct Controller {
     new: Vec<Record>,
     held: VecDeque<(u64, ControllerOutput)>,
     notes: Notes,
+    /// What was refused lately.
+    shortages: Shortages,
     /// Runs and sweeps about which something was decided that cannot be.
     mistakes: Mistakes,
     out: Vec<ControllerOutput>,
@@ -229,6 +233,7 @@ impl Controller {
             new: Vec::new(),
             held: VecDeque::new(),
             notes: Notes::default(),
+            shortages: Shortages::default(),
             mistakes: Mistakes::default(),
             out: Vec::new(),
             dirty: Dirty::default(),

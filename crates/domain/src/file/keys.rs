@@ -26,6 +26,9 @@ pub(crate) struct JobFile {
     /// Name of the job: letters a–z, digits and `-`, at most 63. Default: the file's name.
     #[schemars(extend("pattern" = "^[a-z0-9-]{1,63}$"))]
     pub name: Option<String>,
+    /// Project that the cost is counted under, for `gradus cost --by project`: letters a–z, digits and `-`, at most 63.
+    #[schemars(extend("pattern" = "^[a-z0-9-]{1,63}$"))]
+    pub project: Option<String>,
     /// The built-in trainer, instead of a `run` program.
     pub train: Option<Train>,
     /// Hyperparameter search: many trials of `train` with different values. `budget` and `deadline` then apply to all trials together.

@@ -39,6 +39,7 @@ pub(super) fn lower(
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
+        project: file.project,
         work: Work::Command(Command { workdir: None, setup: None, run: String::new() }),
         envs: file.envs.into_iter().flatten().filter_map(|(name, value)| Some((name, value?.0))).collect(),
         secrets: file

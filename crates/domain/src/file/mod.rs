@@ -141,11 +141,12 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     in_order(&mut warnings, &tree);
     match lowered.job() {
         Some(job) if problems.is_empty() => {
-            // Nodes are there already, as many as are asked for.
-            if job.wants.node.is_some() && job.wants.nodes.len() == 1 {
+            // Nodes are there already, as many as are asked for; machines of clouds are rented.
+            let is_elsewhere = job.wants.node.is_some() || job.wants.only_cloud("aws");
+            if is_elsewhere && job.wants.nodes.len() == 1 {
                 unrentable.retain(|problem| !matches!(&*problem.key, "num_nodes" | "resources.nodes"));
             }
-            if job.wants.only_cloud("aws") {
+            if job.wants.is_rented() {
                 unrentable.retain(|problem| !served::RENTED.contains(&&*problem.key));
             }
             Ok(Parsed { job, warnings, unrentable, unset })

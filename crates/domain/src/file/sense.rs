@@ -56,11 +56,14 @@ impl Validator {
     }
 
     fn rest(&mut self, job: &Job, work: Option<&Work>) {
-        let is_name = (1..=63).contains(&job.name.len())
-            && job.name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
-        if !is_name {
-            let message = format!("`{}` is no name: it takes letters a–z, digits and `-`, at most 63", clip(&job.name));
-            self.wrong("name", message, format!("write `{}`", name_from(&job.name)));
+        let named = [("name", Some(&job.name)), ("project", job.project.as_ref())];
+        for (key, name) in named.into_iter().filter_map(|(key, name)| Some((key, name?))) {
+            let is_name = (1..=63).contains(&name.len())
+                && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+            if !is_name {
+                let message = format!("`{}` is no name: it takes letters a–z, digits and `-`, at most 63", clip(name));
+                self.wrong(key, message, format!("write `{}`", name_from(name)));
+            }
         }
         let secrets =
             job.secrets.iter().map(|(name, secret)| ("secrets", name, secret.0.as_deref().unwrap_or_default()));

@@ -45,11 +45,12 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
     SkyKey { path, served: SkySupport::No { why, hint } }
 }
 
-const ONE_MACHINE: &str = "only this machine, those of `gradus nodes` and machines of AWS can be used yet";
+const ONE_MACHINE: &str =
+    "only this machine, those of `gradus nodes` and machines of AWS, Lambda and Google can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "accelerators cannot be rented yet";
 const NO_CLOUD: &str = "clouds cannot be rented yet";
-const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH";
+const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH, or machines of AWS";
 const NO_STORE: &str = "object stores and mounts are not supported yet";
 const COPY: &str = "put the files under `workdir`, which is copied to the machine";
 
@@ -59,11 +60,16 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("workdir"),
     no("workdir.url", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
     no("workdir.ref", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
-    planned("num_nodes", &["1"], MACHINES, "write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`"),
+    planned(
+        "num_nodes",
+        &["1"],
+        MACHINES,
+        "write `infra: aws`, `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`",
+    ),
     yes("resources"),
     planned(
         "resources.infra",
-        &["local", "ssh", "ssh/", "aws", "aws/"],
+        &["local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/"],
         ONE_MACHINE,
         "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
     ),

@@ -17,7 +17,7 @@ use super::ways::{allows, alone, expected, found, human_format, is_null, is_tagg
 use crate::problem::Problem;
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
-pub(super) const OUR_SECTIONS: [&str; 6] = ["train", "sweep", "workload", "data", "budget", "deadline"];
+pub(super) const OUR_SECTIONS: [&str; 7] = ["project", "train", "sweep", "workload", "data", "budget", "deadline"];
 
 /// Checks `node` against `schema` (a whole schema with `$defs`); what cannot be read is left out of the result. What is
 /// right but cannot be rented yet is told apart.

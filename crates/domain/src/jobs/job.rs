@@ -16,6 +16,9 @@ use crate::workload::{DataFacts, Workload};
 pub struct Job {
     /// Letters a–z, digits and `-`; at most 63.
     pub name: String,
+    /// What its cost is counted under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// What the ranks run.
     pub work: Work,
     /// Variables that the work finds in its environment.

@@ -23,6 +23,10 @@ pub struct Plan {
     pub reserve: Money,
     /// What the figures rest on, a sentence each.
     pub assumptions: Vec<String>,
+    /// Other machines of the same provider that do as well, in the order in which they are asked for where the first one
+    /// cannot be had. The job may be run on any of them as it is planned here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Offer>,
 }
 
 /// How one optimizer step is divided.

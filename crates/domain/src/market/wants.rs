@@ -41,11 +41,19 @@ pub struct Wants {
 }
 
 impl Wants {
+    /// Whether a machine of one cloud is asked for, and of no other, and gradus can rent there.
+    pub fn is_rented(&self) -> bool {
+        RENTED_CLOUDS.iter().any(|name| self.only_cloud(name))
+    }
+
     /// Whether a machine of this cloud is asked for, and of no other.
     pub fn only_cloud(&self, name: &str) -> bool {
         matches!(&self.clouds[..], [cloud] if cloud.eq_ignore_ascii_case(name))
     }
 }
+
+/// The clouds that gradus can rent machines of.
+pub const RENTED_CLOUDS: [&str; 3] = ["aws", "lambda", "gcp"];
 
 /// Whether spot instances may be rented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]

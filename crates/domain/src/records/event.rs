@@ -98,7 +98,13 @@ pub enum Event {
     /// The run is at its end, or stopped.
     Ended { run: RunId, end: RunEnd },
     /// The provider will be asked to end a machine.
-    ReleaseIntended { instance: InstanceId },
+    ReleaseIntended {
+        /// Which.
+        instance: InstanceId,
+        /// Whether it was asked for at the same time as others and another one was had first.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lost_race: bool,
+    },
     /// A second machine that the provider rented for the same request is gone; it is billed too. Only a provider that
     /// knows no tokens can rent twice.
     DoubleEnded {
@@ -160,6 +166,9 @@ pub struct Submitted {
     /// Which trial of which sweep it is, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+    /// Who has asked for it: a user of this machine, or the name of a token; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// A sweep was asked for.

@@ -59,6 +59,9 @@ pub struct LaunchRequest {
     /// How long its agent may wait for the loop's first answer, where a budget pays for less than the agent's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_answer: Option<Duration>,
+    /// Whether the machine is one of several that must reach each other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_peers: bool,
 }
 
 /// A machine to end, by the provider's name of it where that is known.

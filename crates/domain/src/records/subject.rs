@@ -26,7 +26,9 @@ impl Event {
             Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } => EventSubject::Run(run),
             Event::Ended { run, .. } | Event::Billed { run, .. } => EventSubject::Run(run),
             Event::Launched { instance, .. } | Event::RentFailed { instance, .. } => EventSubject::Instance(instance),
-            Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance } => EventSubject::Instance(instance),
+            Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance, .. } => {
+                EventSubject::Instance(instance)
+            }
             Event::ReclaimNoticed { instance, .. } => EventSubject::Instance(instance),
             Event::Released { instance, .. } | Event::DoubleEnded { instance, .. } => EventSubject::Instance(instance),
             Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => EventSubject::Attempt(attempt),

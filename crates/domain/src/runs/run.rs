@@ -115,6 +115,9 @@ pub struct BillLine {
     pub rate: Rate,
     /// Usage at that price.
     pub amount: Money,
+    /// Whether it lost a race: it was rented together with another one that was had first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub race: bool,
 }
 
 impl RunState {

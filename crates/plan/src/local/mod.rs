@@ -109,6 +109,7 @@ fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
         cost,
         reserve,
         assumptions,
+        alternatives: Vec::new(),
     }
 }
 

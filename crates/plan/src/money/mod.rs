@@ -1,9 +1,11 @@
 //! Money: what a run costs beside another, in whole micro-dollars; nothing here is ever a floating-point dollar.
 //!
-//! [`cost`] is the arithmetic of one run; [`reserved`] says when a reservation pays; [`carbon`] what a run emits.
+//! [`cost`] is the arithmetic of one run; [`ledger`] counts what was paid under users, projects and days; [`reserved`] says when a reservation pays; [`carbon`] what a run emits.
 
+pub mod allowance;
 pub mod carbon;
 pub mod cost;
+pub mod ledger;
 pub mod reserved;
 
 pub use cost::{Cost, Stored, Transferred, kept, moved, rent};

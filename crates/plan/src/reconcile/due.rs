@@ -4,7 +4,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
 use super::limits::{live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
-use super::{ObservedState, Policy, gang, lost, patience};
+use super::{ObservedState, Policy, choice, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes what is to be done for a run; none where only an event can. Nothing else may happen
@@ -12,7 +12,9 @@ use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Elapsed> {
     let machines = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
     let machine = |(id, instance)| {
-        [instance_due(facts, policy, id, instance), retry_due(facts, policy, id, instance)].into_iter().flatten().min()
+        let hedge = choice::due(facts, policy, id, instance, run);
+        let (silent, retry) = (instance_due(facts, policy, id, instance), retry_due(facts, policy, id, instance));
+        [silent, retry, hedge].into_iter().flatten().min()
     };
     let machines = machines.filter_map(machine).min();
     if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) {
@@ -20,7 +22,10 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
     }
     let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
     let budget = budget_due(world, facts, policy, run);
-    let rested = facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet));
+    let rested = match choice::wait(facts, run) {
+        Some(wait) => Some(wait).filter(|wait| *wait > Elapsed(0)),
+        None => facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)),
+    };
     let incomplete = gang::due(world, facts, policy, run);
     [machines, deadline, budget, rested, incomplete].into_iter().flatten().min()
 }

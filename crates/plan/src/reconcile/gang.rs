@@ -3,7 +3,7 @@
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::{Elapsed, Finding, InstanceId, Timestamp};
 
-use super::{Action, ObservedState, Policy};
+use super::{Action, ObservedState, Policy, choice};
 use crate::verdict::{MemberEnd, verdict};
 use crate::world::{AttemptState, Instance, Member, Run, World};
 
@@ -46,7 +46,8 @@ fn end_of<'a>(world: &World, member: &'a Member) -> Option<MemberEnd<'a>> {
 /// missing may not come for a long time.
 pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Vec<Action> {
     let is_over = waiting_since(world, run).is_some_and(|since| facts.now.since(since) >= patience(facts, policy, run));
-    if !is_over {
+    let is_stuck = choice::is_stuck(world, facts, run);
+    if !is_over && !is_stuck {
         return Vec::new();
     }
     // One that is about to be taken back is released for that.
@@ -54,7 +55,11 @@ pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, r
         instance.state != InstanceState::Releasing && instance.reclaim.is_none()
     };
     let held = world.live_instances_of(run).filter(is_held);
-    held.map(|(id, _)| Action::Release { instance: id.clone() }).collect()
+    let given_back = |id: &InstanceId| match is_stuck {
+        true => Action::GiveUpRace { instance: id.clone() },
+        false => Action::Release { instance: id.clone() },
+    };
+    held.map(|(id, _)| given_back(id)).collect()
 }
 
 /// When they are given back, from now on; none where that is over or nothing waits.

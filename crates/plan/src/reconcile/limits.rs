@@ -2,7 +2,7 @@
 
 use domain::job::Budget;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, Money, Rate, RunId};
+use domain::{Elapsed, Money, Offer, Rate, RunId};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
@@ -79,9 +79,11 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
 /// it. None without a budget.
 pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance: &Instance) -> Option<Elapsed> {
     run.job.budget?;
-    let ending = run.rate().cost(reserve_for_ending(facts, policy, run));
+    // An alternative may cost more than what was planned.
+    let rate = run.rate().max(instance.offer.rate.times(run.job.nodes()));
+    let ending = rate.cost(reserve_for_ending(facts, policy, run));
     let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
-    time_to_spend(left, run.rate().micros_per_hour()).map(|left| left.max(policy.heartbeat))
+    time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(policy.heartbeat))
 }
 
 /// What its machines cost while it is ended: all that it needs, and those that are still on their way out.
@@ -117,13 +119,14 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
     Elapsed(reserve_for_ending(facts, policy, run).0.saturating_add(unseen))
 }
 
-/// Whether what is left of a run's budget pays for a machine that turns out to be of no use: until it is listed, for
-/// only then it can be ended, and what it takes to end it.
-pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
+/// Whether what is left of a run's budget pays for machines that turn out to be of no use: until they are listed, for
+/// only then they can be ended, and what it takes to end them.
+pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run, chosen: &[Offer]) -> bool {
     let Some(budget) = run.job.budget else { return true };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
     // One that is still on its way out costs as well.
-    let rate = run.rate().micros_per_hour().saturating_add(live_rate(world, run));
+    let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);
+    let rate = run.rate().micros_per_hour().max(chosen).saturating_add(live_rate(world, run));
     spent_so_far(world, facts, run) + Rate::from_micros_per_hour(rate).cost(Elapsed(least)) < budget.max
 }
 

@@ -32,6 +32,8 @@ pub struct ObservedState {
     pub in_doubt: BTreeMap<InstanceId, LaunchDoubt>,
     /// What each provider promises, by its name.
     pub traits: BTreeMap<String, ProviderTraits>,
+    /// Offers that were refused lately, by provider and kind, and for how long they are not asked for again.
+    pub shortages: BTreeMap<(String, String), Elapsed>,
     /// How long nothing has happened to a run, on a clock that never goes back.
     pub quiet: BTreeMap<RunId, Elapsed>,
     /// The wall clock, for deadlines.

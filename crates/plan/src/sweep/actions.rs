@@ -102,7 +102,8 @@ fn begin(id: &SweepId, sweep: &SweepRecord, number: u32) -> Action {
     let job = trial::job(&sweep.job, &sweep.search, &values, offer.node.cores);
     let bare = || Job { sweep: None, budget: None, deadline: None, ..sweep.job.clone() };
     let job = job.unwrap_or_else(|_| bare());
-    let plan = trial::plan(&job, offer, &sweep.known).unwrap_or_else(|_| sweep.plan.clone());
+    let mut plan = trial::plan(&job, offer, &sweep.known).unwrap_or_else(|_| sweep.plan.clone());
+    plan.alternatives.clone_from(&sweep.plan.alternatives);
     let trial = Trial { sweep: id.clone(), number, values };
     Action::SubmitTrial(Box::new(SubmitTrial { run: id.trial(number), job, plan, file: sweep.file.clone(), trial }))
 }

@@ -16,7 +16,8 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
         let rate = instance.offer.rate;
         for usage in std::iter::once(usage).chain(instance.doubles.values().copied()) {
             let amount = rate.cost(usage.elapsed);
-            lines.push(BillLine { instance: id.clone(), kind: instance.offer.kind.clone(), usage, rate, amount });
+            let (kind, race) = (instance.offer.kind.clone(), instance.lost_race);
+            lines.push(BillLine { instance: id.clone(), kind, usage, rate, amount, race });
         }
     }
     let total = lines.iter().map(|line| line.amount).sum();

@@ -3,14 +3,11 @@
 //! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a log that was
 //! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
 
-use std::collections::BTreeMap;
-
-use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::event::{RunEnd, Submitted};
 use domain::job::Budget;
-use domain::rental::MachineHandle;
-use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
+use domain::run::{AttemptEnd, InstanceState, Outcome, RunState};
 use domain::train::Stop;
-use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp, Work};
+use domain::{AttemptId, Duration, Event, InstanceId, Money, Record, RunId, Timestamp, Work};
 
 use super::{AttemptState, Instance, Measured, Run, RunAttempt, World};
 
@@ -100,7 +97,7 @@ impl World {
                 self.instance_mut(instance)?.doubles.insert(handle.clone(), *usage);
                 Ok(())
             }
-            Event::ReleaseIntended { instance } => self.instance_moves(instance, InstanceState::Releasing),
+            Event::ReleaseIntended { instance, lost_race } => self.release_intended(instance, *lost_race),
             Event::Released { instance, usage } => self.released(instance, *usage),
             Event::Billed { run, bill } => {
                 let run = self.run_mut(run)?;
@@ -115,38 +112,6 @@ impl World {
             }
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
         }
-    }
-
-    fn launched(&mut self, id: &InstanceId, handle: Option<&MachineHandle>) -> Result<(), String> {
-        self.instance_moves(id, InstanceState::Launching)?;
-        let instance = self.instance_mut(id)?;
-        instance.is_accepted = true;
-        instance.handle = handle.cloned();
-        self.run_of_instance(id)?.waits = 0;
-        Ok(())
-    }
-
-    fn agent_up(&mut self, id: &InstanceId, started: Timestamp) -> Result<(), String> {
-        self.instance_moves(id, InstanceState::Up)?;
-        let instance = self.instance_mut(id)?;
-        instance.started = Some(started);
-        instance.is_accepted = true;
-        Ok(())
-    }
-
-    fn rent_failed(&mut self, at: Timestamp, instance: &InstanceId, finding: &Finding) -> Result<(), String> {
-        let usage = Usage { started: at, elapsed: Elapsed(0) };
-        self.instance_moves(instance, InstanceState::Released { usage })?;
-        let run = self.run_of_instance(instance)?;
-        // Waiting for a machine is no failure of the run.
-        match finding.cause {
-            Cause::NoCapacity => run.waits += 1,
-            _ => run.restarts += 1,
-        }
-        if !run.state.is_final() && !is_stopping(run) {
-            run.state = RunState::Recovering { finding: finding.clone(), exit_code: None };
-        }
-        Ok(())
     }
 
     fn run_ended(&mut self, at: Timestamp, run: &RunId, end: &RunEnd) -> Result<(), String> {
@@ -197,6 +162,7 @@ impl World {
             ended: None,
             bill: None,
             trial: submitted.trial.clone(),
+            user: submitted.user.clone(),
             results: Vec::new(),
             settled: 0,
             accept_data_change: false,
@@ -236,63 +202,6 @@ impl World {
             && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
         {
             sweep.paused.remove(id);
-        }
-        Ok(())
-    }
-
-    fn rent_intended(&mut self, record: &Record, intent: &RentIntended) -> Result<(), String> {
-        if self.instances.contains_key(&intent.instance) {
-            return Err(format!("instance `{}` was intended before", intent.instance));
-        }
-        let run = self.run_mut(&intent.run)?;
-        refuse_final(run)?;
-        run.instances.push(intent.instance.clone());
-        if !is_stopping(run) {
-            run.state = RunState::Renting { instance: intent.instance.clone() };
-        }
-        let instance = Instance {
-            run: intent.run.clone(),
-            token: intent.token.clone(),
-            offer: intent.offer.clone(),
-            reserved: intent.reserved,
-            intended: record.at,
-            handle: None,
-            doubles: BTreeMap::new(),
-            is_accepted: false,
-            started: None,
-            reclaim: None,
-            state: InstanceState::Intended,
-        };
-        self.instances.insert(intent.instance.clone(), instance);
-        Ok(())
-    }
-
-    /// An instance only moves forward: a late word of its agent never brings it back.
-    fn instance_moves(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), String> {
-        let instance = self.instance_mut(id)?;
-        if rank(&to) <= rank(&instance.state) {
-            return Err(format!("instance `{id}` cannot go from {:?} to {to:?}", instance.state));
-        }
-        instance.state = to;
-        Ok(())
-    }
-
-    /// A machine that ends before it was of any use counts as a restart, or it would be rented again without end.
-    fn released(&mut self, id: &InstanceId, usage: Usage) -> Result<(), String> {
-        self.instance_moves(id, InstanceState::Released { usage })?;
-        let was_used = self.was_used(id);
-        let was_up = self.instance_mut(id)?.started.is_some();
-        let run = self.run_of_instance(id)?;
-        // Of several machines, the newest is not the only one that the run waits for; one that was up is given back.
-        let is_waited_for = |newest: &InstanceId| match run.job.nodes() {
-            1 => newest == id,
-            _ => !was_used && !was_up,
-        };
-        if matches!(&run.state, RunState::Renting { instance } if is_waited_for(instance)) {
-            let finding =
-                Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));
-            run.restarts += 1;
-            run.state = RunState::Recovering { finding, exit_code: None };
         }
         Ok(())
     }
@@ -370,31 +279,21 @@ impl World {
         self.runs.get_mut(id).ok_or_else(|| format!("run `{id}` is unknown"))
     }
 
-    fn instance_mut(&mut self, id: &InstanceId) -> Result<&mut Instance, String> {
+    pub(super) fn instance_mut(&mut self, id: &InstanceId) -> Result<&mut Instance, String> {
         self.instances.get_mut(id).ok_or_else(|| format!("instance `{id}` is unknown"))
     }
 
-    fn run_of_instance(&mut self, id: &InstanceId) -> Result<&mut Run, String> {
+    pub(super) fn run_of_instance(&mut self, id: &InstanceId) -> Result<&mut Run, String> {
         let run = self.instance_mut(id)?.run.clone();
         self.run_mut(&run)
     }
 }
 
-fn refuse_final(run: &Run) -> Result<(), String> {
+pub(super) fn refuse_final(run: &Run) -> Result<(), String> {
     if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
 }
 
 /// What was asked to stop stays so, whatever was decided before that was known.
-fn is_stopping(run: &Run) -> bool {
+pub(super) fn is_stopping(run: &Run) -> bool {
     matches!(run.state, RunState::Stopping { .. })
-}
-
-fn rank(state: &InstanceState) -> u8 {
-    match state {
-        InstanceState::Intended => 0,
-        InstanceState::Launching => 1,
-        InstanceState::Up => 2,
-        InstanceState::Releasing => 3,
-        InstanceState::Released { .. } => 4,
-    }
 }

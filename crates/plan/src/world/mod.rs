@@ -5,6 +5,7 @@ mod goodput;
 mod lifecycle;
 mod members;
 mod open;
+mod rented;
 mod residence;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +83,9 @@ pub struct Run {
     /// Which trial of which sweep it is, where it is one.
     #[serde(default)]
     pub trial: Option<Trial>,
+    /// Who has asked for it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// What a trial came to, each time that it ended with a model, oldest first.
     #[serde(default)]
     pub results: Vec<Measured>,
@@ -209,6 +213,9 @@ pub struct Instance {
     /// About when its provider takes it back, where that was said: nothing is started on it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Timestamp>,
+    /// Whether it was given back because of how others turned out that were asked for at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost_race: bool,
     /// Where it stands.
     pub state: InstanceState,
 }

@@ -34,7 +34,8 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
     let usage = Usage { started: Timestamp(1_700_000_000_000_000), elapsed: Elapsed(90_000_000) };
     let offer = offer();
     let amount = offer.rate.cost(usage.elapsed);
-    let line = BillLine { instance: instance.clone(), kind: offer.kind.clone(), usage, rate: offer.rate, amount };
+    let line =
+        BillLine { instance: instance.clone(), kind: offer.kind.clone(), usage, rate: offer.rate, amount, race: false };
     let intent = RentIntended {
         run: run.clone(),
         instance: instance.clone(),
@@ -63,7 +64,7 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
         life.push(Event::AttemptEnded { attempt, end });
     }
     life.push(Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } });
-    life.push(Event::ReleaseIntended { instance: instance.clone() });
+    life.push(Event::ReleaseIntended { instance: instance.clone(), lost_race: false });
     life.push(Event::Released { instance, usage });
     life.push(Event::Billed { run: run.clone(), bill: Bill { lines: vec![line], total: amount } });
     life
@@ -74,7 +75,7 @@ pub fn submitted(run: &RunId) -> Event {
     let (job, plan) = job();
     let job_hash = server::submit::job_hash(&job, &plan);
     let file = "/home/user/project/job.yaml".to_owned();
-    Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None }))
+    Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user: None }))
 }
 
 /// A small job and its plan.
@@ -82,6 +83,7 @@ pub fn job() -> (Job, Plan) {
     let work = domain::job::Command { workdir: None, setup: None, run: "python train.py --epochs 90".into() };
     let job = Job {
         name: "load".into(),
+        project: None,
         work: Work::Command(work),
         envs: BTreeMap::new(),
         secrets: BTreeMap::new(),
@@ -95,7 +97,16 @@ pub fn job() -> (Job, Plan) {
         sweep: None,
     };
     let (share, memory, time, cost) = (None, None, None, None);
-    let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions: vec![] };
+    let plan = Plan {
+        offer: offer(),
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions: vec![],
+        alternatives: Vec::new(),
+    };
     (job, plan)
 }
 

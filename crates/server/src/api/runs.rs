@@ -56,8 +56,15 @@ pub(super) async fn submit(
         return Ok((StatusCode::OK, Json(SubmittedRun { run, is_new: false, plan })));
     }
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
-    let mut event =
-        domain::event::Submitted { run: run.clone(), job, plan: plan.clone(), job_hash: hash, file, trial: None };
+    let mut event = domain::event::Submitted {
+        run: run.clone(),
+        job,
+        plan: plan.clone(),
+        job_hash: hash,
+        file,
+        trial: None,
+        user: None,
+    };
     for _ in 0..NAMES {
         match api.door.request(Event::Submitted(Box::new(event.clone()))).await {
             Ok(_) => return Ok((StatusCode::CREATED, Json(SubmittedRun { run: event.run, is_new: true, plan }))),

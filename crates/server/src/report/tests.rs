@@ -37,6 +37,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         cost: None,
         reserve: Money::from_micros(1),
         assumptions: vec![word.into()],
+        alternatives: Vec::new(),
     };
     let model = Exported {
         model: format!("/{word}/model.safetensors"),
@@ -58,7 +59,10 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
     let usage = Usage { started: Timestamp(START), elapsed: Elapsed(12_345_678) };
     let amount = rate.cost(usage.elapsed);
     let kind = word.to_owned();
-    let bill = Bill { lines: vec![BillLine { instance: instance.clone(), kind, usage, rate, amount }], total: amount };
+    let bill = Bill {
+        lines: vec![BillLine { instance: instance.clone(), kind, usage, rate, amount, race: false }],
+        total: amount,
+    };
     let attempts = [run.attempt(Fence(1)), run.attempt(Fence(2))];
     let begin = |number: usize| Event::AttemptIntended {
         run: run.clone(),
@@ -79,6 +83,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         job_hash: word.into(),
         file: format!("{word}.yaml"),
         trial: None,
+        user: None,
     };
     let intended = RentIntended {
         run: run.clone(),
@@ -99,7 +104,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         is_ready(1, 4, &[word.to_owned()]),
         Event::AttemptEnded { attempt: attempts[1].clone(), end: AttemptEnd::Trained { model: model.clone() } },
         Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Trained { model } } },
-        Event::ReleaseIntended { instance: instance.clone() },
+        Event::ReleaseIntended { instance: instance.clone(), lost_race: false },
         Event::Released { instance, usage },
         Event::Billed { run: run.clone(), bill },
     ];

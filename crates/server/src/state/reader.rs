@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::{Record, RunId, SweepId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, Record, RunId, SweepId, Timestamp};
+use plan::money::ledger::LedgerLine;
 use plan::{RunOrSweep, World};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 
@@ -151,6 +152,31 @@ impl StateReader {
         let has_more = runs.len() > filter.limit;
         runs.truncate(filter.limit);
         Ok((runs, has_more))
+    }
+
+    /// Every line of every final bill.
+    ///
+    /// # Errors
+    /// [`Error::State`].
+    pub fn costs(&self) -> Result<Vec<LedgerLine>, Error> {
+        let read = |row: &Row<'_>| {
+            Ok(LedgerLine {
+                run: RunId::new(row.get::<_, String>(0)?),
+                instance: InstanceId::new(row.get::<_, String>(1)?),
+                provider: row.get(2)?,
+                user: row.get(3)?,
+                project: row.get(4)?,
+                started: Timestamp(row.get(5)?),
+                elapsed: Elapsed(row.get::<_, i64>(6)?.unsigned_abs()),
+                amount: Money::from_micros(row.get(7)?),
+                race: row.get(8)?,
+                is_final: true,
+            })
+        };
+        self.ask(|db| {
+            let sql = "SELECT run, instance, provider, user, project, started, elapsed, micros, race FROM cost_rows";
+            db.prepare_cached(sql)?.query_map([], read)?.collect()
+        })
     }
 
     /// How many runs are in each state.

@@ -6,6 +6,7 @@ pub mod answer;
 mod change;
 pub mod cloud;
 mod list;
+pub mod machines;
 pub mod ssh;
 
 use ::cloud::ssh::{Host, Inventory};

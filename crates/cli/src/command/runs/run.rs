@@ -13,6 +13,7 @@ use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, request, require_secrets};
+use crate::local::spending;
 use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
@@ -45,6 +46,13 @@ pub struct StartOptions {
     /// Show neither progress nor the program's output; see `gradus logs`
     #[arg(long, short)]
     quiet: bool,
+}
+
+impl StartOptions {
+    /// One that continues in the background, beside others of the same job.
+    pub fn detached(yes: bool) -> StartOptions {
+        StartOptions { yes, new: true, detach: true, quiet: false }
+    }
 }
 
 /// Plans, confirms, submits and follows.
@@ -108,9 +116,11 @@ pub fn start(
         }
     }
     confirm(printer, &plan, options.yes)?;
+    // Held until the run is submitted, so that two of them do not spend the same money.
+    let admitted = spending::admit(&job, &plan, home, printer)?;
     let is_program = matches!(job.work, Work::Command(_));
-    let run = submit::submit(&mut state, job, plan, file)?;
-    drop(state);
+    let run = submit::submit_as(&mut state, job, plan, file, settings.user.clone())?;
+    drop((state, admitted));
     if is_program && !printer.is_json() {
         let folder = home.run(&run);
         printer.say(format!("logs     {}", folder.join("logs").display()));

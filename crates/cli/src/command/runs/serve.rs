@@ -77,6 +77,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             false => printer.say(format!("listening at {place}")),
         }
     }
+    crate::command::nodes::cloud::audit::watch(settings, &home);
     let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
     control.keeps_all = true;
     control.policy.lease = LEASE;

@@ -20,7 +20,7 @@ use crate::sweep::table::last_line;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
-    run: String,
+    pub run: String,
 }
 
 /// Requests the stop, and waits until all machines are released and billed.

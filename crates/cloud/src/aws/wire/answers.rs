@@ -115,6 +115,13 @@ pub struct AssumedRole {
     pub assume_role_with_web_identity_result: AssumedCredentials,
 }
 
+/// Answer to `AssumeRole`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct RoleSession {
+    pub assume_role_result: AssumedCredentials,
+}
+
 /// What holds the credentials of a role.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -181,6 +188,7 @@ pub struct Subnets {
 pub struct Subnet {
     pub subnet_id: String,
     pub vpc_id: String,
+    pub availability_zone: String,
 }
 
 /// Answer to `CreateSecurityGroup`.

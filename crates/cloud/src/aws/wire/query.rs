@@ -45,19 +45,21 @@ impl Query {
 
 /// A form: a space as `+`, everything else but letters, digits, `-`, `.`, `_` and `~` as `%XX`.
 pub fn encoded(params: &[(String, String)]) -> String {
-    let word = |text: &str| {
-        let mut word = String::with_capacity(text.len());
-        for byte in text.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => word.push(char::from(byte)),
-                b' ' => word.push('+'),
-                _ => word.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        word
-    };
-    let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{}={}", word(name), word(value))).collect();
+    let form = |text: &str| word(text).replace("%20", "+");
+    let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{}={}", form(name), form(value))).collect();
     pairs.join("&")
+}
+
+/// Text as a part of an address: everything but letters, digits, `-`, `.`, `_` and `~` as `%XX` (RFC 3986).
+pub fn word(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => word.push(char::from(byte)),
+            _ => word.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    word
 }
 
 /// Pairs of words as parameters.
@@ -92,6 +94,14 @@ pub fn caller_identity() -> Query {
 pub fn assume_with_web_identity(role: &str, session: &str, token: &str) -> Query {
     let params = params([("RoleArn", role), ("RoleSessionName", session), ("WebIdentityToken", token)]);
     Query { service: "sts", action: "AssumeRoleWithWebIdentity", params }
+}
+
+/// Credentials of a role, for whoever may assume it.
+pub fn assume_role(role: &str, session: &str, external_id: Option<&str>, duration: Option<&str>) -> Query {
+    let mut sent = params([("RoleArn", role), ("RoleSessionName", session)]);
+    sent.extend(external_id.map(|id| ("ExternalId".to_owned(), id.to_owned())));
+    sent.extend(duration.map(|seconds| ("DurationSeconds".to_owned(), seconds.to_owned())));
+    Query { service: "sts", action: "AssumeRole", params: sent }
 }
 
 /// Rents what `params` describe.

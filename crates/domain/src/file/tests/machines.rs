@@ -13,15 +13,16 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {cpus: 0}", "2 resources.cpus: `0` is no number of cores (write for example `4` or `4+`)");
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
     check(
-        "resources: {infra: gcp/us-east1}",
-        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
+        "resources: {infra: azure/eastus}",
+        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS, Lambda and Google can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
          ok",
     );
     check("resources: {infra: aws/us-east-1/us-east-1a, accelerators: A100:8, use_spot: true}", "ok");
     check("resources: {cloud: AWS, region: us-east-1, instance_type: g4dn.xlarge, max_price: $2/h}", "ok");
+    check("resources: {infra: aws}\nnum_nodes: 2", "ok");
     check(
-        "resources: {infra: aws}\nnum_nodes: 2",
-        "3 num_nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
+        "resources: {infra: lambda}\nnum_nodes: 2",
+        "3 num_nodes: a run on several machines needs nodes that are reached over SSH, or machines of AWS (write `infra: aws`, `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
          ok",
     );
     check(
@@ -48,13 +49,13 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("num_nodes: 1", "ok");
     check(
         "num_nodes: 2",
-        "2 num_nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
+        "2 num_nodes: a run on several machines needs nodes that are reached over SSH, or machines of AWS (write `infra: aws`, `infra: ssh` after `gradus nodes add`, or `num_nodes: 1`)
          ok",
     );
     check("resources: {infra: ssh}\nnum_nodes: 2", "ok");
     check(
         "resources: {infra: ssh, nodes: [2, 4]}",
-        "2 resources.nodes: a run on several machines needs nodes that are reached over SSH (write `infra: ssh` and one number, such as `nodes: 2`, or leave it out)
+        "2 resources.nodes: a run on several machines needs nodes that are reached over SSH, or machines of AWS (write `infra: ssh` and one number, such as `nodes: 2`, or leave it out)
          ok",
     );
     check("num_nodes: 0", "2 num_nodes: `0` is out of range: it must be at least 1");
@@ -78,7 +79,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
     );
 }
 

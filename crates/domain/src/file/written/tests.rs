@@ -155,7 +155,7 @@ setup: |-
 run: |
   torchrun train.py
 --
-3 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH
+3 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
 4 workdir: the repository is cloned by `setup` at the beginning of each attempt
 5 resources.use_spot: `gradus plan` reads it, `gradus run` refuses it: spot instances cannot be rented yet
 6 resources.infra: left out: gradus does not run jobs on a Kubernetes cluster
@@ -240,7 +240,6 @@ run: |
   torchrun --nnodes=$DSTACK_NODES_NUM --node-rank=$DSTACK_NODE_RANK train.py
 deadline: 6h
 --
-4 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH
 5 python: left out: the machine's own Python and CUDA are used
 6 env.HF_TOKEN: its value comes from your environment
 6 env.W: its value comes from your environment
@@ -305,7 +304,7 @@ run: |
 deadline: 26h30m
 --
 - workdir: each attempt runs in a copy of the job file's folder, and not in the folder itself
-- num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH
+- num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
 - resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: accelerators cannot be rented yet
 6 --time: it is the `deadline` here, which counts from submission
 6 --partition: left out: there are no partitions, accounts or shares

@@ -125,7 +125,8 @@ impl Scene {
         match action {
             Action::SubmitTrial(new) => {
                 let crate::SubmitTrial { run, job, plan, file, trial } = *new;
-                let submitted = Submitted { run, job, plan, job_hash: String::new(), file, trial: Some(trial) };
+                let submitted =
+                    Submitted { run, job, plan, job_hash: String::new(), file, trial: Some(trial), user: None };
                 self.append(Event::Submitted(Box::new(submitted)))
             }
             Action::Resume { run, epochs } => self.append(Event::ResumeRequested {
@@ -154,7 +155,8 @@ impl Scene {
             Action::End { run, end } => self.append(Event::Ended { run, end }),
             Action::Stop { run, by } => self.append(Event::StopRequested { run, by }),
             Action::Alert { run, spent } => self.append(Event::BudgetAlert { run, spent }),
-            Action::Release { instance } => self.append(Event::ReleaseIntended { instance }),
+            Action::Release { instance } => self.append(Event::ReleaseIntended { instance, lost_race: false }),
+            Action::GiveUpRace { instance } => self.append(Event::ReleaseIntended { instance, lost_race: true }),
             Action::Terminate { .. } => Ok(()),
             Action::RecordRelease { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),

@@ -17,7 +17,7 @@ pub use load::{load, load_all, load_open, recall, work_of, work_of_run};
 pub use write::RowChanges;
 
 /// Number of this layout; rows of another one are thrown away and made again.
-const LAYOUT: i64 = 5;
+const LAYOUT: i64 = 6;
 
 /// Events that are applied between two writes of the rows, while those are made again.
 const CHUNK: usize = 5_000;
@@ -32,6 +32,9 @@ const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS attempt_rows (id TEXT PRIMARY KEY, run TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS sweep_rows (id TEXT PRIMARY KEY, ord INTEGER NOT NULL, is_open INTEGER NOT NULL,
         body TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS cost_rows (run TEXT NOT NULL, line INTEGER NOT NULL, instance TEXT NOT NULL,
+        provider TEXT NOT NULL, user TEXT, project TEXT, started INTEGER NOT NULL, elapsed INTEGER NOT NULL,
+        micros INTEGER NOT NULL, race INTEGER NOT NULL, PRIMARY KEY (run, line)) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS row_head (layout INTEGER NOT NULL, seq INTEGER NOT NULL) STRICT;
     CREATE INDEX IF NOT EXISTS runs_listed ON run_rows (ord, id, sweep, is_open, state, submitted, attempts, cost);
     CREATE INDEX IF NOT EXISTS runs_by_state ON run_rows (state, ord);
@@ -45,7 +48,7 @@ const CREATE: &str = "
 
 const CLEAR: &str = "
     DROP TABLE IF EXISTS run_rows; DROP TABLE IF EXISTS instance_rows; DROP TABLE IF EXISTS attempt_rows;
-    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS row_head;
+    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS cost_rows; DROP TABLE IF EXISTS row_head;
 ";
 
 /// Tables of earlier layouts.

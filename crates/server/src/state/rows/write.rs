@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::{AttemptId, InstanceId, Record, RunId, SweepId};
-use plan::{RunOrSweep, World};
+use plan::{Run, RunOrSweep, World};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
@@ -44,6 +44,7 @@ impl RowChanges {
             let submitted = run.submitted.0;
             let row = params![id.as_str(), order, sweep, is_open, word, submitted, attempts, cost, hash, body];
             statement.execute(row)?;
+            write_costs(db, world, id, run)?;
         }
         let mut statement = db.prepare_cached(&format!("{put} instance_rows VALUES (?1, ?2, ?3)"))?;
         for (id, instance) in self.instances.iter().filter_map(|id| world.instances.get_key_value(id)) {
@@ -62,6 +63,31 @@ impl RowChanges {
         db.prepare_cached("INSERT INTO row_head VALUES (?1, ?2)")?.execute(params![LAYOUT, world.last_seq as i64])?;
         Ok(())
     }
+}
+
+/// Writes the lines of a run's bill, in place of those of an earlier one.
+fn write_costs(db: &Connection, world: &World, id: &RunId, run: &Run) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM cost_rows WHERE run = ?1")?.execute([id.as_str()])?;
+    let Some(bill) = &run.bill else { return Ok(()) };
+    let sql = "INSERT INTO cost_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let mut statement = db.prepare_cached(sql)?;
+    for (number, line) in bill.lines.iter().enumerate() {
+        let provider = world.instances.get(&line.instance).map_or("", |instance| instance.offer.provider.as_str());
+        let elapsed = i64::try_from(line.usage.elapsed.0).unwrap_or(i64::MAX);
+        statement.execute(params![
+            id.as_str(),
+            number as i64,
+            line.instance.as_str(),
+            provider,
+            run.user,
+            run.job.project,
+            line.usage.started.0,
+            elapsed,
+            line.amount.micros(),
+            line.race
+        ])?;
+    }
+    Ok(())
 }
 
 fn body(body: &impl Serialize) -> rusqlite::Result<String> {

@@ -6,7 +6,7 @@ use cloud::Catalog;
 use cloud::aws::{AuditVerdict, AuditedMachine, Auditor};
 use domain::run::InstanceState;
 use domain::{Duration, InstanceId, Rate};
-use server::{Home, State};
+use server::{Home, OperationNote, Series, State};
 
 use super::CloudName;
 use crate::error::{Error, exit};
@@ -73,6 +73,50 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let message = failures.join("; ");
     let hint = Some("run the same command again; everything else was looked at".to_owned());
     Err(Error::Code { message, hint, code: exit::WORLD })
+}
+
+/// Between two audits of a server.
+const EVERY: std::time::Duration = std::time::Duration::from_secs(1800);
+
+/// A machine that no run has is ended by a server once it is so old.
+const GRACE: Duration = Duration::from_secs(1800);
+
+/// Looks through all regions of AWS every half an hour while this process lives, where anything was ever rented there, and ends
+/// what is this home's and no run's. The loop itself looks only where it has rented. What was ended, and what could not be
+/// looked at, is in the operations log.
+pub fn watch(settings: &GlobalSettings, home: &Home) {
+    let (settings, home) = (settings.clone(), home.clone());
+    let thread = std::thread::Builder::new().name("audit".into());
+    // Without it the loop works as well.
+    let _ = thread.spawn(move || {
+        loop {
+            std::thread::sleep(EVERY);
+            if home.root().join(cloud::aws::NAME).join("regions").is_file() {
+                let notes = audit_once(&settings, &home).unwrap_or_else(|error| vec![error.to_string()]);
+                let Ok(series) = Series::open(&home) else { continue };
+                for text in notes {
+                    let note = OperationNote { subject: cloud::aws::NAME.to_owned(), text, is_mistake: false };
+                    // What cannot be noted is still ended.
+                    let _ = series.note(server::clock::now(), &note);
+                }
+            }
+        }
+    });
+}
+
+/// One audit that ends what is orphaned; what happened, a sentence each.
+fn audit_once(settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
+    let rented_now = rented_now(home)?;
+    let (client, catalog) = (rented::client(settings)?, Catalog::open(&settings.home)?);
+    let (owner, region) = (home.owner(), &rented::region(settings, None));
+    let auditor = Auditor { client: &client, owner, region, catalog: &catalog, rented: &rented_now, grace: GRACE };
+    let refused = |failure| rented::refused("look through AWS", &failure);
+    let (machines, unseen) = auditor.look().map_err(refused)?;
+    let (ended, failures) = auditor.end_all(&machines);
+    let ended = ended.into_iter().map(|handle| format!("audit: `{handle}` belonged to no run and was ended"));
+    let failures = failures.into_iter().map(|why| format!("audit: could not end {why}"));
+    let unseen = unseen.into_iter().map(|why| format!("audit: could not look at {why}"));
+    Ok(ended.chain(failures).chain(unseen).collect())
 }
 
 /// Machines that a run has, or asks for, or is giving back.

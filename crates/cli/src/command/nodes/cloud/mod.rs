@@ -1,6 +1,6 @@
 //! `gradus cloud`: what an account of a cloud allows, and what is rented there.
 
-mod audit;
+pub mod audit;
 mod check;
 
 use crate::error::Error;

@@ -2,7 +2,6 @@
 
 mod args;
 mod calibration;
-mod constraints;
 mod explain;
 mod figures;
 mod present;
@@ -26,7 +25,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use args::Args;
 use calibration::{lessons, measured, table};
-use constraints::{market, question};
 use present::{chart, page};
 use remedies::PlanContext;
 
@@ -36,6 +34,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::figures::day_of;
 use crate::local::job_file::JobSource;
+use crate::local::rented::constraints::{market, question};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 

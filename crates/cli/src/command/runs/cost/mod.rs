@@ -1,5 +1,7 @@
 //! `gradus cost`: the cost of runs, to the micro-dollar.
 
+mod grouped;
+
 use domain::run::Bill;
 use domain::{Money, Rate, RunId};
 use serde_json::json;
@@ -19,6 +21,8 @@ use crate::table;
 pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
     run: Option<String>,
+    #[command(flatten)]
+    grouped: grouped::Grouping,
 }
 
 /// Prints each rented machine with its price and time, and the sum.
@@ -26,7 +30,14 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    if let Some(server) = remote::chosen(settings)? {
+    let server = remote::chosen(settings)?;
+    if args.grouped.is_asked() {
+        if let Some(server) = &server {
+            return Err(remote::only_here("`gradus cost --by`", server));
+        }
+        return grouped::run(&args.grouped, settings, printer);
+    }
+    if let Some(server) = server {
         return of_server(&args, &server, printer);
     }
     let home = Home::open(&settings.home)?;
@@ -84,8 +95,8 @@ impl Costs {
         }
         for line in bill.into_iter().flat_map(|bill| &bill.lines) {
             let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
-            let cells =
-                [id.to_string(), line.instance.to_string(), line.rate.to_string(), seconds, line.amount.to_string()];
+            let machine = if line.race { format!("{} (race)", line.instance) } else { line.instance.to_string() };
+            let cells = [id.to_string(), machine, line.rate.to_string(), seconds, line.amount.to_string()];
             self.rows.push(cells.to_vec());
         }
         if bill.is_none() {

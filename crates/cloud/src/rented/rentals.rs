@@ -1,7 +1,7 @@
-//! What was asked of AWS for each instance: `instances/INSTANCE/aws.json` in the home.
+//! What was asked of a cloud for each instance: `instances/INSTANCE/CLOUD.json` in the home.
 //!
 //! It is on disk before the request is sent, so that a request in doubt is made again word for word, whatever was set
-//! differently since. `aws/regions` lists the regions in which anything was ever asked for.
+//! differently since. `CLOUD/regions` lists the regions in which anything was ever asked for.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +9,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::InstanceId;
 use domain::rental::LaunchRequest;
 use domain::run::Usage;
+use domain::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::wire::query::Params;
+use crate::aws::wire::query::Params;
 
 /// What was asked for, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,18 +22,31 @@ pub struct Rental {
     /// What the loop has asked for; the agent is started with it.
     pub request: LaunchRequest,
     pub region: String,
-    /// The parameters of `RunInstances`.
+    /// What is sent.
     pub params: Params,
     /// Requests that were sent and got no answer that proves anything: each may have rented. A file of a version that did not
     /// count them stands for one.
     #[serde(default = "one")]
     pub unanswered: u32,
-    /// AWS's name of the machine, once it was told.
+    /// The cloud's name of the machine, once it was told.
     #[serde(default)]
     pub handle: Option<String>,
-    /// What was used of it, once AWS has said that it is gone: AWS itself forgets after an hour.
+    /// What was used of it, once it was said to be gone: clouds themselves forget.
     #[serde(default)]
     pub gone: Option<Usage>,
+    /// When its rent began, for a cloud that does not say so later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rented: Option<Timestamp>,
+    /// Whether the cloud has listed it: then it is gone when it is not listed any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_seen: bool,
+}
+
+impl Rental {
+    /// What will be asked for.
+    pub fn new(request: LaunchRequest, region: String, params: Params) -> Rental {
+        Rental { request, region, params, unanswered: 0, handle: None, gone: None, rented: None, is_seen: false }
+    }
 }
 
 fn one() -> u32 {
@@ -44,14 +57,16 @@ fn one() -> u32 {
 #[derive(Debug, Clone)]
 pub struct Rentals {
     home: PathBuf,
+    /// Of which cloud.
+    cloud: &'static str,
     /// Held while one is changed.
     changing: Arc<Mutex<()>>,
 }
 
 impl Rentals {
-    /// The rentals of the home at `home`.
-    pub fn new(home: &Path) -> Rentals {
-        Rentals { home: home.to_owned(), changing: Arc::default() }
+    /// What the home at `home` has asked of a cloud.
+    pub fn new(home: &Path, cloud: &'static str) -> Rentals {
+        Rentals { home: home.to_owned(), cloud, changing: Arc::default() }
     }
 
     /// The folder of an instance.
@@ -59,9 +74,13 @@ impl Rentals {
         self.home.join("instances").join(instance.as_str())
     }
 
-    /// The folder of what concerns AWS as a whole.
+    /// The folder of what concerns the cloud as a whole.
     pub fn shared(&self) -> PathBuf {
-        self.home.join("aws")
+        self.home.join(self.cloud)
+    }
+
+    fn file(&self) -> String {
+        format!("{}.json", self.cloud)
     }
 
     /// What was asked for; none where nothing was.
@@ -69,7 +88,7 @@ impl Rentals {
     /// # Errors
     /// When the file cannot be read: what is not known is not nothing.
     pub fn read(&self, instance: &InstanceId) -> io::Result<Option<Rental>> {
-        match fs::read(self.folder(instance).join("aws.json")) {
+        match fs::read(self.folder(instance).join(self.file())) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -81,7 +100,7 @@ impl Rentals {
     /// # Errors
     /// When it cannot be written: then nothing may be asked for.
     pub fn write(&self, instance: &InstanceId, rental: &Rental) -> io::Result<()> {
-        replace(&self.folder(instance), "aws.json", &serde_json::to_vec(rental)?)
+        replace(&self.folder(instance), &self.file(), &serde_json::to_vec(rental)?)
     }
 
     /// Changes what is written down, if `change` says that it did; what it is then, none where nothing was asked for.
@@ -145,12 +164,12 @@ mod tests {
     #[test]
     fn regions_and_rentals_outlive_the_process() {
         let home = tempfile::tempdir().unwrap();
-        let rentals = Rentals::new(home.path());
+        let rentals = Rentals::new(home.path(), "aws");
         assert!(rentals.regions().unwrap().is_empty());
         for region in ["us-east-1", "eu-west-1", "us-east-1"] {
             rentals.note_region(region).unwrap();
         }
-        let regions: Vec<String> = Rentals::new(home.path()).regions().unwrap().into_iter().collect();
+        let regions: Vec<String> = Rentals::new(home.path(), "aws").regions().unwrap().into_iter().collect();
         assert_eq!(regions, ["eu-west-1", "us-east-1"]);
         let instance = InstanceId::new("r-i1");
         assert!(rentals.read(&instance).unwrap().is_none());

@@ -1,17 +1,20 @@
 //! Where the credentials for AWS come from: variables, a token of an identity provider, profiles, or the machine's own role.
 //!
-//! The order is that of AWS's tools. What only they can do (SSO, roles that a profile names, programs) is refused with the
-//! command by which they hand their credentials on.
+//! The order is that of AWS's tools. [`profile`] reads what a profile says: keys, a role that is assumed with the keys of
+//! another profile, the tokens that `aws sso login` leaves, or a program that prints keys; [`lease`] gets the keys. What needs
+//! a person (a code of a second factor) is refused with the command by which AWS's tools hand their credentials on.
+
+mod lease;
+mod profile;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use domain::Timestamp;
 
-use super::wire::answers::{self, AssumedRole, SessionCredentials};
-use super::wire::failure::AwsFailure;
-use super::wire::query::assume_with_web_identity;
 use super::wire::signature::AccessKey;
-use super::wire::{HttpRequest, HttpTransport, times};
+use lease::NOTHING;
+use profile::{config_heading, section};
 
 /// The variables that are read.
 pub const VARIABLES: &[&str] = &[
@@ -38,6 +41,8 @@ pub struct CredentialSources {
     pub credentials: String,
     /// The text of `~/.aws/config`.
     pub config: String,
+    /// The folder with the tokens of `aws sso login`, `~/.aws/sso/cache`.
+    pub sso_cache: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for CredentialSources {
@@ -60,6 +65,40 @@ pub enum CredentialSource {
     WebIdentity { file: String, role: String, session: String },
     /// The role of the machine that this runs on.
     Metadata { endpoint: String },
+    /// A program that prints a key, such as one that asks a vault.
+    Process {
+        /// With its arguments, as the profile has it.
+        command: String,
+        profile: String,
+    },
+    /// A token that `aws sso login` has left, for which the portal gives keys of a role.
+    Sso(SsoRole),
+    /// A role that is assumed with another key.
+    Role(Box<AssumedWith>),
+}
+
+/// A role of IAM Identity Center.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SsoRole {
+    pub profile: String,
+    pub cache: Option<PathBuf>,
+    /// The start page, by which the token is found.
+    pub start_url: String,
+    pub region: String,
+    pub account: String,
+    pub role: String,
+}
+
+/// A role, and what it is assumed with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssumedWith {
+    pub role: String,
+    pub session: String,
+    pub external_id: Option<String>,
+    /// Seconds, where the profile says how long.
+    pub duration: Option<String>,
+    pub source: CredentialSource,
+    pub profile: String,
 }
 
 /// A key and until when it can be used.
@@ -95,10 +134,8 @@ impl CredentialSources {
     /// # Errors
     /// Why none can be, with what to do.
     pub fn source(&self) -> Result<CredentialSource, String> {
-        if let (Some(id), Some(secret)) = (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY")) {
-            let session = self.variable("AWS_SESSION_TOKEN").map(str::to_owned);
-            let key = AccessKey { id: id.to_owned(), secret: secret.to_owned(), session };
-            return Ok(CredentialSource::Key { key, origin: "environment variables".into() });
+        if let Some(source) = self.of_variables() {
+            return Ok(source);
         }
         if let (Some(file), Some(role)) = (self.variable("AWS_WEB_IDENTITY_TOKEN_FILE"), self.variable("AWS_ROLE_ARN"))
         {
@@ -106,23 +143,25 @@ impl CredentialSources {
             return Ok(CredentialSource::WebIdentity { file: file.to_owned(), role: role.to_owned(), session });
         }
         let name = self.profile();
-        let mut values = section(&self.config, &config_heading(name)).unwrap_or_default();
-        values.extend(section(&self.credentials, name).unwrap_or_default());
-        let value = |key: &str| values.get(key).filter(|value| !value.is_empty()).cloned();
-        if let (Some(id), Some(secret)) = (value("aws_access_key_id"), value("aws_secret_access_key")) {
-            let key = AccessKey { id, secret, session: value("aws_session_token") };
-            return Ok(CredentialSource::Key { key, origin: format!("the profile `{name}`") });
-        }
-        let others = ["sso_session", "sso_start_url", "role_arn", "credential_process", "login_session"];
-        if let Some(other) = others.iter().find(|key| values.contains_key(**key)) {
-            return Err(format!(
-                "the profile `{name}` uses `{other}`, which gradus does not read; hand its credentials on with \
-                 `eval \"$(aws configure export-credentials --profile {name} --format env)\"`"
-            ));
+        if let Some(source) = self.of_profile(name, &[])? {
+            return Ok(source);
         }
         if self.variable("AWS_PROFILE").is_some() {
             return Err(format!("there is no profile `{name}` with keys in `~/.aws/credentials` or `~/.aws/config`"));
         }
+        self.of_metadata()
+    }
+
+    /// The key in variables.
+    fn of_variables(&self) -> Option<CredentialSource> {
+        let (id, secret) = (self.variable("AWS_ACCESS_KEY_ID")?, self.variable("AWS_SECRET_ACCESS_KEY")?);
+        let session = self.variable("AWS_SESSION_TOKEN").map(str::to_owned);
+        let key = AccessKey { id: id.to_owned(), secret: secret.to_owned(), session };
+        Some(CredentialSource::Key { key, origin: "environment variables".into() })
+    }
+
+    /// The role of this machine.
+    fn of_metadata(&self) -> Result<CredentialSource, String> {
         if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Err(NOTHING.to_owned());
         }
@@ -131,115 +170,17 @@ impl CredentialSources {
     }
 }
 
-const NOTHING: &str = "no credentials for AWS were found; run `aws configure`, or set `AWS_ACCESS_KEY_ID` and \
-                       `AWS_SECRET_ACCESS_KEY`";
-
-impl CredentialSource {
-    /// Gets a key; `has_given` where this source gave one before.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn lease(&self, transport: &dyn HttpTransport, sts: &str, has_given: bool) -> Result<Lease, AwsFailure> {
-        match self {
-            CredentialSource::Key { key, origin } => {
-                Ok(Lease { key: key.clone(), until: None, origin: origin.clone() })
-            }
-            CredentialSource::WebIdentity { file, role, session } => {
-                let token = std::fs::read_to_string(file)
-                    .map_err(|error| AwsFailure::Credentials(format!("cannot read the token in `{file}`: {error}")))?;
-                let query = assume_with_web_identity(role, session, token.trim());
-                let reply = transport.send(&query.request(sts)).map_err(AwsFailure::Doubt)?;
-                if reply.status != 200 {
-                    return Err(AwsFailure::of(&query, &reply));
-                }
-                let role: AssumedRole = answers::read(&reply.text()).map_err(AwsFailure::Doubt)?;
-                let origin = "the token of an identity provider".to_owned();
-                role.assume_role_with_web_identity_result.credentials.lease(origin)
-            }
-            CredentialSource::Metadata { endpoint } => metadata(transport, endpoint, has_given),
-        }
-    }
-}
-
-impl SessionCredentials {
-    fn lease(self, origin: String) -> Result<Lease, AwsFailure> {
-        if self.access_key_id.is_empty() || self.secret_access_key.is_empty() {
-            return Err(AwsFailure::Credentials(format!("{origin} gives no key")));
-        }
-        // One whose end cannot be read is used once.
-        let until = times::read(&self.expiration).unwrap_or(Timestamp(0));
-        let key = AccessKey {
-            id: self.access_key_id,
-            secret: self.secret_access_key,
-            session: Some(self.session_token).filter(|token| !token.is_empty()),
-        };
-        Ok(Lease { key, until: Some(until), origin })
-    }
-}
-
-/// The role of this machine, from its metadata service, which wants a token first (IMDSv2).
-fn metadata(transport: &dyn HttpTransport, endpoint: &str, has_given: bool) -> Result<Lease, AwsFailure> {
-    let doubt = |why: &str| AwsFailure::Doubt(format!("the metadata service of this machine: {why}"));
-    let ask = |method: &'static str, path: &str, header: (&str, &str)| {
-        let headers = vec![(header.0.to_owned(), header.1.to_owned())];
-        let request = HttpRequest { method, url: format!("{endpoint}{path}"), headers, body: Vec::new() };
-        let reply = transport.send(&request).map_err(|why| doubt(&why))?;
-        match reply.status {
-            200 => Ok(reply.text()),
-            429 | 500.. => Err(doubt(&format!("HTTP status {}", reply.status))),
-            // It is turned off, or the machine has no role.
-            _ => Err(AwsFailure::Credentials(NOTHING.to_owned())),
-        }
-    };
-    // Where nothing ever answered there is no such service.
-    let is_there = |failure| if has_given { failure } else { AwsFailure::Credentials(NOTHING.to_owned()) };
-    let token = ask("PUT", "/latest/api/token", ("x-aws-ec2-metadata-token-ttl-seconds", "300")).map_err(is_there)?;
-    let header = ("x-aws-ec2-metadata-token", token.as_str());
-    let folder = "/latest/meta-data/iam/security-credentials/";
-    let role = ask("GET", folder, header)?;
-    let role = role.lines().next().unwrap_or_default().trim().to_owned();
-    let text = ask("GET", &format!("{folder}{role}"), header)?;
-    let found: SessionCredentials = serde_json::from_str(&text)
-        .map_err(|error| AwsFailure::Credentials(format!("the metadata service answered: {error}")))?;
-    found.lease(format!("this machine's role `{role}`"))
-}
-
-fn config_heading(profile: &str) -> String {
-    if profile == "default" { profile.to_owned() } else { format!("profile {profile}") }
-}
-
-/// The values below `[heading]` of an INI file; none where there is no such heading.
-fn section(text: &str, heading: &str) -> Option<BTreeMap<String, String>> {
-    let mut found = None;
-    let mut is_inside = false;
-    for line in text.lines() {
-        if let Some(name) = line.trim().strip_prefix('[').and_then(|rest| rest.split(']').next()) {
-            is_inside = name.split_whitespace().eq(heading.split_whitespace());
-            if is_inside {
-                found.get_or_insert_with(BTreeMap::new);
-            }
-            continue;
-        }
-        // A line that is indented belongs to the value above it.
-        let is_value = !line.starts_with([' ', '\t', '#', ';']);
-        if let (true, true, Some((key, value)), Some(values)) = (is_inside, is_value, line.split_once('='), &mut found)
-        {
-            values.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::wire::HttpReply;
+    use super::super::wire::failure::AwsFailure;
+    use super::super::wire::{HttpReply, HttpRequest, HttpTransport, times};
     use super::*;
 
     fn sources(variables: &[(&str, &str)], credentials: &str, config: &str) -> CredentialSources {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        CredentialSources { variables, credentials: credentials.to_owned(), config: config.to_owned() }
+        CredentialSources { variables, credentials: credentials.to_owned(), config: config.to_owned(), sso_cache: None }
     }
 
     fn check(variables: &[(&str, &str)], credentials: &str, config: &str, expected: &str) {
@@ -249,6 +190,7 @@ mod tests {
             }
             Ok(CredentialSource::WebIdentity { file, role, session }) => format!("{file} as {role} for {session}"),
             Ok(CredentialSource::Metadata { endpoint }) => endpoint,
+            Ok(other) => format!("{other:?}"),
             Err(why) => why,
         };
         assert!(found.starts_with(expected), "{found}\n  is not\n{expected}");
@@ -266,13 +208,8 @@ mod tests {
         let config = "[profile other]\nregion = eu-west-1\naws_access_key_id = O\naws_secret_access_key = o\n\
                       s3 =\n  aws_access_key_id = X\n[profile sso]\nsso_session = mine\n[profile role]\nrole_arn = r\n";
         check(&[("AWS_PROFILE", "other")], file, config, "O o - from the profile `other`");
-        check(
-            &[("AWS_PROFILE", "sso")],
-            "",
-            config,
-            "the profile `sso` uses `sso_session`, which gradus does not read",
-        );
-        check(&[("AWS_PROFILE", "role")], "", config, "the profile `role` uses `role_arn`");
+        check(&[("AWS_PROFILE", "sso")], "", config, "the profile `sso` names the session `mine`, which");
+        check(&[("AWS_PROFILE", "role")], "", config, "the profile `role` has a `role_arn` and neither");
         let web = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/t"), ("AWS_ROLE_ARN", "arn")];
         check(&web, file, "", "/t as arn for gradus");
         check(&[], "", "", "http://169.254.169.254");
@@ -300,7 +237,7 @@ mod tests {
         let replies = ["T", "my-role\n", key].map(|body| HttpReply { status: 200, body: body.into() });
         let transport = Recorded(Mutex::new((Vec::new(), replies.to_vec())));
         let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
-        let lease = source.lease(&transport, "", false).unwrap();
+        let lease = source.lease(&transport, ("", ""), false).unwrap();
         assert_eq!((&*lease.key.id, lease.key.session.as_deref()), ("A", Some("t")));
         assert_eq!(lease.until, times::read("2026-11-23T20:00:00Z"));
         let asked = transport.0.lock().unwrap().0.clone();
@@ -309,7 +246,7 @@ mod tests {
         assert_eq!(asked[2].headers, [("x-aws-ec2-metadata-token".to_owned(), "T".to_owned())]);
         let nobody = Recorded(Mutex::default());
         assert!(
-            matches!(source.lease(&nobody, "", false), Err(AwsFailure::Credentials(why)) if why.contains("aws configure"))
+            matches!(source.lease(&nobody, ("", ""), false), Err(AwsFailure::Credentials(why)) if why.contains("aws configure"))
         );
     }
 
@@ -319,7 +256,7 @@ mod tests {
             let replies = replies.iter().map(|(status, body)| HttpReply { status: *status, body: (*body).into() });
             let transport = Recorded(Mutex::new((Vec::new(), replies.collect())));
             let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
-            let shown = match source.lease(&transport, "", has_given) {
+            let shown = match source.lease(&transport, ("", ""), has_given) {
                 Ok(lease) => format!("{:?}", lease.until),
                 Err(AwsFailure::Doubt(_)) => "doubt".to_owned(),
                 Err(AwsFailure::Credentials(why)) => why,

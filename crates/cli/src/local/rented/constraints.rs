@@ -1,14 +1,13 @@
 //! The market and the job's constraints, as the search takes them.
 
 use cloud::Catalog;
-use cloud::catalog::wanted::Wanted;
+use cloud::catalog::wanted::{Unknown, Wanted};
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::Cloud;
 use domain::{Elapsed, Job};
 use plan::search::{Admission, Constraints, GpuRequirement, MarketIndex, NODES, Tariffs};
 use plan::spot::SpotAvailability;
 
-use crate::command::offers::usage;
 use crate::error::Error;
 
 /// What is offered, as the search sees it.
@@ -61,6 +60,11 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
         data_at,
         data_tariffs,
     })
+}
+
+/// The error for an unknown name.
+pub fn usage(unknown: Unknown) -> Error {
+    Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }
 
 fn gpus(wanted: &Accelerators, catalog: &Catalog) -> GpuRequirement {

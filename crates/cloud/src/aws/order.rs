@@ -1,12 +1,11 @@
 //! What is asked for when a machine is rented: the parameters of `RunInstances`, as a pure function.
 
-pub mod user_data;
-
 use domain::rental::LaunchRequest;
-use domain::{Bytes, Offer};
+use domain::{Bytes, Offer, Rate};
 
 use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, OWNER_TAG, Params, params};
 use super::wire::times::rfc3339;
+use crate::rented::MachineChoice;
 
 /// Disk for the system and for what is copied to the machine, beside what the work needs.
 const SYSTEM_GIB: u64 = 40;
@@ -14,62 +13,12 @@ const SYSTEM_GIB: u64 = 40;
 /// A gibibyte.
 const GIB: u64 = 1 << 30;
 
-/// Which machine, where, and on which terms. As text it is the kind of an offer: `us-east-1/p4d.24xlarge`,
-/// `us-east-1/p4d.24xlarge/spot`, `us-east-1/us-east-1a/p4d.24xlarge`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineChoice {
-    pub region: String,
-    /// None for any zone of the region.
-    pub zone: Option<String>,
-    /// Such as `p4d.24xlarge`.
-    pub machine: String,
-    pub is_spot: bool,
-}
-
-impl std::fmt::Display for MachineChoice {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}/", self.region)?;
-        if let Some(zone) = &self.zone {
-            write!(formatter, "{zone}/")?;
-        }
-        write!(formatter, "{}{}", self.machine, if self.is_spot { "/spot" } else { "" })
-    }
-}
-
-impl std::str::FromStr for MachineChoice {
-    type Err = String;
-
-    fn from_str(kind: &str) -> Result<MachineChoice, String> {
-        let (bare, is_spot) = kind.strip_suffix("/spot").map_or((kind, false), |bare| (bare, true));
-        let is_word = |part: &&str| {
-            !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "-.".contains(letter))
-        };
-        let parts: Vec<&str> = bare.split('/').collect();
-        let (region, zone, machine) = match parts[..] {
-            [region, machine] => (region, None, machine),
-            [region, zone, machine] => (region, Some(zone), machine),
-            _ => return Err(format!("`{kind}` is no machine of AWS, such as `us-east-1/p4d.24xlarge`")),
-        };
-        if !parts.iter().all(is_word) || !machine.contains('.') {
-            return Err(format!("`{kind}` is no machine of AWS, such as `us-east-1/p4d.24xlarge`"));
-        }
-        Ok(MachineChoice {
-            region: region.to_owned(),
-            zone: zone.map(str::to_owned),
-            machine: machine.to_owned(),
-            is_spot,
-        })
-    }
-}
-
-impl MachineChoice {
-    /// The public parameter that names the image to boot: one with NVIDIA's driver where there is a GPU for it.
-    pub fn image(&self) -> &'static str {
-        let has_nvidia = self.machine.starts_with(['g', 'p']) && !self.machine.starts_with("g4ad.");
-        match has_nvidia {
-            true => "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
-            false => "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
-        }
+/// The public parameter that names the image to boot: one with NVIDIA's driver where there is a GPU for it.
+pub fn image(choice: &MachineChoice) -> &'static str {
+    let has_nvidia = choice.machine.starts_with(['g', 'p']) && !choice.machine.starts_with("g4ad.");
+    match has_nvidia {
+        true => "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+        false => "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
     }
 }
 
@@ -83,11 +32,11 @@ pub struct LaunchSite {
     pub subnet: Option<String>,
 }
 
-/// What is sent. It is written down before it is sent, and the same is sent again.
+/// What is sent. It is written down before it is sent, and the same is sent again. A spot machine may cost `spot_cap` at most.
 pub fn order(
     request: &LaunchRequest,
     choice: &MachineChoice,
-    site: &LaunchSite,
+    (site, spot_cap): (&LaunchSite, Rate),
     owner: &str,
     user_data: &str,
 ) -> Params {
@@ -120,7 +69,7 @@ pub fn order(
             ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
         ]));
         // Without a cap AWS may charge up to the price on demand, and the rent is counted at the offer's.
-        let cap = request.price_cap.unwrap_or(request.offer.rate).micros_per_hour().unsigned_abs();
+        let cap = spot_cap.micros_per_hour().unsigned_abs();
         sent.push(("InstanceMarketOptions.SpotOptions.MaxPrice".to_owned(), domain::money::decimal(cap, 2, 6)));
     }
     sent.extend(tags(request, owner));
@@ -147,8 +96,12 @@ fn tags(request: &LaunchRequest, owner: &str) -> Params {
 
 /// Gibibytes of the disk: what the plan counts on, and the system.
 fn volume_gib(offer: &Offer) -> u64 {
-    let Bytes(work) = offer.node.disk_free;
-    work.div_ceil(GIB) + SYSTEM_GIB
+    disk_gib(offer.node.disk_free)
+}
+
+/// Gibibytes of the disk of a machine with so much for its work.
+pub fn disk_gib(work: Bytes) -> u64 {
+    work.0.div_ceil(GIB) + SYSTEM_GIB
 }
 
 /// Base64 with padding, as the Query protocol wants user data.
@@ -176,16 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_name_machines() {
-        for kind in ["us-east-1/p4d.24xlarge", "us-east-1/p4d.24xlarge/spot", "eu-west-1/eu-west-1a/g4dn.xlarge/spot"] {
-            assert_eq!(kind.parse::<MachineChoice>().unwrap().to_string(), kind);
-        }
-        for kind in ["", "p4d.24xlarge", "us-east-1/", "us-east-1/x/y/z.a", "us-east-1/p4d", "us east/p4d.24xlarge"] {
-            assert!(kind.parse::<MachineChoice>().is_err(), "{kind}");
-        }
-        let image = |kind: &str| kind.parse::<MachineChoice>().unwrap().image().contains("nvidia");
-        assert!(image("us-east-1/p4d.24xlarge") && image("us-east-1/g5.xlarge") && !image("us-east-1/g4ad.xlarge"));
-        assert!(!image("us-east-1/c7i.large"));
+    fn machines_with_gpus_of_nvidia_have_its_driver() {
+        let has = |kind: &str| image(&kind.parse::<MachineChoice>().unwrap()).contains("nvidia");
+        assert!(has("us-east-1/p4d.24xlarge") && has("us-east-1/g5.xlarge") && !has("us-east-1/g4ad.xlarge"));
+        assert!(!has("us-east-1/c7i.large"));
     }
 
     fn ordered(kind: &str, cap: Option<&str>) -> BTreeMap<String, String> {
@@ -203,10 +150,13 @@ mod tests {
             price_cap: cap.map(|cap| cap.parse().unwrap()),
             expires: Some(Timestamp(1_440_938_160_000_000)),
             first_answer: None,
+            has_peers: false,
         };
         let site =
             LaunchSite { image: "ami-1".into(), root_device: "/dev/sda1".into(), group: "sg-1".into(), subnet: None };
-        order(&request, &kind.parse().unwrap(), &site, "me", "#!/bin/sh\n").into_iter().collect()
+        order(&request, &kind.parse().unwrap(), (&site, cap.unwrap_or("1/h").parse().unwrap()), "me", "#!/bin/sh\n")
+            .into_iter()
+            .collect()
     }
 
     #[test]

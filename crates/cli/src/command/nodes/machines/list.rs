@@ -1,0 +1,91 @@
+//! `gradus machines list`.
+
+use domain::run::InstanceState;
+use domain::{Elapsed, Timestamp};
+use plan::{Instance, Run};
+use serde_json::json;
+use server::{Home, State};
+
+use super::up::MARK;
+use crate::error::{Error, exit};
+use crate::figures::short;
+use crate::follow::liveness::meters;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::table;
+
+/// Lists every machine that is not released.
+///
+/// # Errors
+/// [`Error`] when the state of the home cannot be read.
+pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let state = State::open_lean(&home)?;
+    let world = state.world();
+    let (meters, now) = (meters(&home, world), server::clock::now());
+    let mut rows = Vec::new();
+    for (id, instance) in world.live_instances() {
+        let Some(run) = world.runs.get(&instance.run) else { continue };
+        let rented = meters.get(id).copied().unwrap_or_default();
+        let spent = instance.offer.rate.cost(rented);
+        let ends = ends(run, now);
+        let is_job = !run.job.envs.contains_key(MARK);
+        if printer.is_json() {
+            printer.json(&json!({
+                "instance": id,
+                "run": instance.run,
+                "provider": instance.offer.provider,
+                "kind": instance.offer.kind,
+                "handle": instance.handle,
+                "state": word(instance),
+                "rate_micro_usd": instance.offer.rate.micros_per_hour(),
+                "rented_us": rented.0,
+                "cost_micro_usd": spent.micros(),
+                "ends_in_us": ends.map(|ends| ends.0),
+                "is_job": is_job,
+            }));
+            continue;
+        }
+        let ends = ends.map_or("with its run".to_owned(), |ends| format!("in {}", length(ends)));
+        rows.push(vec![
+            instance.run.to_string(),
+            format!("{} {}", instance.offer.provider, instance.offer.kind),
+            word(instance).to_owned(),
+            instance.offer.rate.to_string(),
+            length(rented),
+            spent.to_string(),
+            ends,
+            if is_job { "job" } else { "machine" }.to_owned(),
+        ]);
+    }
+    if printer.is_json() {
+        return Ok(exit::DONE);
+    }
+    if rows.is_empty() {
+        printer.say("no machine is rented; take one with `gradus machines up`");
+        return Ok(exit::DONE);
+    }
+    let head = ["run", "machine", "state", "price", "rented", "cost", "ends", "for"];
+    table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
+    Ok(exit::DONE)
+}
+
+/// When its run must end, from now on; none where nothing says so.
+fn ends(run: &Run, now: Timestamp) -> Option<Elapsed> {
+    let deadline = run.job.deadline?;
+    Some(Elapsed(deadline.micros().saturating_sub(run.age(now).0)))
+}
+
+fn length(time: Elapsed) -> String {
+    short(domain::Duration::from_micros(time.0))
+}
+
+fn word(instance: &Instance) -> &'static str {
+    match instance.state {
+        InstanceState::Intended => "asked for",
+        InstanceState::Launching => "starting",
+        InstanceState::Up => "up",
+        InstanceState::Releasing => "ending",
+        InstanceState::Released { .. } => "released",
+    }
+}

@@ -1,0 +1,106 @@
+//! `gradus machines`: rented machines without a job. One that is taken with `up` is a run of a program that waits, so that it
+//! has a plan, a budget, an end and a bill like any other.
+
+mod list;
+mod up;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use domain::run::InstanceState;
+use domain::{InstanceId, RunId};
+use plan::{Instance, World};
+use server::Home;
+
+use crate::command::find::{RunOrSweep, find_any, open_named};
+use crate::command::stop;
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Arguments of `gradus machines`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// List rented machines: what each costs, which run has it, and when it ends
+    List,
+    /// Rent a machine to work on: show its price, ask, and rent it until its time or its budget is over
+    Up(Box<up::Args>),
+    /// Open a shell on a rented machine, or run a command there
+    Ssh(SshArgs),
+    /// Give a machine back
+    Down(DownArgs),
+}
+
+/// Arguments of `gradus machines ssh`.
+#[derive(Debug, clap::Args)]
+struct SshArgs {
+    /// Machine: the name of its run, a unique prefix of it, or `last`
+    machine: String,
+    /// Command to run there instead of a shell
+    #[arg(trailing_var_arg = true)]
+    command: Vec<String>,
+}
+
+/// Arguments of `gradus machines down`.
+#[derive(Debug, clap::Args)]
+struct DownArgs {
+    /// Machine: the name of its run, a unique prefix of it, or `last`
+    machine: String,
+}
+
+/// Carries out the subcommand.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    match args.command {
+        Subcommand::List => list::run(settings, printer),
+        Subcommand::Up(args) => up::run(*args, settings, printer),
+        Subcommand::Ssh(args) => ssh(&args, settings),
+        Subcommand::Down(args) => stop::run(stop::Args { run: args.machine }, settings, printer),
+    }
+}
+
+/// Becomes `ssh` with what the machine is reached with.
+fn ssh(args: &SshArgs, settings: &GlobalSettings) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let state = open_named(&home, &args.machine)?;
+    let run = match find_any(state.world(), &args.machine)? {
+        RunOrSweep::Run(run) => run,
+        RunOrSweep::Sweep(sweep) => {
+            let message = format!("`{sweep}` is a sweep, whose trials have a machine each");
+            return Err(Error::Usage {
+                message,
+                hint: "name a trial, as `gradus machines list` shows them".to_owned(),
+            });
+        }
+    };
+    let (instance, known) = up_of(state.world(), &run).ok_or_else(|| Error::Usage {
+        message: format!("run `{run}` has no machine that is up"),
+        hint: "`gradus machines list` shows what is rented".to_owned(),
+    })?;
+    let config = home.root().join("instances").join(instance.as_str()).join("ssh_config");
+    let Some(handle) = known.handle.as_ref().filter(|_| config.is_file()) else {
+        let hint = match known.offer.provider.as_str() {
+            "ssh" => format!("it is a node: `gradus ssh {}`", known.offer.kind),
+            "local" => "it is this machine".to_owned(),
+            _ => format!("it was not reached yet; `{}` says why", config.with_file_name("reach.log").display()),
+        };
+        return Err(Error::Usage { message: format!("`{instance}` cannot be entered from here"), hint });
+    };
+    let error = Command::new("ssh").arg("-F").arg(&config).arg(&handle.0).args(&args.command).exec();
+    Err(Error::file("start", Path::new("ssh"))(error))
+}
+
+/// The newest machine of a run that is up.
+fn up_of<'a>(world: &'a World, run: &RunId) -> Option<(&'a InstanceId, &'a Instance)> {
+    let run = world.runs.get(run)?;
+    world.live_instances_of(run).filter(|(_, instance)| instance.state == InstanceState::Up).last()
+}

@@ -1,0 +1,112 @@
+//! `gradus machines up`: the job of a machine that waits for its user.
+
+use std::path::Path;
+
+use domain::Rate;
+use domain::file::written::JobText;
+use server::Home;
+
+use crate::command::run::{StartOptions, start};
+use crate::error::{Error, exit};
+use crate::local::draft::draft_loaded;
+use crate::local::job_file::{JobOverrides, LoadedJob, load};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// The variable by which such a job is known.
+pub const MARK: &str = "GRADUS_MACHINE";
+
+/// Arguments of `gradus machines up`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Name of the machine: letters a–z, digits and `-`
+    #[arg(default_value = "machine")]
+    name: String,
+    /// Where: a cloud with region and zone, such as `aws/us-east-1`, or a node, such as `ssh/NAME`
+    #[arg(long, value_name = "PLACE")]
+    infra: String,
+    /// GPUs, such as `A100:8`
+    #[arg(long, value_name = "GPUS")]
+    gpus: Option<String>,
+    /// The cloud's name of the machine, such as `g4dn.xlarge`
+    #[arg(long, value_name = "TYPE")]
+    instance_type: Option<String>,
+    /// Size of the disk in GB
+    #[arg(long, value_name = "GB")]
+    disk: Option<String>,
+    /// Use a spot machine, which the cloud may take back
+    #[arg(long)]
+    spot: bool,
+    /// Most that it may cost an hour
+    #[arg(long, value_name = "PRICE")]
+    max_price: Option<String>,
+    /// Most that it may cost in all
+    #[arg(long, value_name = "MONEY")]
+    budget: Option<String>,
+    /// When it is given back, whatever runs on it
+    #[arg(long = "for", value_name = "TIME", default_value = "8h")]
+    time: String,
+    /// Project that the cost is counted under
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Print the job file, and rent nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Skip the confirmation before money is spent
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// The job file: a program that waits.
+fn compose(args: &Args) -> JobText {
+    let mut job = JobText::default();
+    job.text("name", &args.name);
+    job.text("run", "exec sleep infinity");
+    let text = [
+        ("project", args.project.as_ref()),
+        ("resources.infra", Some(&args.infra)),
+        ("resources.accelerators", args.gpus.as_ref()),
+        ("resources.instance_type", args.instance_type.as_ref()),
+        ("resources.disk_size", args.disk.as_ref()),
+        ("resources.max_price", args.max_price.as_ref()),
+        ("budget.max", args.budget.as_ref()),
+        ("deadline", Some(&args.time)),
+    ];
+    for (key, value) in text {
+        value.into_iter().for_each(|value| job.text(key, value));
+    }
+    if args.spot {
+        job.plain("resources.use_spot", "true");
+    }
+    job.text(&format!("envs.{MARK}"), "up");
+    job
+}
+
+/// Plans, asks and rents.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let text = compose(&args).render();
+    let names = (args.name.as_str(), Path::new("."));
+    let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer)?;
+    if args.dry_run {
+        match printer.is_json() {
+            true => printer.json(&serde_json::json!({ "job_file": text })),
+            false => printer.data(text.trim_end()),
+        }
+        return Ok(exit::DONE);
+    }
+    let LoadedJob { unrentable, .. } = &loaded;
+    if let Some(unrentable) = unrentable {
+        return Err(Error::Job(unrentable.clone()));
+    }
+    let home = Home::open(&settings.home)?;
+    let (job, plan) = draft_loaded(loaded, Rate::default(), settings, &home, printer)?;
+    let code = start(job, plan, &args.name, &StartOptions::detached(args.yes), settings, &home, printer)?;
+    if code == exit::DONE && !printer.is_json() {
+        printer.data(format!("enter    gradus machines ssh {}", args.name));
+        printer.data(format!("end      gradus machines down {} (or in {})", args.name, args.time));
+    }
+    Ok(code)
+}

@@ -1,0 +1,45 @@
+//! What runs without a bill have cost so far, machine by machine.
+
+use domain::run::InstanceState;
+use domain::{Elapsed, InstanceId, RunId};
+use plan::money::ledger::LedgerLine;
+use plan::{Run, World};
+use server::Home;
+
+use crate::follow::liveness::meters;
+
+/// The lines of all runs without a bill, as far as their machines are metered.
+pub fn open_lines(home: &Home, world: &World) -> Vec<LedgerLine> {
+    let meters = meters(home, world);
+    let open = world.runs.iter().filter(|(_, run)| run.bill.is_none());
+    let machines = open.flat_map(|(id, run)| run.instances.iter().map(move |instance| (id, run, instance)));
+    machines
+        .flat_map(|(id, run, instance)| {
+            lines(world, (id, run), instance, meters.get(instance).copied().unwrap_or_default())
+        })
+        .collect()
+}
+
+fn lines(world: &World, (id, run): (&RunId, &Run), instance: &InstanceId, metered: Elapsed) -> Vec<LedgerLine> {
+    let Some(known) = world.instances.get(instance) else { return Vec::new() };
+    let first = match &known.state {
+        InstanceState::Released { usage } => (usage.started, usage.elapsed),
+        InstanceState::Intended | InstanceState::Launching | InstanceState::Up | InstanceState::Releasing => {
+            (known.started.unwrap_or(known.intended), metered)
+        }
+    };
+    let doubles = known.doubles.values().map(|usage| (usage.started, usage.elapsed));
+    let line = |(started, elapsed)| LedgerLine {
+        run: id.clone(),
+        instance: instance.clone(),
+        provider: known.offer.provider.clone(),
+        user: run.user.clone(),
+        project: run.job.project.clone(),
+        started,
+        elapsed,
+        amount: known.offer.rate.cost(elapsed),
+        race: known.lost_race,
+        is_final: false,
+    };
+    std::iter::once(first).chain(doubles).map(line).collect()
+}

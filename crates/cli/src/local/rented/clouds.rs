@@ -1,0 +1,201 @@
+//! The clouds that machines are rented from: what each offers, where its zones are, and how it is asked.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use cloud::aws::Client;
+use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
+use cloud::gcp::{self, Gcp, GcpOptions};
+use cloud::lambda::{self, Lambda};
+use cloud::rented::{CloudApi, ReachSettings, Rented, offers};
+use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
+use domain::listing::Cloud;
+use domain::wants::Wants;
+use domain::{Bytes, Job, Offer, Rate};
+use serde::de::DeserializeOwned;
+use server::Home;
+use store::WebClient;
+
+use crate::error::{Error, exit};
+use crate::settings::GlobalSettings;
+
+/// A client for HTTP that is made when it is used first: most commands rent nothing.
+#[derive(Default)]
+struct LazyWeb(OnceLock<Result<WebClient, String>>);
+
+impl HttpTransport for LazyWeb {
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+        let client = self.0.get_or_init(|| WebClient::new().map_err(|error| error.to_string())).as_ref();
+        let HttpRequest { method, url, headers, body } = request;
+        let (status, body) = client.map_err(Clone::clone)?.send(method, url, headers, body.clone())?;
+        Ok(HttpReply { status, body })
+    }
+}
+
+/// A cloud that machines can be rented from.
+pub enum RentedCloud {
+    Aws { client: Box<Client>, options: AwsOptions },
+    Lambda(Lambda),
+    Gcp(Gcp),
+}
+
+/// The cloud that a job is to be run on, if it is one that is rented from.
+pub fn asked_for(job: &Job) -> Option<&'static str> {
+    domain::wants::RENTED_CLOUDS.into_iter().find(|name| job.wants.only_cloud(name))
+}
+
+impl RentedCloud {
+    /// A cloud with the user's credentials.
+    ///
+    /// # Errors
+    /// [`Error::Store`] in an executable without a client for HTTP, [`Error::Code`] where there are no credentials.
+    pub fn open(name: &str, settings: &GlobalSettings, home: &Home) -> Result<RentedCloud, Error> {
+        WebClient::new()?;
+        match name {
+            lambda::NAME => lambda(settings)?.map(RentedCloud::Lambda).ok_or_else(|| {
+                no_credentials("Lambda", "no key was found", "set `LAMBDA_API_KEY` to a key of Lambda's console")
+            }),
+            gcp::NAME => {
+                let (gcp, project) = gcp(settings, home)?;
+                if let Err(why) = settings.gcp.source() {
+                    return Err(no_credentials("Google", &why, "see docs/gcp.md"));
+                }
+                match project {
+                    true => Ok(RentedCloud::Gcp(gcp)),
+                    false => Err(no_credentials(
+                        "Google",
+                        "no project is named",
+                        "set `GOOGLE_CLOUD_PROJECT`, or write `{\"project\": \"…\"}` into `gcp.json` of the home folder",
+                    )),
+                }
+            }
+            _ => {
+                if let Err(why) = settings.aws.source() {
+                    return Err(no_credentials("AWS", &why, "see docs/aws.md for where credentials are looked for"));
+                }
+                let client = Box::new(Client::new(Arc::new(LazyWeb::default()), settings.aws.clone()));
+                Ok(RentedCloud::Aws { client, options: options(home, "aws.json", "docs/aws.md")? })
+            }
+        }
+    }
+
+    /// What of the catalog a job may be rented, the cheapest first, with the price of a disk where that is paid for by itself.
+    pub fn offers(&self, catalog: &Catalog, wants: &Wants, disk: Option<Bytes>) -> Vec<Offer> {
+        match self {
+            RentedCloud::Aws { .. } => {
+                let all = cloud::aws::offers(catalog, wants).into_iter();
+                all.map(|offer| cloud::aws::with_disk(catalog, offer, disk)).collect()
+            }
+            RentedCloud::Lambda(api) => api.offers(catalog, wants),
+            RentedCloud::Gcp(api) => {
+                let all = api.offers(catalog, wants).into_iter();
+                all.map(|offer| offers::with_disk(catalog, &Cloud::Gcp, offer, disk, gcp::disk_gib)).collect()
+            }
+        }
+    }
+
+    /// What the disk of an offer costs beside its machine.
+    pub fn disk_rate(&self, catalog: &Catalog, work: Bytes) -> Rate {
+        match self {
+            RentedCloud::Aws { .. } => cloud::aws::disk_rate(catalog, work),
+            RentedCloud::Lambda(_) => Rate::default(),
+            RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, gcp::disk_gib(work)),
+        }
+    }
+
+    /// The zones of a region in which machines can be put, where there is a choice of them.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub fn zones(&self, region: &str) -> Result<Vec<String>, String> {
+        match self {
+            // A subnet of the user's is in one zone.
+            RentedCloud::Aws { options, .. } if options.subnets.contains_key(region) => Ok(Vec::new()),
+            RentedCloud::Aws { client, .. } => cloud::aws::zones(client, region).map_err(|failure| failure.to_string()),
+            RentedCloud::Lambda(_) => Ok(Vec::new()),
+            RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
+        }
+    }
+}
+
+fn no_credentials(cloud: &str, why: &str, hint: &str) -> Error {
+    let message = format!("cannot rent from {cloud}: {why}");
+    Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
+}
+
+/// A client for AWS with the user's credentials.
+///
+/// # Errors
+/// [`Error::Store`] in an executable without a client for HTTP.
+pub fn client(settings: &GlobalSettings) -> Result<Client, Error> {
+    WebClient::new()?;
+    Ok(Client::new(Arc::new(LazyWeb::default()), settings.aws.clone()))
+}
+
+/// The providers of rented machines of a home, whose machines are reached with what `ssh` says: those with credentials here,
+/// and those from which anything was rented before.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Usage`] when a file of settings cannot be read.
+pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> Result<Vec<Arc<dyn Provider>>, Error> {
+    let reach = |ssh_config| ReachSettings {
+        owner: ssh.owner.clone(),
+        socket: ssh.socket.clone(),
+        program: ssh.program.clone(),
+        ssh_config,
+    };
+    let aws_options: AwsOptions = options(home, "aws.json", "docs/aws.md")?;
+    let aws = AwsSettings {
+        home: home.root().to_owned(),
+        reach: reach(aws_options.ssh_config.clone()),
+        options: aws_options,
+    };
+    let client = Client::new(Arc::new(LazyWeb::default()), settings.aws.clone());
+    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Aws::new(aws, client))];
+    let was_used = |name: &str| home.root().join(name).is_dir();
+    let root = || home.root().to_owned();
+    if let Some(api) = lambda(settings)?.or_else(|| was_used(lambda::NAME).then(|| without_key(settings))) {
+        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+    }
+    let (api, has_project) = gcp(settings, home)?;
+    if has_project && settings.gcp.is_set() || was_used(gcp::NAME) {
+        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+    }
+    Ok(providers)
+}
+
+/// A client for Lambda, where there is a key.
+fn lambda(settings: &GlobalSettings) -> Result<Option<Lambda>, Error> {
+    let web = || Arc::new(LazyWeb::default());
+    let endpoint = settings.lambda_endpoint.as_deref();
+    Ok(settings.lambda_key.as_deref().map(|key| Lambda::new(web(), endpoint, key)))
+}
+
+/// A client that can only say that there is no key: machines may be left that were rented with one.
+fn without_key(settings: &GlobalSettings) -> Lambda {
+    Lambda::new(Arc::new(LazyWeb::default()), settings.lambda_endpoint.as_deref(), "")
+}
+
+/// A client for Compute Engine, and whether a project is known.
+fn gcp(settings: &GlobalSettings, home: &Home) -> Result<(Gcp, bool), Error> {
+    let options: GcpOptions = options(home, "gcp.json", "docs/gcp.md")?;
+    let project = options.project.clone().or_else(|| settings.gcp.project());
+    let endpoint = settings.gcp.variable("GRADUS_GCP_ENDPOINT").map(str::to_owned);
+    let (web, sources) = (Arc::new(LazyWeb::default()), settings.gcp.clone());
+    let api = Gcp::new(web, endpoint.as_deref(), sources, project.as_deref().unwrap_or_default(), options);
+    Ok((api, project.is_some()))
+}
+
+/// What the user has set in a file of the home folder; nothing where there is none.
+fn options<T: DeserializeOwned + Default>(home: &Home, name: &str, page: &str) -> Result<T, Error> {
+    let path = home.root().join(Path::new(name));
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
+        Err(error) => return Err(Error::file("read", &path)(error)),
+    };
+    serde_json::from_slice(&text).map_err(|error| Error::Usage {
+        message: format!("`{}` cannot be read: {error}", path.display()),
+        hint: format!("{page} lists what it may hold"),
+    })
+}

@@ -1,0 +1,183 @@
+//! Machines of clouds: the client, what the user has set, and the plan of a job that is to be run there.
+
+mod clouds;
+pub mod constraints;
+mod ranked;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud::Catalog;
+use cloud::aws::wire::failure::AwsFailure;
+use cloud::rented::MachineChoice;
+use domain::plan::CostSpread;
+use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate};
+use plan::local::JobFacts;
+use server::Home;
+
+use crate::error::{Error, exit};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use ranked::{Chosen, Ranked, ranked};
+
+pub use clouds::{RentedCloud, asked_for, client, providers};
+
+/// The region to ask about the account.
+pub fn region(settings: &GlobalSettings, typed: Option<&str>) -> String {
+    typed.map(str::to_owned).or_else(|| settings.aws.region()).unwrap_or_else(|| "us-east-1".to_owned())
+}
+
+/// Alternatives that a run has at most, beside what its plan has chosen.
+const ALTERNATIVES: usize = 20;
+
+/// Regions whose zones are looked up.
+const ZONED_REGIONS: usize = 3;
+
+/// An alternative costs at most so many times as much as what was chosen.
+const DEARER: i64 = 2;
+
+/// Plans a job on machines of a cloud: the choice of `gradus plan`, and what is rented instead where that one cannot be had.
+///
+/// # Errors
+/// As [`RentedCloud::open`]; [`Error::Usage`] where nothing is what the job asks for, [`Error::Infeasible`] where nothing that there is suffices.
+pub fn plan(
+    (job, name): (&Job, &str),
+    facts: &JobFacts,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Plan, Error> {
+    let cloud = RentedCloud::open(name, settings, home)?;
+    let catalog = Catalog::open(&settings.home)?;
+    let offers = cloud.offers(&catalog, &job.wants, job.needs.disk);
+    let Ranked { offers, chosen } = ranked(job, &catalog, offers)?;
+    if offers.is_empty() {
+        let message = format!("the catalog has no machine of `{name}` that is what `resources` asks for");
+        return Err(Error::Usage { message, hint: format!("`gradus offers --cloud {name}` lists what there is") });
+    }
+    let plans = plan::local::plans(job, &offers, facts)
+        .map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
+    let place = |plan: &Plan| offers.iter().position(|offer| *offer == plan.offer).unwrap_or(usize::MAX);
+    let fitting: BTreeSet<usize> = plans.iter().map(place).collect();
+    let Some(mut plan) = plans.into_iter().min_by_key(place) else {
+        return Err(Error::Infeasible { reasons: vec!["no machine is offered".to_owned()] });
+    };
+    if let Some(chosen) = chosen.filter(|_| place(&plan) == 0) {
+        let disk = cloud.disk_rate(&catalog, plan.offer.node.disk_free);
+        foretell(&mut plan, job, chosen, disk);
+    }
+    let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
+    let zones = zones(&cloud, &others, printer);
+    spread(&mut plan, job, others, &zones);
+    Ok(plan)
+}
+
+/// Puts what the search says of time and cost into a plan, with the price of the disks.
+fn foretell(plan: &mut Plan, job: &Job, chosen: Chosen, disk: Rate) {
+    let Chosen { forecast, assumptions } = chosen;
+    let disk = disk.times(job.nodes());
+    let with_disk = |cost: Money, time: Duration| cost + disk.cost(Elapsed(time.micros()));
+    let cost = CostSpread {
+        low: with_disk(forecast.cost.low, forecast.time.low),
+        middle: with_disk(forecast.cost.middle, forecast.time.middle),
+        high: with_disk(forecast.cost.high, forecast.time.high),
+    };
+    (plan.time, plan.cost) = (Some(forecast.time), Some(cost));
+    plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);
+    plan.assumptions = assumptions;
+}
+
+/// The zones of the first regions in which there is a choice of them.
+fn zones(cloud: &RentedCloud, offers: &[Offer], printer: &mut Printer) -> BTreeMap<String, Vec<String>> {
+    let choices = offers.iter().filter_map(|offer| offer.kind.parse::<MachineChoice>().ok());
+    let mut regions: Vec<String> = Vec::new();
+    for choice in choices.filter(|choice| choice.zone.is_none()) {
+        if !regions.contains(&choice.region) && regions.len() < ZONED_REGIONS {
+            regions.push(choice.region);
+        }
+    }
+    let answers: Vec<Result<Vec<String>, String>> = std::thread::scope(|scope| {
+        let ask = |region: &String| {
+            let region = region.clone();
+            scope.spawn(move || cloud.zones(&region))
+        };
+        let threads: Vec<_> = regions.iter().map(ask).collect();
+        let lost = |_| Err("it could not be asked".to_owned());
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
+    });
+    let mut found = BTreeMap::new();
+    for (region, answer) in regions.into_iter().zip(answers) {
+        match answer {
+            Ok(zones) => drop(found.insert(region, zones)),
+            Err(why) => printer.say(format!("note: the zones of `{region}` are not known: {why}")),
+        }
+    }
+    found
+}
+
+/// Gives a plan its alternatives: first the other machines, then the zones of each region one by one. Several machines of one
+/// run are always in one zone, where zones are known.
+fn spread(plan: &mut Plan, job: &Job, others: Vec<Offer>, zones: &BTreeMap<String, Vec<String>>) {
+    let chosen = plan.offer.clone();
+    let most = chosen.rate.micros_per_hour().saturating_mul(DEARER);
+    let does_as_well = |offer: &Offer| {
+        let (node, needed) = (&offer.node, &chosen.node);
+        node.cores >= needed.cores && node.memory >= needed.memory && offer.rate.micros_per_hour() <= most
+    };
+    let zoned = |offer: &Offer| -> Vec<Offer> {
+        let Ok(choice) = offer.kind.parse::<MachineChoice>() else { return Vec::new() };
+        let known = zones.get(&choice.region).filter(|_| choice.zone.is_none());
+        let in_zone = |zone: &String| {
+            let choice = MachineChoice { zone: Some(zone.clone()), ..choice.clone() };
+            Offer { kind: choice.to_string(), ..offer.clone() }
+        };
+        known.into_iter().flatten().map(in_zone).collect()
+    };
+    let others: Vec<Offer> = std::iter::once(chosen.clone())
+        .chain(others.into_iter().filter(|offer| *offer != chosen && does_as_well(offer)))
+        .collect();
+    let mut all: Vec<Offer> = match job.nodes() {
+        1 => {
+            let in_zones: Vec<Offer> = others.iter().flat_map(zoned).collect();
+            let half = ALTERNATIVES / 2 + 1;
+            others.into_iter().take(half.max(ALTERNATIVES.saturating_sub(in_zones.len()))).chain(in_zones).collect()
+        }
+        _ => {
+            let each = |offer: Offer| match zoned(&offer) {
+                zones if zones.is_empty() => vec![offer],
+                zones => zones,
+            };
+            others.into_iter().flat_map(each).collect()
+        }
+    };
+    all.truncate(ALTERNATIVES + 1);
+    plan.offer = all.remove(0);
+    plan.alternatives = all;
+}
+
+/// The alternatives of a plan, in a line.
+pub fn alternatives(plan: &Plan) -> Option<String> {
+    let highest = plan.alternatives.iter().map(|offer| offer.rate).max()?;
+    let kinds: Vec<&str> = plan.alternatives.iter().map(|offer| offer.kind.as_str()).collect();
+    let (shown, left) = kinds.split_at(kinds.len().min(3));
+    let more = if left.is_empty() { String::new() } else { format!(" and {} more", left.len()) };
+    Some(format!("else     {}{more}, at up to {highest} each", shown.join(", ")))
+}
+
+/// Why no offer suffices, a line each.
+pub fn reasons(infeasible: &plan::local::NoFeasibleOffer) -> Vec<String> {
+    let line = |reason: &domain::Problem| {
+        let hint = reason.hint.as_ref().map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+        format!("  {}{hint}", reason.message)
+    };
+    infeasible.reasons.iter().map(line).collect()
+}
+
+/// A request that AWS has refused.
+pub fn refused(doing: &str, failure: &AwsFailure) -> Error {
+    let hint = match failure {
+        AwsFailure::Credentials(_) => "see docs/aws.md for where credentials are looked for",
+        AwsFailure::Denied { .. } => "`gradus cloud policy aws` prints the policy that is needed",
+        _ => "run the same command again",
+    };
+    Error::Code { message: format!("cannot {doing}: {failure}"), hint: Some(hint.to_owned()), code: exit::WORLD }
+}

@@ -1,0 +1,94 @@
+//! In which order machines of a cloud are asked for: as the search of `gradus plan` ranks them, where it knows what is trained.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cloud::Catalog;
+use cloud::rented::MachineChoice;
+use domain::wants::Spot;
+use domain::{Job, Offer};
+use plan::estimate::{Device, FittedCoefficients, step_of};
+use plan::search::{Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, choose, forecast, resolve};
+
+use super::constraints::{market, question};
+use crate::error::Error;
+
+/// Offers in their order, and what is known of the first one.
+pub struct Ranked {
+    /// The plan's choice first.
+    pub offers: Vec<Offer>,
+    /// Time and cost on the first one, why it is chosen, and what was assumed; none where nothing says what is trained.
+    pub chosen: Option<Chosen>,
+}
+
+/// What the search says of its choice.
+pub struct Chosen {
+    pub forecast: Forecast,
+    pub assumptions: Vec<String>,
+}
+
+/// Seed of the courses that spot bands are read from.
+const SEED: u64 = 1;
+
+/// Ranks what a job may be rented. Without a search, spot machines stay out unless nothing else is asked for, and the
+/// cheapest is the first.
+///
+/// # Errors
+/// [`Error::Usage`] for words that nothing in the catalog has.
+pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked, Error> {
+    let unranked = |mut offers: Vec<Offer>| {
+        let is_meant = |choice: MachineChoice| !choice.is_spot || job.wants.spot == Spot::Only;
+        offers.retain(|offer| offer.kind.parse().is_ok_and(is_meant));
+        Ok(Ranked { offers, chosen: None })
+    };
+    let bytes = plan::search::workload::model_file(job).and_then(|path| std::fs::read(Path::new(path)).ok());
+    let Ok(subject) = resolve(job, bytes.as_deref()) else { return unranked(offers) };
+    let Ok(coefficients) = FittedCoefficients::embedded() else { return unranked(offers) };
+    let mut question = question(job, catalog, None)?;
+    question.nodes = vec![job.nodes()];
+    let market = market(catalog);
+    let mut search = Search::new(&subject.spec, &market, Estimates::new(&subject.network, &coefficients));
+    let answer = search.answer(&question);
+    let mut forecast_of = |candidate: &Candidate| {
+        let priced = &market.listings[candidate.listing];
+        let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
+        let device = Device { nodes: candidate.nodes, ..market.hardware[priced.hardware].device.clone() };
+        let step = step_of(&subject.network.ops, &way.setup(&subject.spec, &device), &coefficients);
+        let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
+        let band = (step.seconds.low / middle, step.seconds.high / middle);
+        Some(forecast(&mut search, &question, candidate, band, SEED))
+    };
+    let late = |forecast: Forecast| question.deadline.is_some_and(|most| forecast.time.high.micros() > most.0);
+    let picks = choose(&answer, &question, |candidate| forecast_of(candidate).is_none_or(late));
+    let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
+        return unranked(offers);
+    };
+    let mut order: Vec<usize> = (0..answer.candidates.len()).collect();
+    let product = |index: &usize| {
+        let (time, cost) = answer.candidates[*index].point();
+        time as f64 * cost as f64
+    };
+    order.sort_by(|one, other| product(one).total_cmp(&product(other)));
+    let order = std::iter::once(pick.candidate).chain(order);
+    let mut ranks: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
+    for (rank, index) in order.enumerate() {
+        let candidate = &answer.candidates[index];
+        let listing = market.listings[candidate.listing].listing;
+        let is_spot = candidate.terms == PurchaseOption::Spot;
+        ranks.entry((&listing.region, &listing.instance_type, is_spot)).or_insert(rank);
+    }
+    let rank = |offer: &Offer| {
+        let choice = offer.kind.parse::<MachineChoice>().ok()?;
+        ranks.get(&(choice.region.as_str(), choice.machine.as_str(), choice.is_spot)).copied()
+    };
+    let mut known: Vec<(usize, Offer)> =
+        offers.iter().filter_map(|offer| Some((rank(offer)?, offer.clone()))).collect();
+    known.sort_by_key(|(rank, _)| *rank);
+    // What is recommended may be a machine that gradus cannot rent.
+    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(offers) };
+    let why = format!("`gradus plan` recommends this machine: {}", pick.why);
+    let chosen = forecast_of(&answer.candidates[pick.candidate]).filter(|_| best == 0);
+    let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
+    let chosen = chosen.map(|forecast| Chosen { forecast, assumptions });
+    Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen })
+}

@@ -1,0 +1,357 @@
+//! The provider `gcp`: machines of Google Compute Engine, on demand and spot, with GPUs that come with their type.
+//!
+//! A machine is asked for in one zone with a request id that follows from its token, and under a name that only one machine
+//! can have; the operation that this starts says whether it was had. A look is one aggregated list, by the label of the
+//! owner. Wire-compatible with what Google documents, and never run against the real cloud.
+
+mod credentials;
+#[cfg(test)]
+mod twin;
+mod wire;
+
+use std::sync::Arc;
+
+use domain::listing::Cloud;
+use domain::rental::MachineState;
+use domain::wants::Wants;
+use domain::{Bytes, Elapsed, Offer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::aws::wire::HttpTransport;
+use crate::aws::wire::query::{Params, word};
+use crate::catalog::Catalog;
+use crate::provider::ProviderTraits;
+use crate::rented::offers::{Listable, offers};
+use crate::rented::user_data::user_data;
+use crate::rented::{
+    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, name_prefix, value,
+};
+
+pub use credentials::{GcpSource, GcpSources, VARIABLES};
+use wire::GcpClient;
+
+/// The provider's name.
+pub const NAME: &str = "gcp";
+
+/// Where the API is.
+pub const ENDPOINT: &str = "https://compute.googleapis.com";
+
+/// Disk that a machine gets for its work, unless the job asks for more, and for the system.
+const DISK: Bytes = Bytes(100 << 30);
+const SYSTEM_GIB: u64 = 40;
+
+/// A machine is listed at once, and rarely later; a request id holds for an hour. Rent is counted by the second, and a minute
+/// at least.
+const TRAITS: ProviderTraits = ProviderTraits {
+    visible_within: Elapsed(300_000_000),
+    effective_within: Elapsed(120_000_000),
+    boots_within: Elapsed(1_200_000_000),
+    token_lifetime: Some(Elapsed(3_600_000_000)),
+    observe_every: Elapsed(5_000_000),
+    billing_step: Elapsed(60_000_000),
+    places: None,
+    abandoned_within: None,
+    keeps_events: false,
+    concurrency: 8,
+};
+
+/// What the user may set in `gcp.json` of a home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GcpOptions {
+    /// The project that pays; without it, the one that credentials or variables name.
+    pub project: Option<String>,
+    /// An image or a family, such as `projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts`.
+    pub image: Option<String>,
+    /// A network, such as `global/networks/default`.
+    pub network: Option<String>,
+    /// A subnetwork for each region, such as `regions/us-central1/subnetworks/mine`.
+    pub subnetworks: std::collections::BTreeMap<String, String>,
+    /// Network tags, by which firewall rules of the user's apply.
+    pub tags: Vec<String>,
+}
+
+/// A client for Compute Engine.
+#[derive(Debug)]
+pub struct Gcp {
+    client: GcpClient,
+    project: String,
+    options: GcpOptions,
+}
+
+/// A gibibyte.
+const GIB: u64 = 1 << 30;
+
+/// Gibibytes of the disk of a machine with so much for its work.
+pub fn disk_gib(work: Bytes) -> u64 {
+    work.0.div_ceil(GIB) + SYSTEM_GIB
+}
+
+impl Gcp {
+    /// A client for a project.
+    pub fn new(
+        transport: Arc<dyn HttpTransport>,
+        endpoint: Option<&str>,
+        sources: GcpSources,
+        project: &str,
+        options: GcpOptions,
+    ) -> Gcp {
+        let client = GcpClient::new(transport, endpoint.unwrap_or(ENDPOINT), sources);
+        Gcp { client, project: project.to_owned(), options }
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("/compute/v1/projects/{}/{rest}", self.project)
+    }
+
+    /// The zones of a region.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    pub fn zones(&self, region: &str) -> Result<Vec<String>, CloudFailure> {
+        #[derive(Deserialize)]
+        struct Region {
+            #[serde(default)]
+            zones: Vec<String>,
+        }
+        let region: Region = self.client.get(&self.path(&format!("regions/{}", word(region))))?;
+        let mut zones: Vec<String> = region.zones.iter().map(|url| last(url).to_owned()).collect();
+        zones.sort_unstable();
+        Ok(zones)
+    }
+
+    fn image(&self, machine: &str) -> String {
+        let has_gpu = ["a2-", "a3-", "g2-"].iter().any(|family| machine.starts_with(family));
+        let default = match has_gpu {
+            true => {
+                "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-550"
+            }
+            false => "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts",
+        };
+        self.options.image.clone().unwrap_or_else(|| default.to_owned())
+    }
+
+    fn network(&self, region: &str) -> Value {
+        let access = json!([{ "type": "ONE_TO_ONE_NAT", "name": "External NAT" }]);
+        match self.options.subnetworks.get(region) {
+            Some(subnetwork) => json!([{ "subnetwork": subnetwork, "accessConfigs": access }]),
+            None => {
+                let network = self.options.network.as_deref().unwrap_or("global/networks/default");
+                json!([{ "network": network, "accessConfigs": access }])
+            }
+        }
+    }
+
+    /// What is asked for: a machine without an account of its own, so that programs on it find no credentials.
+    fn body(&self, order: &LaunchOrder<'_>, zone: &str) -> Value {
+        let choice = order.choice;
+        let gib = disk_gib(order.request.offer.node.disk_free).to_string();
+        // Machines with GPUs cannot be moved while they run.
+        let mut scheduling = json!({ "onHostMaintenance": "TERMINATE", "automaticRestart": false });
+        if choice.is_spot {
+            scheduling["provisioningModel"] = "SPOT".into();
+            scheduling["instanceTerminationAction"] = "DELETE".into();
+        }
+        json!({
+            "name": order.name,
+            "machineType": format!("zones/{zone}/machineTypes/{}", choice.machine),
+            "labels": { OWNER_LABEL: owner_label(order.owner) },
+            "tags": { "items": self.options.tags },
+            "disks": [{
+                "boot": true,
+                "autoDelete": true,
+                "initializeParams": {
+                    "sourceImage": self.image(&choice.machine),
+                    "diskSizeGb": gib,
+                    "diskType": format!("zones/{zone}/diskTypes/pd-ssd"),
+                },
+            }],
+            "networkInterfaces": self.network(&choice.region),
+            "scheduling": scheduling,
+            "metadata": { "items": [
+                { "key": "startup-script", "value": user_data(order.public_key) },
+                { "key": "enable-oslogin", "value": "FALSE" },
+                { "key": "block-project-ssh-keys", "value": "TRUE" },
+            ] },
+        })
+    }
+
+    /// Which project pays, and how many machines of gradus it has.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    pub fn check(&self, owner: &str) -> Result<(String, usize), CloudFailure> {
+        self.machines(owner).map(|machines| (self.project.clone(), machines.len()))
+    }
+}
+
+/// The label that says whose a machine is.
+const OWNER_LABEL: &str = "gradus-owner";
+
+/// The owner as a label may be written.
+fn owner_label(owner: &str) -> String {
+    name_prefix(owner).trim_start_matches("gradus-").trim_end_matches('-').to_owned()
+}
+
+/// The last part of an address.
+fn last(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or(url)
+}
+
+/// A page of machines, by zone.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedPage {
+    #[serde(default)]
+    items: std::collections::BTreeMap<String, ScopedList>,
+    #[serde(default)]
+    next_page_token: Option<String>,
+    /// Zones that could not be looked at.
+    #[serde(default)]
+    unreachables: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ScopedList {
+    #[serde(default)]
+    instances: Vec<Instance>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Instance {
+    name: String,
+    zone: String,
+    machine_type: String,
+    status: String,
+    #[serde(default)]
+    creation_timestamp: String,
+    #[serde(default)]
+    scheduling: Value,
+    #[serde(default)]
+    network_interfaces: Vec<Interface>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Interface {
+    #[serde(default, rename = "networkIP")]
+    network_ip: String,
+    #[serde(default)]
+    access_configs: Vec<Access>,
+}
+
+#[derive(Deserialize)]
+struct Access {
+    #[serde(default, rename = "natIP")]
+    nat_ip: String,
+}
+
+impl Instance {
+    fn address(&self) -> Option<String> {
+        let public = self.network_interfaces.iter().flat_map(|one| &one.access_configs).map(|access| &access.nat_ip);
+        let private = self.network_interfaces.iter().map(|one| &one.network_ip);
+        public.chain(private).find(|address| address.parse::<std::net::IpAddr>().is_ok()).cloned()
+    }
+
+    fn machine(self) -> CloudMachine {
+        let zone = last(&self.zone).to_owned();
+        let region = zone.rsplit_once('-').map_or(zone.as_str(), |(region, _)| region).to_owned();
+        let state = match self.status.as_str() {
+            "PROVISIONING" | "STAGING" => MachineState::Pending,
+            "RUNNING" | "REPAIRING" => MachineState::Running,
+            // One that is stopped still has a disk that costs money; it is ended like any other.
+            _ => MachineState::Ending,
+        };
+        CloudMachine {
+            handle: self.name.clone(),
+            address: self.address(),
+            region,
+            zone: Some(zone),
+            machine: last(&self.machine_type).to_owned(),
+            is_spot: self.scheduling["provisioningModel"] == "SPOT",
+            state,
+            started: wire::time(&self.creation_timestamp),
+            ended: None,
+            name: self.name,
+        }
+    }
+}
+
+/// Pages of one list that are read; more is taken for a mistake.
+const PAGES: usize = 1000;
+
+impl CloudApi for Gcp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn traits(&self) -> ProviderTraits {
+        TRAITS
+    }
+
+    fn offers(&self, catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
+        // GPUs that are added to a machine of another family, and processors of ARM, are not rented.
+        let (cloud, leaves_out) = (Cloud::Gcp, &["n1-", "t2a-", "c4a-", "a4x-"][..]);
+        offers(catalog, wants, &Listable { cloud, provider: NAME, disk: DISK, leaves_out, is_confirmed: true })
+    }
+
+    fn order(&self, order: &LaunchOrder<'_>) -> Result<Params, CloudFailure> {
+        let zone = match &order.choice.zone {
+            Some(zone) => zone.clone(),
+            None => {
+                let zones = self.zones(&order.choice.region)?;
+                let none = || CloudFailure::Invalid(format!("`{}` has no zones", order.choice.region));
+                zones.into_iter().next().ok_or_else(none)?
+            }
+        };
+        let body = self.body(order, &zone);
+        let id = wire::request_id(&order.request.token);
+        Ok([("zone", zone), ("request", id), ("name", order.name.to_owned()), ("body", body.to_string())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec())
+    }
+
+    fn rent(&self, _choice: &MachineChoice, params: &Params) -> Result<String, CloudFailure> {
+        let (zone, id, name) = (value(params, "zone"), value(params, "request"), value(params, "name"));
+        let path = self.path(&format!("zones/{zone}/instances?requestId={id}"));
+        let body = value(params, "body").as_bytes().to_vec();
+        let operation = self.client.post(&path, body)?;
+        self.client.outcome(operation, |operation| self.path(&format!("zones/{zone}/operations/{operation}/wait")))?;
+        Ok(name.to_owned())
+    }
+
+    fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
+        let filter = word(&format!("labels.{OWNER_LABEL}={}", owner_label(owner)));
+        let (mut found, mut page) = (Vec::new(), String::new());
+        for _ in 0..PAGES {
+            let path = self.path(&format!("aggregated/instances?filter={filter}&maxResults=500{page}"));
+            let list: AggregatedPage = self.client.get(&path)?;
+            if !list.unreachables.is_empty() {
+                return Err(CloudFailure::Doubt(format!("could not look at {}", list.unreachables.join(", "))));
+            }
+            found.extend(list.items.into_values().flat_map(|scope| scope.instances).map(Instance::machine));
+            match list.next_page_token.filter(|token| !token.is_empty()) {
+                Some(token) => page = format!("&pageToken={}", word(&token)),
+                None => return Ok(found),
+            }
+        }
+        Err(CloudFailure::Doubt("the list of machines has no end".to_owned()))
+    }
+
+    fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        // A machine of an earlier version of this file may be known without its zone.
+        let zones = match &place.zone {
+            Some(zone) => vec![zone.clone()],
+            None => self.zones(&place.region)?,
+        };
+        for zone in zones {
+            match self.client.delete(&self.path(&format!("zones/{zone}/instances/{}", word(&place.handle)))) {
+                Ok(()) | Err(CloudFailure::NotFound(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+}

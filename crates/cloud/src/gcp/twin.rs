@@ -1,0 +1,210 @@
+//! A stand-in for Compute Engine, in this process: what its documentation says that it answers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use domain::InstanceId;
+use domain::rental::{ProviderAnswer, ProviderCall, Refusal};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::aws::wire::{HttpReply, HttpRequest};
+use crate::provider::{LaunchRequest, Provider};
+use crate::rented::twin::{conforms, provider};
+
+/// Machines, and how the next request to make one goes wrong.
+#[derive(Default)]
+struct Twin {
+    state: Mutex<TwinState>,
+}
+
+#[derive(Default)]
+struct TwinState {
+    /// By zone and name.
+    machines: BTreeMap<(String, String), Value>,
+    /// Operations that were begun, by request id: asked again, the same is answered.
+    requests: BTreeMap<String, Value>,
+    made: u32,
+    /// The error with which the next operation ends.
+    fail: Option<&'static str>,
+    lose: bool,
+    unreachable: bool,
+}
+
+impl Twin {
+    fn step(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.machines.retain(|_, machine| machine["status"] != "STOPPING");
+        for machine in state.machines.values_mut() {
+            if machine["status"] == "PROVISIONING" {
+                machine["status"] = "RUNNING".into();
+            }
+        }
+    }
+}
+
+fn ok(value: Value) -> Result<HttpReply, String> {
+    Ok(HttpReply { status: 200, body: value.to_string().into_bytes() })
+}
+
+fn refuse(status: u16, reason: &str) -> Result<HttpReply, String> {
+    let body = json!({ "error": { "code": status, "message": "as asked", "errors": [{ "reason": reason }] } });
+    Ok(HttpReply { status, body: body.to_string().into_bytes() })
+}
+
+impl TwinState {
+    fn insert(&mut self, zone: &str, id: &str, body: &Value) -> Result<HttpReply, String> {
+        if let Some(operation) = self.requests.get(id) {
+            return ok(operation.clone());
+        }
+        let name = body["name"].as_str().unwrap().to_owned();
+        let key = (zone.to_owned(), name.clone());
+        if self.machines.contains_key(&key) {
+            return refuse(409, "alreadyExists");
+        }
+        let mut operation = json!({ "name": format!("operation-{}", self.requests.len()), "status": "RUNNING" });
+        if let Some(code) = self.fail.take() {
+            operation["error"] = json!({ "errors": [{ "code": code, "message": "as asked" }] });
+        } else {
+            self.made += 1;
+            let mut machine = body.clone();
+            machine["zone"] = format!("https://www.googleapis.com/compute/v1/projects/p/zones/{zone}").into();
+            machine["status"] = "PROVISIONING".into();
+            machine["creationTimestamp"] = "2025-11-24T02:26:40.000-08:00".into();
+            machine["networkInterfaces"] =
+                json!([{ "networkIP": "10.0.0.2", "accessConfigs": [{ "natIP": "192.0.2.7" }] }]);
+            self.machines.insert(key, machine);
+        }
+        self.requests.insert(id.to_owned(), operation.clone());
+        match std::mem::take(&mut self.lose) {
+            true => Err("connection reset".to_owned()),
+            false => ok(operation),
+        }
+    }
+}
+
+impl HttpTransport for Twin {
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+        let mut state = self.state.lock().unwrap();
+        let path = request.url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/p/").expect("the API");
+        if !request.headers.contains(&("authorization".to_owned(), "Bearer token".to_owned())) {
+            return refuse(401, "authError");
+        }
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let parts: Vec<&str> = path.split('/').collect();
+        match (request.method, &parts[..]) {
+            ("GET", ["regions", region]) => {
+                let zones = ["b", "a"].map(|letter| format!("https://x/zones/{region}-{letter}"));
+                ok(json!({ "name": region, "zones": zones }))
+            }
+            ("GET", ["aggregated", "instances"]) => {
+                let label = query.split('&').next().unwrap().strip_prefix("filter=labels.gradus-owner%3D").unwrap();
+                let mut items: BTreeMap<String, Value> = BTreeMap::new();
+                items.insert("zones/empty".into(), json!({ "warning": { "code": "NO_RESULTS_ON_PAGE" } }));
+                for ((zone, _), machine) in &state.machines {
+                    if machine["labels"]["gradus-owner"] == label {
+                        let scope = items.entry(format!("zones/{zone}")).or_insert(json!({ "instances": [] }));
+                        scope["instances"].as_array_mut().unwrap().push(machine.clone());
+                    }
+                }
+                let unreachables = if state.unreachable { vec!["zones/us-west1-a"] } else { Vec::new() };
+                ok(json!({ "items": items, "unreachables": unreachables }))
+            }
+            ("POST", ["zones", zone, "instances"]) => {
+                let body: Value = serde_json::from_slice(&request.body).unwrap();
+                assert_eq!(body["serviceAccounts"], Value::Null, "programs find no credentials there");
+                state.insert(zone, query.strip_prefix("requestId=").unwrap(), &body)
+            }
+            ("POST", ["zones", _, "operations", name, "wait"]) => {
+                let operations = state.requests.values_mut();
+                let operation = operations.into_iter().find(|operation| operation["name"] == *name).unwrap();
+                operation["status"] = "DONE".into();
+                ok(operation.clone())
+            }
+            ("DELETE", ["zones", zone, "instances", name]) => {
+                match state.machines.get_mut(&((*zone).to_owned(), (*name).to_owned())) {
+                    Some(machine) => {
+                        machine["status"] = "STOPPING".into();
+                        ok(json!({ "name": "o", "status": "RUNNING" }))
+                    }
+                    None => refuse(404, "notFound"),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn api(twin: &Arc<Twin>) -> Gcp {
+    let variables = [("GOOGLE_OAUTH_ACCESS_TOKEN".to_owned(), "token".to_owned())].into();
+    let sources = GcpSources { variables, file: String::new() };
+    Gcp::new(twin.clone(), None, sources, "p", GcpOptions::default())
+}
+
+#[test]
+fn it_keeps_what_every_provider_promises() {
+    let twin = Arc::new(Twin::default());
+    conforms(api(&twin), || twin.step());
+    assert!(twin.state.lock().unwrap().machines.is_empty(), "nothing is left");
+    assert_eq!(twin.state.lock().unwrap().made, 1);
+}
+
+fn launch(twin: &Arc<Twin>, home: &std::path::Path, kind: &str) -> ProviderAnswer {
+    let provider = provider(home, api(twin));
+    let mut offer = crate::provider::offers(&provider).unwrap().remove(0);
+    offer.kind = kind.to_owned();
+    let request = LaunchRequest {
+        members: vec![InstanceId::new("r-i1")],
+        token: "token".into(),
+        offer,
+        price_cap: None,
+        expires: None,
+        first_answer: None,
+        has_peers: false,
+    };
+    provider.call(&ProviderCall::Launch(Box::new(request)))
+}
+
+const KIND: &str = "us-central1/us-central1-b/a2-highgpu-1g/spot";
+
+#[test]
+fn a_lost_answer_does_not_rent_twice() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    twin.state.lock().unwrap().lose = true;
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Doubt(_)));
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Accepted(_)));
+    let state = twin.state.lock().unwrap();
+    assert_eq!(state.made, 1);
+    let ((zone, _), machine) = state.machines.iter().next().unwrap();
+    assert_eq!((zone.as_str(), &machine["scheduling"]["provisioningModel"]), ("us-central1-b", &"SPOT".into()));
+    assert_eq!(machine["scheduling"]["instanceTerminationAction"], "DELETE");
+    assert_eq!(machine["machineType"], "zones/us-central1-b/machineTypes/a2-highgpu-1g");
+}
+
+#[test]
+fn an_operation_that_fails_says_what_it_proves() {
+    let check = |code, expected: &str| {
+        let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+        twin.state.lock().unwrap().fail = Some(code);
+        let word = match launch(&twin, home.path(), KIND) {
+            ProviderAnswer::Refused(Refusal::Capacity { .. }) => "capacity",
+            ProviderAnswer::Refused(Refusal::Quota { .. }) => "quota",
+            ProviderAnswer::Refused(_) => "other",
+            ProviderAnswer::Doubt(_) => "doubt",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(word, expected, "{code}");
+    };
+    check("ZONE_RESOURCE_POOL_EXHAUSTED", "capacity");
+    check("QUOTA_EXCEEDED", "quota");
+    check("INVALID_FIELD", "other");
+    check("INTERNAL_ERROR", "doubt");
+}
+
+#[test]
+fn zones_that_cannot_be_seen_are_no_proof() {
+    let twin = Arc::new(Twin::default());
+    assert_eq!(api(&twin).zones("us-central1").unwrap(), ["us-central1-a", "us-central1-b"]);
+    twin.state.lock().unwrap().unreachable = true;
+    assert!(matches!(api(&twin).machines("me"), Err(CloudFailure::Doubt(why)) if why.contains("us-west1-a")));
+}

@@ -1,0 +1,150 @@
+//! What a cloud's API must be able to do, and what an error of it proves.
+
+use domain::rental::{LaunchRequest, MachineState, Refusal};
+use domain::wants::Wants;
+use domain::{Offer, Timestamp};
+
+use super::MachineChoice;
+use crate::aws::wire::query::Params;
+use crate::catalog::Catalog;
+use crate::provider::ProviderTraits;
+
+/// The API of a cloud. It asks once and tries nothing again: that is decided by the loop.
+pub trait CloudApi: Send + Sync {
+    /// The provider's name.
+    fn name(&self) -> &'static str;
+
+    /// What the cloud promises about time.
+    fn traits(&self) -> ProviderTraits;
+
+    /// What of the catalog can be rented there, the cheapest first.
+    fn offers(&self, catalog: &Catalog, wants: &Wants) -> Vec<Offer>;
+
+    /// What will be sent. Nothing is rented by this; it is written down, and the same is sent again.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    fn order(&self, order: &LaunchOrder<'_>) -> Result<Params, CloudFailure>;
+
+    /// Rents; the cloud's name of the machine.
+    ///
+    /// # Errors
+    /// [`CloudFailure`], which says whether anything may have been rented.
+    fn rent(&self, choice: &MachineChoice, params: &Params) -> Result<String, CloudFailure>;
+
+    /// Every machine of an owner, in all regions: all that the cloud lists, or an error.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure>;
+
+    /// Ends a machine; asked again it does no harm.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure>;
+}
+
+/// A machine that is to be rented.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchOrder<'a> {
+    pub request: &'a LaunchRequest,
+    pub choice: &'a MachineChoice,
+    /// What it is called at the cloud.
+    pub name: &'a str,
+    pub owner: &'a str,
+    /// Who may enter it.
+    pub public_key: &'a str,
+}
+
+/// A machine as a cloud lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloudMachine {
+    /// The cloud's name of it.
+    pub handle: String,
+    /// The name that it was given.
+    pub name: String,
+    pub region: String,
+    pub zone: Option<String>,
+    /// The cloud's name of its type.
+    pub machine: String,
+    pub is_spot: bool,
+    pub state: MachineState,
+    /// The address at which it is reached.
+    pub address: Option<String>,
+    /// When its rent began, where the cloud says so.
+    pub started: Option<Timestamp>,
+    /// When it ended, where it has and the cloud says so.
+    pub ended: Option<Timestamp>,
+}
+
+impl CloudMachine {
+    /// Whether nothing of it is left.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, MachineState::Gone(_))
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> MachinePlace {
+        MachinePlace { handle: self.handle.clone(), region: self.region.clone(), zone: self.zone.clone() }
+    }
+}
+
+/// Which machine, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachinePlace {
+    pub handle: String,
+    pub region: String,
+    pub zone: Option<String>,
+}
+
+/// Why a cloud did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloudFailure {
+    /// No such machine is free there now.
+    Capacity(String),
+    /// The account may not have more of these.
+    Quota(String),
+    /// Too many requests.
+    Throttled(String),
+    /// The credentials are missing, not accepted, or do not allow it.
+    Denied(String),
+    /// There is a machine of this name already.
+    Exists(String),
+    /// There is no such thing.
+    NotFound(String),
+    /// The request cannot be carried out as it is.
+    Invalid(String),
+    /// Whether it was carried out is not known.
+    Doubt(String),
+}
+
+impl CloudFailure {
+    /// What a failed launch proves; none where it proves nothing.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let message = self.to_string();
+        match self {
+            CloudFailure::Capacity(_) => Some(Refusal::Capacity { message }),
+            CloudFailure::Quota(_) => Some(Refusal::Quota { message }),
+            CloudFailure::Throttled(_) => Some(Refusal::Throttled { after: None }),
+            CloudFailure::Denied(_) => Some(Refusal::Denied { message }),
+            CloudFailure::NotFound(_) | CloudFailure::Invalid(_) => Some(Refusal::Invalid { message, disk: None }),
+            CloudFailure::Exists(_) | CloudFailure::Doubt(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for CloudFailure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CloudFailure::Capacity(said)
+            | CloudFailure::Quota(said)
+            | CloudFailure::Throttled(said)
+            | CloudFailure::Denied(said)
+            | CloudFailure::Exists(said)
+            | CloudFailure::NotFound(said)
+            | CloudFailure::Invalid(said)
+            | CloudFailure::Doubt(said) => formatter.write_str(said),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A provider over any cloud that has an API of its own ([`CloudApi`]): what all of them share.
+//!
+//! What is asked for is on disk before it is asked ([`rentals`]), a machine that runs is reached as a node ([`reach`]), and it
+//! ends itself when nobody attends it any more ([`user_data`]). A cloud lists its machines; what it listed once and lists no
+//! more is gone. Machines carry a name that follows from their owner and from ours ([`machine_name`]), by which they are found
+//! again after an answer was lost. AWS, whose API says more than this, has a provider of its own on the same ground.
+
+mod api;
+mod choice;
+pub(crate) mod key;
+pub mod offers;
+pub(crate) mod reach;
+pub(crate) mod rentals;
+#[cfg(test)]
+pub(crate) mod twin;
+pub(crate) mod user_data;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::rental::{EndRequest, LaunchRequest, MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
+use domain::run::Usage;
+use domain::wants::{Spot, Wants};
+use domain::{Elapsed, InstanceId, Timestamp};
+
+pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace};
+pub use choice::MachineChoice;
+pub use reach::ReachSettings;
+
+use crate::aws::wire::query::Params;
+use crate::catalog::Catalog;
+use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use reach::Reach;
+use rentals::{Rental, Rentals};
+
+/// Machines of a cloud.
+pub struct Rented<C> {
+    home: PathBuf,
+    api: C,
+    owner: String,
+    rentals: Rentals,
+    reach: Arc<Reach>,
+    clock: fn() -> Timestamp,
+    /// For each machine, held while it is asked for: a call that was given up and its repetition must not both ask.
+    asking: Mutex<BTreeMap<InstanceId, Arc<Mutex<()>>>>,
+}
+
+/// The name of a machine at its cloud: letters, digits and `-`, at most 40. All of one owner begin alike.
+pub fn machine_name(owner: &str, instance: &InstanceId) -> String {
+    format!("{}{}", name_prefix(owner), digest(&format!("{owner}|{instance}"), 16))
+}
+
+/// What the names of an owner's machines begin with.
+pub fn name_prefix(owner: &str) -> String {
+    format!("gradus-{}-", digest(owner, 12))
+}
+
+fn digest(text: &str, letters: usize) -> String {
+    use sha2::Digest;
+    let all: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    all.chars().take(letters).collect()
+}
+
+impl<C: CloudApi> Rented<C> {
+    /// The machines that `api` may rent.
+    pub fn new(home: PathBuf, settings: ReachSettings, api: C) -> Rented<C> {
+        Rented::with_clock(home, settings, api, crate::aws::now)
+    }
+
+    /// The same with another clock, for tests.
+    pub fn with_clock(home: PathBuf, settings: ReachSettings, api: C, clock: fn() -> Timestamp) -> Rented<C> {
+        let rentals = Rentals::new(&home, api.name());
+        let owner = settings.owner.clone();
+        let reach = Arc::new(Reach::new(settings, rentals.clone()));
+        Rented { home, api, owner, rentals, reach, clock, asking: Mutex::default() }
+    }
+
+    /// What asks the cloud.
+    pub fn api(&self) -> &C {
+        &self.api
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
+        let [instance] = &request.members[..] else {
+            return refused("machines are asked for one by one".to_owned());
+        };
+        let asking = {
+            let mut all = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(instance.clone()).or_default().clone()
+        };
+        let _one_at_a_time = asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = match request.offer.kind.parse::<MachineChoice>() {
+            Ok(choice) => choice,
+            Err(why) => return refused(why),
+        };
+        let rental = match self.rental(instance, request, &choice) {
+            Ok(rental) => rental,
+            Err(answer) => return answer,
+        };
+        if let Some(handle) = &rental.handle {
+            return accepted(instance, handle);
+        }
+        // An earlier request may have rented it.
+        if rental.unanswered > 0
+            && let Some(answer) = self.found(instance)
+        {
+            return answer;
+        }
+        if let Err(error) = self.count(instance, 1) {
+            return ProviderAnswer::Doubt(format!("cannot write down that `{instance}` is asked for: {error}"));
+        }
+        match self.api.rent(&choice, &rental.params) {
+            Ok(handle) => self.rented(instance, &handle),
+            Err(CloudFailure::Exists(said)) => self.found(instance).unwrap_or(ProviderAnswer::Doubt(said)),
+            Err(failure) => match failure.refusal() {
+                None => ProviderAnswer::Doubt(failure.to_string()),
+                Some(refusal) => match self.count(instance, -1) {
+                    Err(error) => ProviderAnswer::Doubt(format!("cannot write down `{failure}`: {error}")),
+                    Ok(0) => ProviderAnswer::Refused(refusal),
+                    Ok(_) if matches!(refusal, Refusal::Denied { .. } | Refusal::Invalid { .. }) => {
+                        ProviderAnswer::Doubt(format!("{failure}; a request before it may have rented"))
+                    }
+                    Ok(_) => ProviderAnswer::Refused(refusal),
+                },
+            },
+        }
+    }
+
+    /// What was asked for before, or else what will be: written down before it is asked.
+    fn rental(
+        &self,
+        instance: &InstanceId,
+        request: &LaunchRequest,
+        choice: &MachineChoice,
+    ) -> Result<Rental, ProviderAnswer> {
+        match self.rentals.read(instance) {
+            Ok(Some(rental)) if rental.request.token != request.token => {
+                return Err(refused(format!(
+                    "`{instance}` was asked for with token `{}` before",
+                    rental.request.token
+                )));
+            }
+            Ok(Some(rental)) => return Ok(rental),
+            Ok(None) => {}
+            Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        }
+        let here = |error: io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
+        let key = key::public_key(&self.rentals.shared()).map_err(here)?;
+        let name = machine_name(&self.owner, instance);
+        let order = LaunchOrder { request, choice, name: &name, owner: &self.owner, public_key: &key };
+        let params = self.api.order(&order).map_err(|failure| match failure.refusal() {
+            Some(refusal) => ProviderAnswer::Refused(refusal),
+            None => ProviderAnswer::Doubt(format!("it could not be asked for now: {failure}")),
+        })?;
+        let rental = Rental::new(request.clone(), choice.region.clone(), params);
+        self.rentals.write(instance, &rental).map_err(here)?;
+        Ok(rental)
+    }
+
+    /// The machine of this name, if the cloud lists one; none where it lists none.
+    fn found(&self, instance: &InstanceId) -> Option<ProviderAnswer> {
+        let name = machine_name(&self.owner, instance);
+        match self.api.machines(&self.owner) {
+            Ok(machines) => {
+                let living = |machine: &&CloudMachine| machine.name == name && !machine.is_gone();
+                machines.iter().find(living).map(|machine| self.rented(instance, &machine.handle))
+            }
+            Err(failure) => Some(ProviderAnswer::Doubt(format!("it is not known whether it was rented: {failure}"))),
+        }
+    }
+
+    fn rented(&self, instance: &InstanceId, handle: &str) -> ProviderAnswer {
+        let now = (self.clock)();
+        let known = self.rentals.change(instance, |rental| {
+            rental.handle = Some(handle.to_owned());
+            rental.unanswered = 0;
+            rental.rented.get_or_insert(now);
+            true
+        });
+        match known {
+            Ok(_) => accepted(instance, handle),
+            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` was rented: {error}")),
+        }
+    }
+
+    /// Counts a request that is about to be sent, or one that was answered; how many are unanswered now.
+    fn count(&self, instance: &InstanceId, more: i32) -> io::Result<u32> {
+        let rental = self.rentals.change(instance, |rental| {
+            rental.unanswered = rental.unanswered.saturating_add_signed(more);
+            true
+        })?;
+        rental.map(|rental| rental.unanswered).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
+        let machines = match self.api.machines(&self.owner) {
+            Ok(machines) => machines,
+            Err(failure) => return ProviderAnswer::Unavailable(failure.to_string()),
+        };
+        let now = (self.clock)();
+        let names: BTreeMap<String, &InstanceId> =
+            asked.iter().map(|instance| (machine_name(&self.owner, instance), instance)).collect();
+        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        for machine in &machines {
+            let instance = names.get(&machine.name).map(|instance| (*instance).clone());
+            let is_asked = instance.is_some();
+            let instance = instance.unwrap_or_else(|| InstanceId::new(machine.name.clone()));
+            let state = match (machine.is_gone(), is_asked) {
+                (true, false) => continue,
+                (true, true) => match self.ended(&instance, machine.ended.unwrap_or(now)) {
+                    Ok(usage) => MachineState::Gone(usage),
+                    Err(_) => {
+                        view.is_complete = false;
+                        continue;
+                    }
+                },
+                (false, _) => machine.state,
+            };
+            if is_asked && !machine.is_gone() {
+                self.seen(&instance, machine, now);
+            }
+            view.machines.push(SeenMachine {
+                handle: MachineHandle(machine.handle.clone()),
+                instance,
+                state,
+                notice: None,
+            });
+        }
+        for instance in asked {
+            if view.machines.iter().any(|machine| machine.instance == *instance) {
+                continue;
+            }
+            match self.vanished(instance, now) {
+                Ok(Some((handle, usage))) => {
+                    let (handle, state) = (MachineHandle(handle), MachineState::Gone(usage));
+                    view.machines.push(SeenMachine { handle, instance: instance.clone(), state, notice: None });
+                }
+                Ok(None) => {}
+                Err(_) => view.is_complete = false,
+            }
+        }
+        ProviderAnswer::Observed(view)
+    }
+
+    /// A machine is listed: that it was is written down, and it is seen to that it has an agent.
+    fn seen(&self, instance: &InstanceId, machine: &CloudMachine, now: Timestamp) {
+        let rental = self.rentals.change(instance, |rental| {
+            if rental.is_seen && rental.handle.is_some() {
+                return false;
+            }
+            rental.is_seen = true;
+            rental.handle.get_or_insert_with(|| machine.handle.clone());
+            rental.rented = Some(machine.started.or(rental.rented).unwrap_or(now));
+            true
+        });
+        if let (Ok(Some(rental)), MachineState::Running, Some(address)) = (rental, machine.state, &machine.address) {
+            self.reach.attend(&rental.request, &MachineHandle(machine.handle.clone()), address);
+        }
+    }
+
+    /// What was used of a machine that is gone since `at`, the same each time.
+    fn ended(&self, instance: &InstanceId, at: Timestamp) -> io::Result<Option<Usage>> {
+        self.reach.forget(instance);
+        let least = self.api.traits().billing_step;
+        let rental = self.rentals.change(instance, |rental| {
+            let Some(started) = rental.rented.filter(|_| rental.gone.is_none()) else { return false };
+            rental.gone = Some(Usage { started, elapsed: at.since(started).max(least).max(Elapsed(1)) });
+            true
+        })?;
+        Ok(rental.and_then(|rental| rental.gone))
+    }
+
+    /// What was listed once and is not any more is gone, and so is what was said to be gone before.
+    fn vanished(&self, instance: &InstanceId, now: Timestamp) -> io::Result<Option<(String, Option<Usage>)>> {
+        let Some(rental) = self.rentals.read(instance)? else { return Ok(None) };
+        let Some(handle) = rental.handle.filter(|_| rental.gone.is_some() || rental.is_seen) else { return Ok(None) };
+        Ok(Some((handle, self.ended(instance, now)?)))
+    }
+
+    fn end(&self, requests: &[EndRequest]) -> ProviderAnswer {
+        let (mut failures, mut listed) = (Vec::new(), None);
+        for request in requests {
+            if let Err(failure) = self.end_one(request, &mut listed) {
+                failures.push(format!("`{}`: {failure}", request.instance));
+            }
+        }
+        match failures.is_empty() {
+            true => ProviderAnswer::Ending,
+            false => ProviderAnswer::Unavailable(failures.join("; ")),
+        }
+    }
+
+    fn end_one(&self, request: &EndRequest, listed: &mut Option<Vec<CloudMachine>>) -> Result<(), CloudFailure> {
+        let rental = self.rentals.read(&request.instance);
+        let rental = rental.map_err(|error| CloudFailure::Doubt(format!("cannot read what it is: {error}")))?;
+        if rental.as_ref().is_some_and(|rental| rental.gone.is_some()) {
+            return Ok(());
+        }
+        let told = request.handle.as_ref().map(|handle| handle.0.clone());
+        let known = rental.as_ref().and_then(|rental| {
+            let choice = rental.request.offer.kind.parse::<MachineChoice>().ok()?;
+            let handle = told.clone().or_else(|| rental.handle.clone())?;
+            Some(MachinePlace { handle, region: choice.region, zone: choice.zone })
+        });
+        if let Some(place) = known {
+            return self.end_at(&place);
+        }
+        if listed.is_none() {
+            *listed = Some(self.api.machines(&self.owner)?);
+        }
+        let name = machine_name(&self.owner, &request.instance);
+        let is_meant = |machine: &&CloudMachine| {
+            !machine.is_gone() && (machine.name == name || told.as_ref() == Some(&machine.handle))
+        };
+        for machine in listed.iter().flatten().filter(is_meant) {
+            self.end_at(&machine.place())?;
+        }
+        Ok(())
+    }
+
+    fn end_at(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        match self.api.end(place) {
+            // Not listed yet, or gone already: a look tells which.
+            Err(CloudFailure::NotFound(_)) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl<C: CloudApi> Provider for Rented<C> {
+    fn name(&self) -> &'static str {
+        self.api.name()
+    }
+
+    fn traits(&self) -> ProviderTraits {
+        self.api.traits()
+    }
+
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer {
+        match call {
+            ProviderCall::Offers => match Catalog::open(&self.home) {
+                Ok(catalog) => {
+                    let wants = Wants { spot: Spot::Never, ..Wants::default() };
+                    ProviderAnswer::Offers(self.api.offers(&catalog, &wants))
+                }
+                Err(error) => ProviderAnswer::Unavailable(error.to_string()),
+            },
+            ProviderCall::Launch(request) => self.launch(request),
+            ProviderCall::Observe(asked) => self.observe(asked),
+            ProviderCall::End(requests) => self.end(requests),
+            // What the agent wrote down last is on a disk that is gone with its machine.
+            ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
+        }
+    }
+}
+
+/// One value of what was written down.
+pub(crate) fn value<'a>(params: &'a Params, name: &str) -> &'a str {
+    params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+}
+
+fn accepted(instance: &InstanceId, handle: &str) -> ProviderAnswer {
+    ProviderAnswer::Accepted(vec![(instance.clone(), MachineHandle(handle.to_owned()))])
+}
+
+fn refused(message: String) -> ProviderAnswer {
+    ProviderAnswer::Refused(Refusal::Invalid { message, disk: None })
+}

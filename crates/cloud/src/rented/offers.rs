@@ -1,0 +1,113 @@
+//! What of the catalog can be rented of a cloud.
+
+use domain::accelerators::Accelerators;
+use domain::listing::{Cloud, Listing};
+use domain::tariff::{Service, Tariff};
+use domain::terms::{Availability, PurchaseOption};
+use domain::wants::{Spot, Wants};
+use domain::{Bytes, Node, Offer, Rate};
+
+use super::MachineChoice;
+use crate::catalog::Catalog;
+use crate::catalog::wanted::Wanted;
+
+/// What of a cloud is listed.
+#[derive(Debug, Clone)]
+pub struct Listable<'a> {
+    pub cloud: Cloud,
+    /// The provider's name.
+    pub provider: &'static str,
+    /// Disk for work that a machine has, unless the job asks for more.
+    pub disk: Bytes,
+    /// Beginnings of types that are not rented, because their processors do not run our executables.
+    pub leaves_out: &'a [&'a str],
+    /// Whether somebody must have said that a machine can be had there, and not only what it costs.
+    pub is_confirmed: bool,
+}
+
+/// Everything that the catalog lists of a cloud and that gradus can rent for a job that wants this, the cheapest first. Spot
+/// machines too, unless the job wants none: it is the plan that chooses.
+pub fn offers(catalog: &Catalog, wants: &Wants, lists: &Listable<'_>) -> Vec<Offer> {
+    let options: &[PurchaseOption] = match wants.spot {
+        Spot::Only => &[PurchaseOption::Spot],
+        Spot::Auto => &[PurchaseOption::Spot, PurchaseOption::OnDemand],
+        Spot::Never => &[PurchaseOption::OnDemand],
+    };
+    let is_runnable = |listing: &&Listing| {
+        listing.cloud == lists.cloud && !lists.leaves_out.iter().any(|left| listing.instance_type.starts_with(left))
+    };
+    let listed = catalog.listings.iter().filter(is_runnable).filter(|listing| is_wanted(catalog, listing, wants));
+    let priced = listed.flat_map(|listing| options.iter().map(move |option| (listing, *option)));
+    let mut offers: Vec<Offer> = priced
+        .filter(|(listing, option)| match catalog.availability(listing, *option) {
+            Availability::Known => true,
+            Availability::Denied => false,
+            Availability::Unknown => !lists.is_confirmed,
+        })
+        .filter_map(|(listing, option)| offer(listing, option, wants, lists))
+        .collect();
+    offers.sort_by(|one, other| (one.rate, &one.kind).cmp(&(other.rate, &other.kind)));
+    offers
+}
+
+fn is_wanted(catalog: &Catalog, listing: &Listing, wants: &Wants) -> bool {
+    let of = |gpu: Option<Accelerators>| Wanted {
+        gpu,
+        regions: wants.regions.clone(),
+        compliance: wants.compliance.clone(),
+        ..Wanted::default()
+    };
+    let is_type = wants.instance_type.as_ref().is_none_or(|wanted| *wanted == listing.instance_type);
+    let has_gpus = match &wants.accelerators[..] {
+        [] => of(None).admits(catalog, listing),
+        several => several.iter().any(|gpu| of(Some(gpu.clone())).admits(catalog, listing)),
+    };
+    is_type && has_gpus
+}
+
+fn offer(listing: &Listing, option: PurchaseOption, wants: &Wants, lists: &Listable<'_>) -> Option<Offer> {
+    let price = option.price(listing)?;
+    if wants.max_price.is_some_and(|most| price.rate > most) {
+        return None;
+    }
+    let choice = MachineChoice {
+        region: listing.region.clone(),
+        zone: wants.zone.clone(),
+        machine: listing.instance_type.clone(),
+        is_spot: option == PurchaseOption::Spot,
+    };
+    let (cores, memory) = (listing.cores?, listing.memory?);
+    let node = Node { cpu: listing.instance_type.clone(), cores, memory, disk_free: lists.disk };
+    let price_source = format!("{}, {}", price.source, price.dated);
+    Some(Offer { provider: lists.provider.into(), kind: choice.to_string(), node, rate: price.rate, price_source })
+}
+
+/// The same offer with at least so much disk, and with the price of `gib` gibibytes of it in its rate.
+pub fn with_disk(
+    catalog: &Catalog,
+    cloud: &Cloud,
+    offer: Offer,
+    needed: Option<Bytes>,
+    gib: fn(Bytes) -> u64,
+) -> Offer {
+    let disk = needed.map_or(offer.node.disk_free, |needed| Bytes(offer.node.disk_free.0.max(needed.0)));
+    let gib = gib(disk);
+    let rate = disk_rate(catalog, cloud, gib);
+    Offer {
+        rate: Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_add(rate.micros_per_hour())),
+        price_source: format!("{}; of it {rate} for a disk of {gib} GiB", offer.price_source),
+        node: Node { disk_free: disk, ..offer.node },
+        ..offer
+    }
+}
+
+/// What a disk costs, rounded up; nothing where the catalog does not know.
+pub fn disk_rate(catalog: &Catalog, cloud: &Cloud, gib: u64) -> Rate {
+    let of_disks = |tariff: &&Tariff| tariff.cloud == *cloud && tariff.service == Service::SsdDisk;
+    let Some(tariff) = catalog.tariffs.iter().find(of_disks) else { return Rate::default() };
+    let month = i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(tariff.price.micros());
+    Rate::from_micros_per_hour(month.saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
+}
+
+/// A month, as clouds bill disks.
+const MONTH_HOURS: i64 = 730;

@@ -1,0 +1,159 @@
+//! What projects may spend in a month: how much of it is spent, and how much is spoken for by runs that have not ended.
+//!
+//! A run of a project with an allowance has a budget, and budgets of open runs count as if they were spent. So no number of
+//! runs together spends more than the allowance, however they race.
+
+use std::collections::BTreeMap;
+
+use domain::{Money, RunId};
+use serde::{Deserialize, Serialize};
+
+use super::ledger::LedgerLine;
+
+/// What may be spent in a calendar month of UTC.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Allowances {
+    /// By all runs of a home together.
+    pub month: Option<Money>,
+    /// By the runs of each project.
+    pub projects: BTreeMap<String, Money>,
+}
+
+/// A run that has not ended, and the most that it may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRun {
+    pub run: RunId,
+    pub project: Option<String>,
+    pub most: Money,
+}
+
+/// How much of an allowance is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AllowanceUse {
+    /// None for all runs together.
+    pub project: Option<String>,
+    pub allowed: Money,
+    /// Spent this month.
+    pub spent: Money,
+    /// What runs that have not ended may spend beyond that.
+    pub reserved: Money,
+}
+
+impl AllowanceUse {
+    /// What another run may spend.
+    pub fn left(&self) -> Money {
+        let used = self.spent.micros().saturating_add(self.reserved.micros());
+        Money::from_micros(self.allowed.micros().saturating_sub(used).max(0))
+    }
+
+    /// The highest of 50, 80 and 100 per cent that is spent, if any is.
+    pub fn alert(&self) -> Option<u32> {
+        let (spent, allowed) = (i128::from(self.spent.micros()), i128::from(self.allowed.micros()));
+        [100, 80, 50].into_iter().find(|percent| spent * 100 >= allowed * i128::from(*percent))
+    }
+
+    /// What the month comes to if it goes on as it began; `passed` of its `length` is over.
+    pub fn forecast(&self, passed: u64, length: u64) -> Money {
+        let whole = i128::from(self.spent.micros()) * i128::from(length) / i128::from(passed.max(1));
+        Money::from_micros(i64::try_from(whole).unwrap_or(i64::MAX))
+    }
+}
+
+/// How much of each allowance is used, by what was paid this month and by runs that have not ended. What such a run has spent
+/// this month is part of what it may spend.
+pub fn uses(allowances: &Allowances, month: &[LedgerLine], open: &[OpenRun]) -> Vec<AllowanceUse> {
+    let all = allowances.month.map(|allowed| (None, allowed));
+    let projects = allowances.projects.iter().map(|(project, allowed)| (Some(project.clone()), *allowed));
+    let of = |(project, allowed): (Option<String>, Money)| {
+        let counts = |of: &Option<String>| project.is_none() || *of == project;
+        let spent = month.iter().filter(|line| counts(&line.project)).map(|line| line.amount).sum();
+        let spent_by =
+            |run: &RunId| -> Money { month.iter().filter(|line| line.run == *run).map(|line| line.amount).sum() };
+        let beyond =
+            |run: &OpenRun| Money::from_micros(run.most.micros().saturating_sub(spent_by(&run.run).micros()).max(0));
+        let reserved = open.iter().filter(|run| counts(&run.project)).map(beyond).sum();
+        AllowanceUse { project, allowed, spent, reserved }
+    };
+    all.into_iter().chain(projects).map(of).collect()
+}
+
+/// The uses that a run of this project counts to.
+pub fn of_project<'a>(uses: &'a [AllowanceUse], project: Option<&str>) -> impl Iterator<Item = &'a AllowanceUse> {
+    uses.iter().filter(move |one| one.project.is_none() || one.project.as_deref() == project)
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Elapsed, InstanceId, Timestamp};
+
+    use super::*;
+
+    fn money(text: &str) -> Money {
+        text.parse().unwrap()
+    }
+
+    fn line(run: &str, project: Option<&str>, amount: &str) -> LedgerLine {
+        LedgerLine {
+            run: RunId::new(run),
+            instance: InstanceId::new(run),
+            provider: "aws".into(),
+            user: None,
+            project: project.map(str::to_owned),
+            started: Timestamp(0),
+            elapsed: Elapsed(1),
+            amount: money(amount),
+            race: false,
+            is_final: true,
+        }
+    }
+
+    #[test]
+    fn budgets_of_open_runs_count_as_spent() {
+        let projects = [("vision".to_owned(), money("$100"))].into();
+        let allowances = Allowances { month: Some(money("$150")), projects };
+        let month = [line("a", Some("vision"), "$30"), line("b", None, "$20"), line("c", Some("vision"), "$5")];
+        let vision = Some("vision".to_owned());
+        let open = [OpenRun { run: RunId::new("c"), project: vision, most: money("$40") }];
+        let found = uses(&allowances, &month, &open);
+        let shown = found
+            .iter()
+            .map(|one| format!("{:?} {} {} {} {:?}", one.project, one.spent, one.reserved, one.left(), one.alert()));
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            ["None $55.00 $35.00 $60.00 None", "Some(\"vision\") $35.00 $35.00 $30.00 None"]
+        );
+        let left = |project| of_project(&found, project).map(AllowanceUse::left).min();
+        assert_eq!((left(Some("vision")), left(Some("other"))), (Some(money("$30")), Some(money("$60"))));
+    }
+
+    #[test]
+    fn alerts_are_at_50_80_and_100_per_cent() {
+        let alert = |spent: &str| {
+            let spent = money(spent);
+            AllowanceUse { project: None, allowed: money("$10"), spent, reserved: Money::default() }.alert()
+        };
+        for (spent, expected) in [("$4.999999", None), ("$5", Some(50)), ("$8", Some(80)), ("$10", Some(100))] {
+            assert_eq!(alert(spent), expected, "{spent}");
+        }
+        let used =
+            AllowanceUse { project: None, allowed: money("$10"), spent: money("$3"), reserved: Money::default() };
+        assert_eq!(used.forecast(10, 30), money("$9"));
+    }
+
+    /// A thousand submissions that each see what the ones before them have taken.
+    #[test]
+    fn no_number_of_runs_spends_more_than_the_allowance() {
+        let allowances = Allowances { month: Some(money("$100")), ..Allowances::default() };
+        let mut open = Vec::new();
+        for number in 0..1000 {
+            let asked = Money::from_micros(1 + 777_777 * (number % 7));
+            let left = uses(&allowances, &[], &open)[0].left();
+            if asked <= left {
+                open.push(OpenRun { run: RunId::new(format!("r{number}")), project: None, most: asked });
+            }
+        }
+        let taken: Money = open.iter().map(|run| run.most).sum();
+        assert!(taken <= money("$100") && taken > money("$99"), "{taken}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Which machine is rented: what the plan has chosen, or one of its alternatives while that one cannot be had.
+//!
+//! What a provider has refused is not asked for again for a while ([`Policy::shortage`]). The first machine is asked for
+//! alone. Once it was refused, or has not been answered for [`Policy::hedge`], others are asked for at the same time, at most
+//! [`Policy::race`] of them; as soon as one is had, the rest are given back and billed as `race`. Machines that must reach
+//! each other are all of one kind: where one of them cannot be had, they are given back and another kind is asked for.
+
+use domain::run::{InstanceState, RunState};
+use domain::{Cause, Elapsed, InstanceId, Offer};
+
+use super::{Action, ObservedState, Policy};
+use crate::world::{Instance, Run, World};
+
+/// A machine of a run, by its name.
+type Named<'a> = (&'a InstanceId, &'a Instance);
+
+/// What a run may be rented, the plan's own choice first.
+pub fn offers(run: &Run) -> impl Iterator<Item = &Offer> {
+    std::iter::once(&run.plan.offer).chain(&run.plan.alternatives)
+}
+
+/// How long an offer is not asked for, because it was refused a moment ago.
+fn shortage(facts: &ObservedState, offer: &Offer) -> Elapsed {
+    facts.shortages.get(&(offer.provider.clone(), offer.kind.clone())).copied().unwrap_or_default()
+}
+
+fn is_short(facts: &ObservedState, offer: &Offer) -> bool {
+    shortage(facts, offer) > Elapsed(0)
+}
+
+/// How long a run waits until it asks for a machine, where it has a choice of them and was refused: until the first of them
+/// may be asked for. None where nothing was refused.
+pub(super) fn wait(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
+    if run.plan.alternatives.is_empty() {
+        return None;
+    }
+    let first = offers(run).map(|offer| shortage(facts, offer)).min()?;
+    let is_out = matches!(&run.state, RunState::Recovering { finding, .. } if finding.cause == Cause::NoCapacity);
+    (is_out || first > Elapsed(0)).then_some(first)
+}
+
+/// What is asked for now, so that a run has `missing` machines more than those that it has.
+pub(super) fn choose(
+    facts: &ObservedState,
+    policy: &Policy,
+    run: &Run,
+    usable: &[Named<'_>],
+    missing: usize,
+) -> Vec<Offer> {
+    let first = &run.plan.offer;
+    if run.plan.alternatives.is_empty() {
+        return vec![first.clone(); missing];
+    }
+    if run.job.nodes() > 1 {
+        let held = usable.first().map(|(_, instance)| &instance.offer);
+        let chosen = held.or_else(|| offers(run).find(|offer| !is_short(facts, offer)));
+        let chosen = chosen.filter(|offer| !is_short(facts, offer));
+        return chosen.map_or(Vec::new(), |offer| vec![offer.clone(); missing]);
+    }
+    let is_asked = |offer: &&Offer| usable.iter().any(|(_, instance)| instance.offer.kind == offer.kind);
+    let fresh = offers(run).filter(|offer| !is_short(facts, offer) && !is_asked(offer));
+    fresh.take(entrants(facts, policy, run, usable)).cloned().collect()
+}
+
+/// How many machines more are asked for at the same time, of which one is kept.
+fn entrants(facts: &ObservedState, policy: &Policy, run: &Run, usable: &[Named<'_>]) -> usize {
+    if usable.iter().any(|(_, instance)| instance.state != InstanceState::Intended) {
+        return 0;
+    }
+    let is_late = |id: &InstanceId| facts.silence.get(id).is_some_and(|silence| *silence >= policy.hedge);
+    let late = usable.iter().filter(|(id, _)| is_late(id)).count();
+    let width = if run.waits == 0 && late == 0 { 1 } else { policy.race.max(1) };
+    width.saturating_sub(usable.len() - late).min(policy.race.max(1).saturating_sub(usable.len()))
+}
+
+/// Gives back what lost a race: as many machines are had as the run needs, and more were asked for.
+pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
+    let needed = run.job.nodes() as usize;
+    let is_held = |(_, instance): &Named<'_>| instance.state != InstanceState::Releasing;
+    let mut held: Vec<Named<'_>> = world.live_instances_of(run).filter(is_held).collect();
+    if run.plan.alternatives.is_empty() || held.len() <= needed {
+        return Vec::new();
+    }
+    let rank = |state: &InstanceState| match state {
+        InstanceState::Up => 0,
+        InstanceState::Launching => 1,
+        InstanceState::Intended | InstanceState::Releasing | InstanceState::Released { .. } => 2,
+    };
+    if held.iter().filter(|(_, instance)| rank(&instance.state) < 2).count() < needed {
+        return Vec::new();
+    }
+    // Of those that are had, the one that the plan names first.
+    let place = |wanted: &Offer| offers(run).position(|offer| offer.kind == wanted.kind).unwrap_or(usize::MAX);
+    held.sort_by_key(|(_, instance)| (rank(&instance.state), place(&instance.offer), instance.intended));
+    held.split_off(needed).into_iter().map(|(id, _)| Action::GiveUpRace { instance: id.clone() }).collect()
+}
+
+/// Whether machines that must reach each other cannot be completed with their own kind now, but with another one.
+pub(super) fn is_stuck(world: &World, facts: &ObservedState, run: &Run) -> bool {
+    if run.job.nodes() == 1 || run.plan.alternatives.is_empty() || world.active_attempt(run).is_some() {
+        return false;
+    }
+    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
+    let held: Vec<Named<'_>> = held.collect();
+    let is_missing = held.len() < run.job.nodes() as usize;
+    is_missing
+        && held.first().is_some_and(|(_, instance)| is_short(facts, &instance.offer))
+        && offers(run).any(|offer| !is_short(facts, offer))
+}
+
+/// When an unanswered request is not waited for alone any more.
+pub(super) fn due(
+    facts: &ObservedState,
+    policy: &Policy,
+    id: &InstanceId,
+    instance: &Instance,
+    run: &Run,
+) -> Option<Elapsed> {
+    if instance.state != InstanceState::Intended || run.plan.alternatives.is_empty() || run.job.nodes() > 1 {
+        return None;
+    }
+    let silence = facts.silence.get(id)?;
+    policy.hedge.0.checked_sub(silence.0).filter(|left| *left > 0).map(Elapsed)
+}

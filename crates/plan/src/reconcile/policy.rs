@@ -1,0 +1,99 @@
+//! What the loop may do: how many machines, and how long it waits for what.
+
+use domain::Elapsed;
+use domain::run::RunState;
+
+use crate::world::Run;
+
+/// What the loop may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Instances that may be rented at the same time of providers that do not say how many machines they have.
+    pub slots: usize,
+    /// Wait before the second restart without progress; doubled for each further one.
+    pub backoff: Elapsed,
+    /// The longest wait between restarts.
+    pub backoff_max: Elapsed,
+    /// The longest time that a run is given to save its state and leave; what it is given is kept back from its budget
+    /// ([`wind_down`]).
+    pub saving: Elapsed,
+    /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
+    /// One whose agent has never spoken is given the time that its provider takes to boot it.
+    pub silence: Elapsed,
+    /// The same for a machine whose provider cannot prove its end: waiting proves nothing more.
+    pub silence_remote: Elapsed,
+    /// Wait before a launch that is in doubt is asked for again; doubled each time, up to `backoff_max`.
+    pub doubt: Elapsed,
+    /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
+    pub lease: Elapsed,
+    /// When an agent calls again, while nothing is wanted of it.
+    pub heartbeat: Elapsed,
+    /// When it calls again while it waits for its first command.
+    pub heartbeat_idle: Elapsed,
+    /// A machine with our tag that no run has is ended after so long.
+    pub strangers: Elapsed,
+    /// A run whose machine was given up continues elsewhere when its end was not proved after so long.
+    pub replace: Elapsed,
+    /// A run on several machines that cannot start because some are missing gives the others back after so long.
+    pub incomplete: Elapsed,
+    /// Machines that are asked for at the same time for a run that needs one, once its first choice was refused.
+    pub race: usize,
+    /// A request for a machine that is unanswered for so long is not waited for alone any more.
+    pub hedge: Elapsed,
+    /// An offer whose provider has no capacity is not asked for again for so long, where there are others; doubled each time.
+    pub shortage: Elapsed,
+    /// The longest such wait; also the first one after a refusal for another reason, such as a quota.
+    pub shortage_max: Elapsed,
+}
+
+impl Policy {
+    /// How long an offer is not asked for that was refused so many times in succession.
+    pub fn shortage(&self, refusals: u32, is_capacity: bool) -> Elapsed {
+        if !is_capacity {
+            return self.shortage_max;
+        }
+        Elapsed(self.shortage.0.saturating_mul(1 << refusals.saturating_sub(1).min(20)).min(self.shortage_max.0))
+    }
+
+    /// Wait after so many requests for a launch that is in doubt.
+    pub(crate) fn wait_in_doubt(&self, requests: u32) -> Elapsed {
+        self.doubled(self.doubt, requests.saturating_sub(1))
+    }
+
+    /// Wait before a run that failed without progress, or found no machine, is tried again.
+    pub(crate) fn rest(&self, run: &Run) -> Elapsed {
+        let failures = run.restarts.max(run.error_restarts).saturating_sub(1).max(run.waits);
+        if !matches!(run.state, RunState::Recovering { .. }) || failures == 0 {
+            return Elapsed(0);
+        }
+        self.doubled(self.backoff, failures - 1)
+    }
+
+    fn doubled(&self, wait: Elapsed, times: u32) -> Elapsed {
+        Elapsed(wait.0.saturating_mul(1 << times.min(20)).min(self.backoff_max.0))
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            slots: 1,
+            backoff: Elapsed(250_000),
+            backoff_max: Elapsed(60_000_000),
+            saving: Elapsed(60_000_000),
+            silence: Elapsed(120_000_000),
+            silence_remote: Elapsed(45_000_000),
+            doubt: Elapsed(1_000_000),
+            lease: Elapsed(60_000_000),
+            heartbeat: Elapsed(200_000),
+            heartbeat_idle: Elapsed(20_000),
+            strangers: Elapsed(600_000_000),
+            replace: Elapsed(10_000_000),
+            incomplete: Elapsed(600_000_000),
+            race: 4,
+            hedge: Elapsed(20_000_000),
+            shortage: Elapsed(60_000_000),
+            shortage_max: Elapsed(600_000_000),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A run that may be given several kinds of machine: which are asked for, together or in turn, and what becomes of those that
+//! are not needed.
+
+use std::collections::BTreeMap;
+
+use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::rental::ProviderTraits;
+use domain::run::{RunState, StopBy, Usage};
+use domain::{
+    Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
+};
+use plan::{Action, ObservedState, Policy, World, bill, reconcile, run_due};
+
+const SECOND: u64 = 1_000_000;
+
+/// A run, and what is seen of the world.
+struct Scene {
+    world: World,
+    facts: ObservedState,
+    policy: Policy,
+    run: RunId,
+}
+
+fn offer(kind: &str) -> Offer {
+    let (provider, price_source) = ("p".into(), "test".into());
+    Offer {
+        provider,
+        kind: kind.into(),
+        node: Node::default(),
+        rate: Rate::from_micros_per_hour(3_600_000),
+        price_source,
+    }
+}
+
+impl Scene {
+    /// A run on so many machines, which may be of any of these kinds; with a budget, or none.
+    fn new(nodes: u32, kinds: &[&str], budget: Option<&str>) -> Scene {
+        let run = RunId::new("a");
+        let budget = budget.map(|budget| format!("budget: {{max: {budget}}}\n")).unwrap_or_default();
+        let text = format!("name: job\nrun: 'true'\nnum_nodes: {nodes}\nresources: {{infra: aws}}\n{budget}");
+        let job = Job::parse(&text, "job.yaml").unwrap().job;
+        let plan = Plan {
+            offer: offer(kinds[0]),
+            share: None,
+            memory: None,
+            time: None,
+            cost: None,
+            reserve: Money::default(),
+            assumptions: Vec::new(),
+            alternatives: kinds[1..].iter().map(|kind| offer(kind)).collect(),
+        };
+        let (job_hash, file) = (String::new(), "job.yaml".into());
+        let submitted = Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user: None };
+        let traits = ProviderTraits {
+            visible_within: Elapsed(0),
+            effective_within: Elapsed(0),
+            boots_within: Elapsed(60 * SECOND),
+            token_lifetime: Some(Elapsed(u64::MAX)),
+            observe_every: Elapsed(SECOND),
+            billing_step: Elapsed(0),
+            places: None,
+            abandoned_within: None,
+            keeps_events: false,
+            concurrency: 8,
+        };
+        let traits = BTreeMap::from([("p".to_owned(), traits)]);
+        let facts = ObservedState { attended: [run.clone()].into(), traits, ..ObservedState::default() };
+        let mut scene = Scene { world: World::default(), facts, policy: Policy::default(), run };
+        scene.append(Event::Submitted(Box::new(submitted)));
+        scene
+    }
+
+    fn append(&mut self, event: Event) {
+        let record = Record { seq: self.world.last_seq + 1, at: self.facts.now, event };
+        self.world.apply(&record).unwrap();
+    }
+
+    fn run(&self) -> &plan::Run {
+        &self.world.runs[&self.run]
+    }
+
+    /// Decides and does until nothing follows; what was done, in words.
+    fn settle(&mut self) -> String {
+        let mut done = Vec::new();
+        loop {
+            let actions = reconcile(&self.world, &self.facts, &self.policy);
+            let new = |action: &Action| !matches!(action, Action::Launch { .. } | Action::Terminate { .. });
+            let actions: Vec<Action> = actions.into_iter().filter(new).collect();
+            if actions.is_empty() {
+                return done.join(", ");
+            }
+            done.extend(actions.into_iter().map(|action| self.perform(action)));
+        }
+    }
+
+    #[track_caller]
+    fn check(&mut self, expected: &str) {
+        assert_eq!(self.settle(), expected);
+        assert!(
+            run_due(&self.world, &self.facts, &Policy::default(), &self.run, self.run()).is_none_or(|due| due.0 > 0)
+        );
+    }
+
+    fn perform(&mut self, action: Action) -> String {
+        match action {
+            Action::Rent { run, instance, offer, reserve } => {
+                let said = format!("rent {}", offer.kind);
+                let token = instance.to_string();
+                self.facts.silence.insert(instance.clone(), Elapsed(0));
+                let intent = RentIntended { run, instance, token, offer, reserved: reserve };
+                self.append(Event::RentIntended(Box::new(intent)));
+                said
+            }
+            Action::GiveUpRace { instance } => {
+                let said = format!("give up {}", self.world.instances[&instance].offer.kind);
+                self.append(Event::ReleaseIntended { instance, lost_race: true });
+                said
+            }
+            Action::Start { run, attempt, fence, mut instances } => {
+                let kinds: Vec<&str> = instances.iter().map(|id| &*self.world.instances[id].offer.kind).collect();
+                let said = format!("start on {}", kinds.join(" "));
+                let instance = instances.remove(0);
+                self.append(Event::AttemptIntended { run, attempt, fence, instance, others: instances });
+                said
+            }
+            Action::Stop { run, by } => {
+                self.append(Event::StopRequested { run, by });
+                format!("stop by {by:?}")
+            }
+            Action::End { run, end } => {
+                self.append(Event::Ended { run, end });
+                "end".to_owned()
+            }
+            Action::Bill { run, bill } => {
+                let said = format!("bill {}", bill.total);
+                self.append(Event::Billed { run, bill });
+                said
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The newest machine of a kind.
+    fn instance(&self, kind: &str) -> InstanceId {
+        let mut newest = self.run().instances.iter().rev();
+        newest.find(|id| self.world.instances[*id].offer.kind == kind).unwrap().clone()
+    }
+
+    /// The provider has none of a kind; it is not asked for again for a minute.
+    fn refuse(&mut self, kind: &str) {
+        let (instance, finding) = (self.instance(kind), Finding::new(Cause::NoCapacity, "none"));
+        self.append(Event::RentFailed { instance, finding });
+        self.facts.shortages.insert(("p".into(), kind.into()), Elapsed(60 * SECOND));
+    }
+
+    fn accept(&mut self, kind: &str) {
+        self.append(Event::Launched { instance: self.instance(kind), handle: None });
+    }
+
+    fn up(&mut self, kind: &str) {
+        self.append(Event::AgentUp { instance: self.instance(kind), started: Timestamp(0) });
+    }
+
+    fn gone(&mut self, kind: &str, seconds: u64) {
+        let usage = Usage { started: Timestamp(0), elapsed: Elapsed(seconds * SECOND) };
+        self.append(Event::Released { instance: self.instance(kind), usage });
+    }
+
+    fn due(&self) -> Option<u64> {
+        let due = run_due(&self.world, &self.facts, &Policy::default(), &self.run, self.run())?;
+        Some(due.0 / SECOND)
+    }
+}
+
+#[test]
+fn the_first_choice_is_asked_for_alone() {
+    let mut scene = Scene::new(1, &["a", "b", "c"], None);
+    scene.check("rent a");
+    scene.accept("a");
+    scene.check("");
+    scene.up("a");
+    scene.check("start on a");
+}
+
+#[test]
+fn others_race_at_once_when_it_is_refused_and_what_loses_is_billed_as_race() {
+    let mut scene = Scene::new(1, &["a", "b", "c", "d", "e", "f"], None);
+    scene.check("rent a");
+    scene.refuse("a");
+    scene.check("rent b, rent c, rent d, rent e");
+    scene.refuse("c");
+    scene.check("rent f");
+    assert!(matches!(scene.run().state, RunState::Renting { .. }));
+    // Two are had at once: the one that the plan names first is kept.
+    scene.accept("e");
+    scene.accept("b");
+    scene.check("give up e, give up d, give up f");
+    // One that was not had yet is refused after it was given up: that is no failure of the run.
+    let finding = Finding::new(Cause::NoCapacity, "none");
+    scene.append(Event::RentFailed { instance: scene.instance("d"), finding });
+    let kept = scene.instance("b");
+    assert_eq!(scene.run().state, RunState::Renting { instance: kept });
+    scene.up("b");
+    scene.check("start on b");
+    scene.gone("e", 60);
+    scene.gone("f", 0);
+    assert_eq!((scene.run().restarts, scene.run().waits), (0, 0));
+    scene.append(Event::ReleaseIntended { instance: scene.instance("b"), lost_race: false });
+    scene.gone("b", 600);
+    let bill = bill(&scene.world, scene.run()).unwrap();
+    let race: Vec<String> = bill.lines.iter().filter(|line| line.race).map(|line| line.amount.to_string()).collect();
+    assert_eq!((bill.total.to_string(), race.join(" ")), ("$0.66".to_owned(), "$0.00 $0.06 $0.00".to_owned()));
+}
+
+#[test]
+fn a_winner_that_dies_counts_as_a_restart() {
+    let mut scene = Scene::new(1, &["a", "b", "c"], None);
+    scene.check("rent a");
+    scene.refuse("a");
+    scene.check("rent b, rent c");
+    scene.accept("b");
+    scene.check("give up c");
+    scene.gone("c", 0);
+    scene.gone("b", 1);
+    assert_eq!(scene.run().restarts, 1);
+}
+
+#[test]
+fn what_was_refused_is_left_alone_for_a_while() {
+    let mut scene = Scene::new(1, &["a", "b"], None);
+    scene.check("rent a");
+    scene.refuse("a");
+    scene.check("rent b");
+    scene.refuse("b");
+    scene.facts.shortages.insert(("p".into(), "a".into()), Elapsed(20 * SECOND));
+    scene.check("");
+    assert_eq!(scene.due(), Some(20), "it waits for the first that may be asked for again");
+    // Also one that was stopped and resumed meanwhile.
+    let (budget, deadline, epochs, run) = (None, None, None, scene.run.clone());
+    scene.append(Event::StopRequested { run: run.clone(), by: StopBy::User });
+    scene.append(Event::Ended { run: run.clone(), end: RunEnd::Stopped { by: StopBy::User } });
+    scene.append(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false });
+    scene.check("");
+    assert_eq!(scene.due(), Some(20));
+    scene.facts.shortages.remove(&("p".into(), "a".into()));
+    scene.check("rent a");
+    // Another run learns from it.
+    let mut other = Scene::new(1, &["b", "a"], None);
+    other.facts.shortages.insert(("p".into(), "b".into()), Elapsed(SECOND));
+    other.check("rent a");
+}
+
+#[test]
+fn a_request_without_an_answer_is_not_waited_for_alone() {
+    let mut scene = Scene::new(1, &["a", "b", "c", "d", "e", "f"], None);
+    scene.check("rent a");
+    assert_eq!(scene.due(), Some(20));
+    scene.facts.silence.insert(scene.instance("a"), Elapsed(20 * SECOND));
+    scene.check("rent b, rent c, rent d");
+    scene.accept("c");
+    scene.check("give up a, give up b, give up d");
+}
+
+/// Round trips to the provider until one of nine zones has a machine, where eight are empty and the ninth comes last.
+fn round_trips(race: usize) -> usize {
+    let kinds = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    let mut scene = Scene::new(1, &kinds, None);
+    scene.policy.race = race;
+    for round in 1.. {
+        scene.settle();
+        let asked: Vec<String> = scene.world.live_instances().map(|(_, asked)| asked.offer.kind.clone()).collect();
+        if asked.iter().any(|kind| kind == "i") {
+            return round;
+        }
+        asked.iter().for_each(|kind| scene.refuse(kind));
+    }
+    unreachable!("the last zone has a machine")
+}
+
+#[test]
+fn eight_empty_zones_of_nine_take_a_third_of_the_round_trips() {
+    assert_eq!((round_trips(1), round_trips(4)), (9, 3));
+}
+
+#[test]
+fn a_race_stays_within_the_budget() {
+    // A machine costs $3.60 an hour; each that races may have to be ended.
+    let mut scene = Scene::new(1, &["a", "b", "c", "d", "e"], Some("$0.014"));
+    scene.check("rent a");
+    scene.refuse("a");
+    scene.check("rent b, rent c");
+    let mut scene = Scene::new(1, &["a", "b"], Some("$0.0001"));
+    scene.check("stop by Budget, end, bill $0.00");
+}
+
+#[test]
+fn machines_that_need_each_other_are_of_one_kind() {
+    let mut scene = Scene::new(2, &["a", "b"], None);
+    scene.check("rent a, rent a");
+    // The second of them is refused: the first one is given back, and the other kind is asked for at once.
+    let first = scene.run().instances[0].clone();
+    scene.append(Event::Launched { instance: first.clone(), handle: None });
+    scene.refuse("a");
+    scene.check("give up a, rent b, rent b");
+    let usage = Usage { started: Timestamp(0), elapsed: Elapsed(60 * SECOND) };
+    scene.append(Event::Released { instance: first, usage });
+    assert_eq!(scene.run().restarts, 0);
+    let others: Vec<InstanceId> = scene.run().instances.iter().skip(2).cloned().collect();
+    for instance in others {
+        scene.append(Event::AgentUp { instance, started: Timestamp(0) });
+    }
+    scene.check("start on b b");
+}
