@@ -1,8 +1,8 @@
-//! What every provider must show, against the real thing or its twin.
+//! The contract of every provider, checked against the real service or a simulation.
 //!
-//! A test of each provider calls [`check`]. It rents one machine, and asks for everything twice. Where the provider may
-//! take its time, the test says how it passes ([`ProviderWorld`]): a simulated clock is moved on, and for real machines the test
-//! blocks until something happens. Nothing here reads a clock.
+//! A test of each provider calls [`check`]. It rents one machine, and makes every request twice. Where the provider may
+//! take time, the test says how time passes ([`ProviderWorld`]): a simulated clock is advanced, and for real machines
+//! the test blocks until something happens. This module reads no clock.
 
 use domain::rental::{EndRequest, MachineState, SeenMachine};
 use domain::run::Usage;
@@ -11,31 +11,31 @@ use domain::{Elapsed, InstanceId};
 
 use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, offers};
 
-/// What is waited for.
+/// An awaited condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     /// The machine is listed.
     Listing,
-    /// Its rent is more than nothing.
+    /// Its rented time is more than zero.
     Meter,
     /// It is gone.
     End,
 }
 
-/// The world beside a provider, in which time passes.
+/// The environment of a provider, in which time passes.
 pub trait ProviderWorld {
     /// Returns true once there may be something new since the last look, and false when the provider has had all the time
     /// that it may take.
     fn pass(&self, awaited: Awaited) -> bool;
 
-    /// Whether the machine's rent is more than nothing yet.
+    /// Whether the machine's rented time is more than zero yet.
     fn is_metered(&self) -> bool;
 
     /// How long the machine can have been rented at most.
     fn longest_rent(&self) -> Elapsed;
 }
 
-/// Rents one machine under the name `instance`, ends it, and checks every promise of [`Provider`] on the way.
+/// Rents one machine under the name `instance`, ends it, and checks every promise of [`Provider`].
 ///
 /// # Panics
 /// When a promise is broken.
@@ -58,7 +58,7 @@ fn machines_are_offered(provider: &dyn Provider) {
     assert!(offers.iter().all(|offer| offer.node.cores > 0 && offer.node.memory.0 > 0), "offers describe the machine");
 }
 
-/// Returns the request that the other promises are checked with.
+/// Returns the request used for the other checks.
 fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &InstanceId) -> LaunchRequest {
     assert_eq!(seen(provider, instance), None, "what was never asked for is not seen");
     end(provider, instance);
@@ -150,7 +150,7 @@ fn last_events(provider: &dyn Provider, instance: &InstanceId) -> Vec<Entry> {
     }
 }
 
-/// Asks until there is an answer, at least once, and once more when all the time that was promised has passed.
+/// Polls until there is an answer, at least once, and once more after the promised time.
 fn wait<T>(world: &dyn ProviderWorld, awaited: Awaited, ask: impl Fn() -> Option<T>) -> T {
     let mut is_last = false;
     loop {

@@ -1,8 +1,8 @@
-//! What is rented: one [`Provider`] a place, behind one trait and one conformance suite.
+//! Machines to rent: providers behind one trait and one conformance suite.
 //!
-//! A provider never decides. It lists offers, launches what it is told with the token it is given, says what it sees,
-//! and ends what it is told to end; only its own proof makes an instance gone. Read `local` for the whole contract on
-//! one page, and [`conformance`] for what every provider must show.
+//! A provider makes no decisions. It lists offers, launches with the given token, reports its view, and ends what it is
+//! told to end; only its own confirmation makes an instance gone. Read `local` for the complete contract on one page,
+//! and [`conformance`] for the checks of every provider.
 
 pub mod aws;
 pub mod catalog;

@@ -5,9 +5,9 @@ use domain::Offer;
 pub use domain::rental::{LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
 pub use domain::run::Sight;
 
-/// A place where machines are rented.
+/// A service that rents machines.
 ///
-/// It never decides. It does what it is asked, says what it sees, and keeps what its traits promise:
+/// It makes no decisions. It carries out calls, reports its view, and keeps the promises of its traits:
 ///
 /// - A launch that is asked for again with the same token rents nothing more, for as long as
 ///   [`ProviderTraits::token_lifetime`]. [`ProviderAnswer::Refused`] is its word that the request has rented nothing and
@@ -20,18 +20,18 @@ pub trait Provider: Send + Sync {
     /// The provider's name, as offers carry it.
     fn name(&self) -> &'static str;
 
-    /// What it promises about time.
+    /// Its promises about time.
     fn traits(&self) -> ProviderTraits;
 
-    /// Does what it is asked, and answers. It may take long; the caller gives up by itself, and then what was asked may
-    /// have been done or not.
+    /// Carries out a call, and answers. It may take long; the caller has its own timeout, after which the call may or
+    /// may not have been carried out.
     fn call(&self, call: &ProviderCall) -> ProviderAnswer;
 }
 
-/// What can be rented now.
+/// The current offers.
 ///
 /// # Errors
-/// [`Error`] when the provider cannot be asked.
+/// [`Error`] if the provider cannot be queried.
 pub fn offers(provider: &dyn Provider) -> Result<Vec<Offer>, Error> {
     let why = match provider.call(&ProviderCall::Offers) {
         ProviderAnswer::Offers(offers) => return Ok(offers),
@@ -49,21 +49,21 @@ pub fn offers(provider: &dyn Provider) -> Result<Vec<Offer>, Error> {
 /// Why a machine was not rented, as far as is known.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The provider said no: this request has rented nothing, and will not.
+    /// The request was refused: it has rented nothing, and will not.
     #[error(transparent)]
     Refused(Error),
-    /// The request may have gone through. It is made again, with the same token, until it is answered.
+    /// The outcome is unknown. The request is repeated, with the same token, until it is answered.
     #[error(transparent)]
     InDoubt(Error),
 }
 
-/// Why a provider did not do what it was asked.
+/// Why a provider did not carry out a call.
 #[derive(Debug, thiserror::Error)]
 #[error("provider `{provider}` cannot {doing}")]
 pub struct Error {
     /// Which.
     pub provider: &'static str,
-    /// What it was asked.
+    /// The operation.
     pub doing: String,
     /// Why not.
     #[source]

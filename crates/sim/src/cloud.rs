@@ -1,4 +1,4 @@
-//! The simulated cloud: machines, tokens, and what it says of them. It keeps what its traits promise and no more.
+//! The simulated cloud: machines, tokens, and views. It keeps the promises of its traits and no more.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub(crate) struct Cloud {
     /// Which machine each token rented, and when it was first used.
     tokens: BTreeMap<String, (MachineHandle, u64)>,
     made: u64,
-    /// Machines that were asked to end, whether or not they have.
+    /// Machines with end requests, whether or not they have ended.
     asked_to_end: BTreeMap<InstanceId, u64>,
 }
 
-/// What happened to a request.
+/// The outcome of a request.
 pub(crate) struct Outcome {
     pub answer: ProviderAnswer,
     /// A machine that was rented by it.
@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
 }
 
 impl Cloud {
-    /// Carries a call out. `has_faults` says whether it may refuse what it could do.
+    /// Carries out a call. `has_faults` says whether it may refuse arbitrarily.
     pub(crate) fn receive(
         &mut self,
         call: &ProviderCall,
@@ -157,7 +157,7 @@ impl Cloud {
         }
     }
 
-    /// What is not listed yet cannot be ended.
+    /// A machine that is not listed yet cannot be ended.
     fn end(&mut self, request: &EndRequest, now: u64) {
         let is_meant = |handle: &MachineHandle, machine: &Machine| match &request.handle {
             Some(meant) => meant == handle,
@@ -176,7 +176,7 @@ impl Cloud {
         self.machines.insert(MachineHandle("m-0".into()), machine);
     }
 
-    /// Notes that a machine was asked to end, though the request may be lost.
+    /// Records an end request, though it may be lost.
     pub(crate) fn note_end_request(&mut self, call: &ProviderCall, now: u64) {
         if let ProviderCall::End(requests) = call {
             for request in requests {

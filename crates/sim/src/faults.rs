@@ -1,4 +1,4 @@
-//! What goes wrong, and what users do meanwhile: rounds of faults, crashes of the loop, requests to stop and resume.
+//! Faults and users' actions: rounds of faults, crashes of the loop, requests to stop and resume.
 
 use std::collections::BTreeSet;
 
@@ -24,11 +24,11 @@ impl Simulation {
             let event = Box::new(submitted(&run, (self.scenario.nodes, self.scenario.alternatives), self.budget));
             self.deliver(ControllerInput::Request { from, event });
         }
-        // Until it was taken.
+        // Until it was accepted.
         self.at(self.now + 5 * SECOND, SimEvent::UserSubmits(run));
     }
 
-    /// A user asks for something once, and does not insist.
+    /// A user sends a request once.
     pub(crate) fn user_asks(&mut self, event: Event) {
         if self.process.controller.is_some() {
             self.last_reply += 1;
@@ -71,7 +71,7 @@ impl Simulation {
         }
     }
 
-    /// The provider says on a machine that it takes it back.
+    /// The provider announces on a machine that it will be reclaimed.
     pub(crate) fn notice(&mut self, handle: &MachineHandle) {
         let at = self.now + 30 * SECOND + self.draws.below(90 * SECOND);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
@@ -82,7 +82,7 @@ impl Simulation {
         }
     }
 
-    /// What the agent of a machine with a notice finds when it asks for one.
+    /// What the agent finds when it polls for a notice.
     pub(crate) fn tell_notice(&mut self, handle: &MachineHandle) {
         let reclaim = self.cloud.machines.get(handle).and_then(|machine| machine.reclaim);
         if let Some(at) = reclaim.filter(|_| self.rule != Some(Rule::ReclaimIsHeeded)) {
@@ -90,7 +90,7 @@ impl Simulation {
         }
     }
 
-    /// The provider takes a machine back, as it has said.
+    /// The provider reclaims a machine as announced.
     pub(crate) fn reclaimed(&mut self, handle: &MachineHandle) {
         let now = self.now;
         let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| machine.is_alive()) else { return };
@@ -108,7 +108,7 @@ impl Simulation {
         self.other_process(Event::StopRequested { run, by: StopBy::User });
     }
 
-    /// A process beside the loop appends to the log. The loop sees it soon, or when it appends itself.
+    /// Another process appends to the log. The loop sees it soon, or when it appends itself.
     pub(crate) fn other_process(&mut self, event: Event) {
         if self.process.file().is_err() {
             return;
@@ -127,7 +127,7 @@ impl Simulation {
         }
     }
 
-    /// The loop dies. It is started again some time later.
+    /// The loop dies. It is restarted some time later.
     pub(crate) fn crash(&mut self) {
         self.stats.crashes += 1;
         let kept = self.draws.below(self.process.unsynced.len() as u64 + 1) as usize;
@@ -143,7 +143,7 @@ impl Simulation {
         }
     }
 
-    /// The log is put back from a copy that is older.
+    /// The log is restored from an older backup.
     pub(crate) fn restore(&mut self) {
         self.is_restored = true;
         let lost = self.draws.below(self.process.disk.len() as u64 / 2 + 1) as usize;
@@ -154,7 +154,7 @@ impl Simulation {
             .filter(|run| self.process.disk.iter().any(|record| is_submission(&record.event, run)))
             .cloned()
             .collect();
-        // What was taken after the copy is gone with it; its users submit again.
+        // Runs accepted after the backup are lost with it; their users submit again.
         let lost: Vec<RunId> = self.acknowledged.iter().filter(|run| !known.contains(*run)).cloned().collect();
         for run in lost {
             self.acknowledged.remove(&run);
@@ -170,7 +170,7 @@ impl Simulation {
         self.at(self.now + SECOND, SimEvent::UserResumes);
     }
 
-    /// In the quiet after the storm every run is wanted to its end.
+    /// In the quiet after the storm every run is resumed until it ends.
     pub(crate) fn user_resumes(&mut self) {
         self.at(self.now + 30 * SECOND, SimEvent::UserResumes);
         if self.process.controller.is_none() {

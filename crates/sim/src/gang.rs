@@ -1,5 +1,5 @@
-//! Runs on several machines: ranks are prepared, meet, and cannot go on without each other. Node rank 0 makes the steps; the
-//! others look whether it is there.
+//! Runs on several machines: ranks are staged, rendezvous, and cannot continue without each other. Node rank 0 makes
+//! the steps; the others check that it is alive.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::simulation::{SimEvent, Simulation};
 /// How long ranks wait for the others at the meeting.
 const MEETING: u64 = 120 * SECOND;
 
-/// What machines may wait for others of their run beside their boots.
+/// How long machines may wait for others of their run, in addition to their boots.
 const WAITING: u64 = 180 * SECOND;
 
 impl Simulation {
@@ -39,7 +39,7 @@ impl Simulation {
         rank.may_run = true;
         let (attempt, run) = (rank.attempt.clone(), rank.run.clone());
         let is_first = rank.member.is_none_or(|place| place.rank == 0);
-        // A log that was put back has forgotten it.
+        // A restored log has forgotten it.
         if !self.is_restored && self.prepared_members(&attempt) < u64::from(self.scenario.nodes) {
             return self.violate(format!("ranks of {run} were started before all machines were prepared"));
         }
@@ -51,7 +51,7 @@ impl Simulation {
         self.at(self.now + SECOND, event);
     }
 
-    /// Machines that were prepared for an attempt, as far as the log on disk or the loop knows.
+    /// Machines that were prepared for an attempt, according to the log on disk or the loop.
     fn prepared_members(&self, attempt: &AttemptId) -> u64 {
         let is_it =
             |event: &domain::Event| matches!(event, domain::Event::MemberPrepared { attempt: of, .. } if of == attempt);
@@ -59,7 +59,7 @@ impl Simulation {
         records.filter(|record| is_it(&record.event)).count() as u64
     }
 
-    /// The node ranks of an attempt that run. Where a log was put back, two machines may have the same one.
+    /// The running node ranks of an attempt. After a restored log, two machines may have the same one.
     fn running(&self, attempt: &AttemptId) -> usize {
         let machines = self.cloud.machines.values().filter(|machine| !machine.is_frozen);
         let ranks = machines.filter_map(|machine| machine.rank.as_ref());
@@ -67,7 +67,7 @@ impl Simulation {
         ranks.map(|rank| rank.member.map_or(0, |place| place.rank)).collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether a rank can go on: once all have met, none may be missing.
+    /// Whether a rank can continue: after the rendezvous, no rank may be missing.
     pub(crate) fn are_all_there(&mut self, handle: &MachineHandle, attempt: &AttemptId) -> bool {
         let all = self.running(attempt) >= self.scenario.nodes as usize;
         let machine = self.cloud.machines.get_mut(handle);
@@ -111,7 +111,7 @@ impl Simulation {
 
     /// No machine costs money for long while others of its run are missing.
     pub(crate) fn check_waiting(&mut self) {
-        // Waits are told by the wall clock, and by a loop that lives.
+        // Waits are measured by the wall clock, and by a loop that is running.
         if self.scenario.nodes == 1 || self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
             return;
         }

@@ -1,11 +1,11 @@
-//! The control protocol under simulation, in virtual time: the real [`control::Controller`] and [`control::Supervisor`]
-//! between a cloud that lags, refuses and loses replies, a network that delays, loses and repeats, ranks that die, and a
-//! disk of which only what was synced survives.
+//! The control protocol under simulation, in virtual time: the real [`control::Controller`] and
+//! [`control::Supervisor`], with a cloud that lags, refuses and loses replies, a network that delays, drops and repeats
+//! messages, ranks that die, and a disk that loses everything that was not synced.
 //!
-//! [`check`] runs one schedule, drawn from a seed: a storm of faults, then quiet until all that was begun has ended. It
-//! fails where a machine leaks or is rented twice, a run or an acknowledged request is lost, work that was reported is
-//! done again, or a bill is not what the cloud has metered. [`Rule`] lists what this rests on; each can be broken, and the
-//! simulation must then find it.
+//! [`check`] runs one schedule, drawn from a seed: a storm of faults, then quiet until all work has ended. It fails if
+//! a machine leaks or is rented twice, a run or an acknowledged request is lost, reported work is repeated, or a bill
+//! differs from what the cloud has metered. [`Rule`] lists the assumptions; each can be broken, and the simulation must
+//! then fail.
 //!
 //! ```text
 //! rule, scenario, job → machine → cloud → loop_process → simulation, network, ranks, faults → verdict → shrink

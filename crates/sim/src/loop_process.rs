@@ -1,4 +1,4 @@
-//! The process of the control loop: the real controller, and a disk of which only what was synced survives a crash.
+//! The process of the control loop: the real controller, and a disk that loses unsynced data in a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::scenario::{SECOND, Scenario};
 
 #[derive(Debug)]
 pub(crate) struct LoopProcess {
-    /// None while it is down.
+    /// `None` while it is down.
     pub controller: Option<Controller>,
-    /// Number of this life; what was meant for an earlier one is lost.
+    /// Incarnation number; messages for an earlier one are lost.
     pub life: u64,
-    /// What is on disk.
+    /// Records on disk.
     pub disk: Vec<Record>,
-    /// The same as a world, with all that has left the controller's memory.
+    /// The resulting world, including work that has left the controller's memory.
     pub archive: World,
-    /// What was written and not synced.
+    /// Records written but not synced.
     pub unsynced: Vec<Record>,
-    /// When it asked to be woken.
+    /// Its requested wake-up time.
     pub wake: u64,
 }
 
@@ -39,10 +39,10 @@ impl LoopProcess {
         }
     }
 
-    /// Starts from what is on disk.
+    /// Starts from the disk.
     ///
     /// # Errors
-    /// When the log cannot be replayed.
+    /// If the log cannot be replayed.
     pub(crate) fn start(&mut self, scenario: &Scenario, rule: Option<Rule>, now: Now) -> Result<(), String> {
         let world = self.open_world().map_err(|illegal| illegal.to_string())?;
         self.life += 1;
@@ -51,10 +51,10 @@ impl LoopProcess {
         Ok(())
     }
 
-    /// What is on disk and left to do.
+    /// The unfinished work on disk.
     ///
     /// # Errors
-    /// When the log cannot be replayed.
+    /// If the log cannot be replayed.
     pub(crate) fn open_world(&mut self) -> Result<World, Illegal> {
         self.file()?;
         let mut world = self.archive.clone();
@@ -63,15 +63,15 @@ impl LoopProcess {
         Ok(world)
     }
 
-    /// Brings the archive up to what is on disk.
+    /// Brings the archive up to date with the disk.
     ///
     /// # Errors
-    /// When the log cannot be replayed.
+    /// If the log cannot be replayed.
     pub(crate) fn file(&mut self) -> Result<(), Illegal> {
         self.disk[self.archive.last_seq as usize..].iter().try_for_each(|record| self.archive.apply(record))
     }
 
-    /// What has left the controller's memory and an input is about: a run, or the machine of an agent that calls.
+    /// The subject of an input that has left the controller's memory: a run, or the machine of an agent that calls.
     pub(crate) fn recall(&mut self, input: &ControllerInput) -> Option<World> {
         let controller = self.controller.as_ref()?;
         let work = match input {
@@ -86,7 +86,7 @@ impl LoopProcess {
         Some(self.archive.clone().take(&work))
     }
 
-    /// Dies. Of what was not synced, the first `kept` records may have reached the disk all the same.
+    /// Crashes. The first `kept` of the unsynced records may have reached the disk anyway.
     pub(crate) fn crash(&mut self, kept: usize) {
         self.controller = None;
         self.life += 1;
@@ -95,13 +95,13 @@ impl LoopProcess {
         self.disk.extend(lost.into_iter().take(kept));
     }
 
-    /// Whether another process has appended since what is not synced was decided.
+    /// Whether another process has appended since the unsynced records were decided.
     pub(crate) fn is_overtaken(&self) -> bool {
         let newest = self.disk.last().map_or(0, |record| record.seq);
         self.unsynced.first().is_some_and(|record| record.seq <= newest)
     }
 
-    /// The log is put back from a copy that ends before `kept` more events.
+    /// The log is restored from a backup that ends before `kept` more events.
     pub(crate) fn restore(&mut self, kept: usize) {
         self.disk.truncate(kept);
         self.archive = World::default();
@@ -121,7 +121,7 @@ pub(crate) fn clocks(now: u64, skew: i64, rule: Option<Rule>) -> Now {
     Now { monotonic: Elapsed(monotonic), wall: Timestamp(wall) }
 }
 
-/// What the loop believes that the provider promises.
+/// The provider's traits as believed by the loop.
 fn believed_traits(scenario: &Scenario, rule: Option<Rule>) -> ProviderTraits {
     let mut traits = scenario.traits;
     match rule {

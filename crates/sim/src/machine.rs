@@ -1,4 +1,4 @@
-//! A simulated machine: what the cloud knows of it, the agent on it, and the ranks of its attempt.
+//! A simulated machine: the cloud's state of it, the agent on it, and the ranks of its attempt.
 
 use control::{Supervisor, SupervisorInput, SupervisorOutput};
 use domain::wire::{Entry, NodeRank};
@@ -11,7 +11,7 @@ pub(crate) struct Machine {
     pub rented: u64,
     /// From when the cloud lists it.
     pub visible: u64,
-    /// When its agent starts; none where it never does.
+    /// When its agent starts; `None` for never.
     pub boots: Option<u64>,
     pub ended: Option<u64>,
     /// How long its agent waits for the first answer.
@@ -21,20 +21,20 @@ pub(crate) struct Machine {
     pub timer: u64,
     /// Number of the newest call, so that a late reply is known.
     pub call: u64,
-    /// What the agent has on its disk.
+    /// The agent's spool on disk.
     pub spool: Vec<Entry>,
     pub rank: Option<Rank>,
-    /// The agent stands still for ever.
+    /// The agent hangs forever.
     pub is_frozen: bool,
     /// Until when the network to it is cut.
     pub cut_until: u64,
     /// Until when its provider cannot reach it either.
     pub dark_until: u64,
-    /// When its provider takes it back, where it has said so.
+    /// When its provider reclaims it, if announced.
     pub reclaim: Option<u64>,
-    /// When the last call was answered: what a timer of the machine itself goes by.
+    /// When the last call was answered, for the machine's own timer.
     pub renewed: u64,
-    /// When an agent was last heard, and that it was answered.
+    /// When an agent was last heard from and answered.
     pub healthy_at: Option<u64>,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct Rank {
     pub step: u64,
     pub is_staged: bool,
     pub is_ending: bool,
-    /// Its place, where other machines take part.
+    /// Its node rank, if there are several machines.
     pub member: Option<NodeRank>,
     /// Whether it was told that all machines are prepared.
     pub may_run: bool,
-    /// Whether all ranks have met.
+    /// Whether the rendezvous is complete.
     pub has_met: bool,
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// It is gone, with all that ran on it. Its disk is kept by the cloud.
+    /// It is gone, with everything that ran on it. The cloud keeps its disk.
     pub(crate) fn end(&mut self, now: u64) {
         self.ended.get_or_insert(now);
         self.agent = None;
@@ -86,7 +86,7 @@ impl Machine {
         self.timer += 1;
     }
 
-    /// The agent process dies, and its ranks with it; the machine keeps costing money.
+    /// The agent process dies, and its ranks with it; the machine still costs money.
     pub(crate) fn lose_agent(&mut self) {
         self.agent = None;
         self.rank = None;

@@ -1,4 +1,4 @@
-//! What goes over the network: calls to the cloud, heartbeats, and what comes back. All of it may be late, lost or doubled.
+//! Messages over the network: calls to the cloud, heartbeats, and replies. All may be delayed, lost or duplicated.
 
 use control::{CallId, ControllerInput, ReplyId};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
@@ -33,7 +33,7 @@ impl Simulation {
             return self.answer(deadline, life, id, doubt);
         }
         if self.chance(self.scenario.loss / 2) {
-            // Given up after a second, and carried out all the same.
+            // Abandoned after a second, but carried out anyway.
             self.at(self.now + late, SimEvent::CallArrives { life, id, call, is_answered: false });
             return self.answer(self.now + SECOND, life, id, doubt);
         }
@@ -113,7 +113,7 @@ impl Simulation {
 
     pub(crate) fn heartbeat_arrives(&mut self, handle: MachineHandle, call: u64, heartbeat: Box<Heartbeat>) {
         if self.process.controller.is_none() {
-            // Nobody listens: the caller is told at once.
+            // There is no listener: the caller gets an error at once.
             return self.at(self.now + 1000, SimEvent::ReplyArrives { handle, call, reply: None });
         }
         if let Some(machine) = self.cloud.machines.get_mut(&handle) {

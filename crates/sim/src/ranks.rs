@@ -1,4 +1,4 @@
-//! What happens on machines: agents boot, call and are answered; ranks make steps, save and die.
+//! Events on machines: agents boot, call and get replies; ranks make steps, save and die.
 
 use control::{StopReason, SupervisorInput, SupervisorOutput, is_decision};
 use domain::rank::Report;
@@ -48,7 +48,7 @@ impl Simulation {
         self.tell_agent(handle, SupervisorInput::Answered(reply));
     }
 
-    /// Gives an agent an input and does what it says.
+    /// Passes an input to an agent and carries out its outputs.
     pub(crate) fn tell_agent(&mut self, handle: &MachineHandle, input: SupervisorInput) {
         let now = self.now;
         let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| !machine.is_frozen) else { return };
@@ -180,10 +180,10 @@ impl Simulation {
         self.at(next, SimEvent::RankWorks { handle: handle.clone(), attempt: attempt.clone() });
     }
 
-    /// Whatever fails, nothing is trained once all of a run's budget is spent.
+    /// Whatever fails, no steps are made once a run's budget is spent.
     fn check_budget(&mut self, run: &RunId) {
         let Some(budget) = self.budget else { return };
-        // What only a wall clock that is wrong, a log that was put back, or a provider without tokens can tell.
+        // Except with wrong wall clocks, a restored log, or a provider without tokens.
         if self.scenario.is_skewed || self.scenario.is_restored || self.scenario.traits.token_lifetime.is_none() {
             return;
         }
@@ -226,7 +226,7 @@ impl Simulation {
             StopReason::Stop | StopReason::LeaseOver | StopReason::Reclaim => {
                 rank.is_ending = true;
                 let within = within.map_or(SAVE_WITHIN, |within| within.0);
-                // The rest is left for what was saved to travel.
+                // The remaining time is for uploading the saved state.
                 let within = if why == StopReason::Reclaim { within - within / 4 } else { within };
                 let needed = self.draws.below(40 * SECOND);
                 // Node rank 0 saves for all, if all are there.

@@ -1,49 +1,49 @@
-//! What the protocol rests on. Each rule can be broken, one at a time, and the simulation must find it.
+//! The assumptions of the protocol. Each rule can be broken, one at a time, and the simulation must notice.
 
-/// A rule that a simulation may do without.
+/// A rule that a simulation may break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A call or a reply goes out only when the events that it rests on are on disk.
+    /// A call or a reply is sent only when the events that it depends on are on disk.
     DurableBeforeTold,
     /// Every request for a machine carries the same token.
     OneToken,
     /// A launch in doubt is no refusal.
     DoubtIsNoRefusal,
-    /// What the provider does not list is gone only after the time that it may take to list it.
+    /// A machine missing from views counts as gone only after the time that listing may take.
     MissingIsNotGone,
     /// A request that was not answered may still have its effect for a while.
     LateRequestsCount,
-    /// Without a token that holds, what is in doubt is looked for before it is asked for again.
+    /// Without a valid token, an uncertain request is queried before it is repeated.
     LookBeforeAskingAgain,
-    /// A view that is incomplete proves nothing of what it misses.
+    /// An incomplete view proves nothing about missing machines.
     IncompleteProvesNothing,
-    /// A machine is released only when the provider says that it is gone.
+    /// A machine is released only when the provider reports it as gone.
     EndIsProved,
     /// A machine that the log does not know is ended.
     StrangersAreEnded,
-    /// An agent that nobody answers ends its ranks and its machine.
+    /// An agent without answers ends its ranks and its machine.
     DeadManSwitch,
     /// A machine is given its time to boot.
     BootingIsNotSilence,
     /// An agent that is silent for too long is given up.
     SilenceIsGivenUp,
-    /// What a dead agent had written down is read before its machine is settled.
+    /// The last events of a dead agent are read before its machine is settled.
     LastEventsAreRead,
-    /// What an agent decides is on its disk before it is sent.
+    /// An agent's decisions are on its disk before they are sent.
     DecisionsAreSpooled,
     /// Every call has a deadline.
     CallsHaveDeadlines,
-    /// Waits are counted on a clock that never goes back.
+    /// Waits are measured on a monotonic clock.
     WaitsAreMonotonic,
-    /// What was used is what the provider has metered.
+    /// The usage is what the provider has metered.
     UsageIsMetered,
-    /// A run is given no longer to save and leave than its budget keeps back.
+    /// The time for a run to save and leave is limited by its budget's reserve.
     SavingIsReserved,
-    /// An agent that nobody answers goes on no longer than its run's budget allows.
+    /// An agent without answers continues no longer than its run's budget allows.
     LeaseWithinBudget,
-    /// A machine is asked to end again until it is gone.
+    /// The end of a machine is requested repeatedly until it is gone.
     EndIsRepeated,
-    /// An attempt that was replaced cannot write over what a newer one has saved.
+    /// A replaced attempt cannot overwrite what a newer one has saved.
     StaleWritesAreFenced,
     /// All machines carry the owner's tag, so that those that the log does not know are listed too.
     MachinesAreTagged,

@@ -1,4 +1,4 @@
-//! What a schedule is like, drawn from its seed: how the cloud, the network and the users behave, and for how long.
+//! The parameters of a schedule, drawn from its seed: behaviour of the cloud, the network and the users, and durations.
 
 use domain::Elapsed;
 use domain::random::{Draws, key};
@@ -7,7 +7,7 @@ use domain::rental::ProviderTraits;
 /// One second, in microseconds.
 pub(crate) const SECOND: u64 = 1_000_000;
 
-/// What a schedule is like. Chances are in percent.
+/// The parameters of a schedule. Probabilities are in percent.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// How long faults happen, in microseconds.
@@ -20,7 +20,7 @@ pub struct Scenario {
     pub alternatives: u32,
     /// Machines that the cloud has while faults happen; none where there are always more.
     pub capacity: Option<usize>,
-    /// What the provider promises, and keeps.
+    /// The provider's traits, which it keeps.
     pub traits: ProviderTraits,
     /// How long a machine takes to boot, at most, in microseconds.
     pub boot: u64,
@@ -38,7 +38,7 @@ pub struct Scenario {
     pub partial: u64,
     /// The loop crashes between two outputs, in tenths of a percent.
     pub crash: u64,
-    /// Every ten seconds, each machine meets a fault.
+    /// Probability per machine and ten seconds of a fault.
     pub machine_fault: u64,
     /// Every ten seconds, a user stops or resumes a run.
     pub user: u64,
@@ -48,16 +48,16 @@ pub struct Scenario {
     pub is_calm: bool,
     /// Whether runs have a budget that does not suffice, or hardly so.
     pub is_budgeted: bool,
-    /// The loop never comes back after its first crash.
+    /// The loop never restarts after its first crash.
     pub is_abandoned: bool,
-    /// The log is once put back from a copy.
+    /// The log is restored from a backup once.
     pub is_restored: bool,
-    /// The cloud holds a machine with our tag that the log never knew, and whose agent is dead.
+    /// The cloud has a machine with our tag that was never in the log, and whose agent is dead.
     pub has_leftover: bool,
 }
 
 impl Scenario {
-    /// The scenario of a seed. One in four is calm but for delays, so that exact promises can be checked.
+    /// The scenario of a seed. One in four has no faults but delays, so that exact promises can be checked.
     pub fn draw(seed: u64) -> Scenario {
         let mut draws = Draws::new(key(seed, [1]));
         let is_calm = draws.below(4) == 0;

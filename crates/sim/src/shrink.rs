@@ -1,10 +1,10 @@
-//! Makes a failing schedule simpler: faults are taken out one kind at a time, for as long as it still fails.
+//! Shrinks a failing schedule: kinds of faults are removed one at a time, as long as it still fails.
 
 use crate::rule::Rule;
 use crate::scenario::{SECOND, Scenario};
 use crate::verdict::run;
 
-/// The calmest scenario in which the schedule of a seed still fails; none where it does not fail at all.
+/// The simplest scenario in which the schedule of a seed still fails; `None` if it does not fail.
 pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     let fails = |scenario: &Scenario| run(seed, scenario.clone(), rule, false).is_err();
     let mut scenario = Scenario::draw(seed);
@@ -28,7 +28,7 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
         |scenario| scenario.is_restored = false,
         |scenario| scenario.storm = (scenario.storm / 2).max(30 * SECOND),
     ];
-    // A second time over, for what was needed only because of something else.
+    // Twice, for faults that were needed only because of another one.
     for change in simpler.iter().chain(&simpler) {
         let mut calmer = scenario.clone();
         change(&mut calmer);

@@ -39,7 +39,7 @@ impl ScheduleStats {
     }
 }
 
-/// What is on its way, or due.
+/// A pending event.
 #[derive(Debug)]
 pub(crate) enum SimEvent {
     LoopStarts,
@@ -62,7 +62,7 @@ pub(crate) enum SimEvent {
     UserResumes,
 }
 
-/// What a run has on durable storage that outlives its machines.
+/// The durable storage of a run, which outlives its machines.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub fence: Option<Fence>,
@@ -70,7 +70,7 @@ pub(crate) struct Store {
     pub written_by: Option<Fence>,
     pub step: u64,
     pub completions: u32,
-    /// The attempt that has come to its end last, or has saved and stopped: its other machines see that.
+    /// The last attempt that has ended, or has saved and stopped: its other machines see that.
     pub closed: Option<Fence>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum ReplyTo {
     User(RunId),
 }
 
-/// The whole simulated world.
+/// The complete simulated world.
 pub(crate) struct Simulation {
     pub scenario: Scenario,
     pub rule: Option<Rule>,
@@ -112,7 +112,7 @@ pub(crate) struct Simulation {
 /// Between two rounds of faults.
 pub(crate) const ROUND: u64 = 10 * SECOND;
 
-/// A machine whose agent was not answered for so long ends itself.
+/// A machine whose agent was not answered for this long ends itself.
 pub(crate) const ABANDONED: u64 = 1_800 * SECOND;
 
 impl Simulation {
@@ -163,7 +163,7 @@ impl Simulation {
         simulation
     }
 
-    /// What was written is on disk, unless another process has appended before: then the loop starts over from the log.
+    /// Written records are synced, unless another process has appended first: then the loop starts over from the log.
     fn sync(&mut self, seq: u64) {
         if !self.process.is_overtaken() {
             self.process.synced(seq);
@@ -184,7 +184,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the next thing happen; false when nothing will.
+    /// Advances to the next event; returns false if there is none.
     pub(crate) fn advance(&mut self) -> bool {
         let Some(((time, _), event)) = self.queue.pop_first() else { return false };
         self.now = time;
@@ -264,7 +264,7 @@ impl Simulation {
         self.deliver(ControllerInput::Watched(WatchedWork { runs, ..WatchedWork::default() }));
     }
 
-    /// Gives the loop an input, and does what it says; it may crash between any two outputs.
+    /// Passes an input to the loop and carries out its outputs; it may crash between any two of them.
     pub(crate) fn deliver(&mut self, input: ControllerInput) {
         let now = clocks(self.now, self.skew, self.rule);
         let recalled = self.process.recall(&input).map(|part| ControllerInput::Recalled(Box::new(part)));
@@ -331,7 +331,7 @@ impl Simulation {
         }
     }
 
-    /// A machine is not given up while it boots, or while its agent is well, for a run that goes on.
+    /// A machine is not released while it boots, or while its agent is healthy, for a run that continues.
     fn check_release(&mut self, event: &Event) {
         let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
         let Some(controller) = &self.process.controller else { return };
@@ -344,7 +344,7 @@ impl Simulation {
         let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
         // Of two machines for one request, one may be lost.
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
+        // A machine that waits too long for the others of its run is released, and so is one that is reclaimed.
         let is_expected = self.scenario.nodes > 1 || known.reclaim.is_some();
         if is_expected || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
             return;
@@ -359,7 +359,7 @@ impl Simulation {
     }
 }
 
-/// Whether an event asks for this run.
+/// Whether an event submits this run.
 pub(crate) fn is_submission(event: &Event, run: &RunId) -> bool {
     matches!(event, Event::Submitted(submitted) if submitted.run == *run)
 }

@@ -1,4 +1,4 @@
-//! What must hold at the end of a schedule.
+//! Invariants at the end of a schedule.
 
 use std::collections::BTreeSet;
 
@@ -15,32 +15,32 @@ use crate::simulation::{ScheduleStats, Simulation};
 /// After the storm, all that was begun ends within this time.
 const QUIET: u64 = 4 * 3_600 * SECOND;
 
-/// Most events of a schedule; one that has more is taken to run for ever.
+/// Maximum number of events of a schedule; more means that it does not terminate.
 const MOST: u32 = 200_000;
 
-/// A schedule that went wrong.
+/// A failed schedule.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What must not happen, and did.
+    /// The violated invariant.
     pub why: String,
-    /// What happened, in order, where it was asked for.
+    /// The events in order, if requested.
     pub trace: Vec<String>,
 }
 
-/// Runs the schedule of a seed, with one rule broken or none.
+/// Runs the schedule of a seed, with at most one rule broken.
 ///
 /// # Errors
-/// [`Failure`] with what went wrong.
+/// [`Failure`] with the violated invariant.
 pub fn check(seed: u64, rule: Option<Rule>) -> Result<ScheduleStats, Failure> {
     run(seed, Scenario::draw(seed), rule, false)
 }
 
-/// Runs the schedule of a seed in a scenario that may be another than its own; `is_traced` keeps what happens.
+/// Runs the schedule of a seed in a given scenario; `is_traced` records its events.
 ///
 /// # Errors
-/// [`Failure`] with what went wrong.
+/// [`Failure`] with the violated invariant.
 pub fn run(seed: u64, scenario: Scenario, rule: Option<Rule>, is_traced: bool) -> Result<ScheduleStats, Failure> {
     let mut simulation = Simulation::new(seed, scenario, rule);
     simulation.trace = is_traced.then(Vec::new);
@@ -97,7 +97,7 @@ fn standing(simulation: &Simulation) -> String {
     format!("{states}; machines left: {alive:?}")
 }
 
-/// What is wrong at the end, if anything.
+/// The violated invariant at the end, if any.
 fn verdict(simulation: &Simulation) -> Option<String> {
     let controller = simulation.process.controller.as_ref()?;
     let world = &simulation.process.archive;
@@ -118,7 +118,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
             return Some(format!("{run} is billed {} and owes {owed}", bill.total));
         }
         let completions = simulation.stores.get(run).map_or(0, |store| store.completions);
-        // Where a machine could not be reached, nobody could know that it had come to its end.
+        // If a machine could not be reached, its end could not be known.
         let unknown = simulation.process.disk.iter().filter(|record| is_unreachable(&record.event, run)).count() as u32;
         if exact && completions > 1 + unknown {
             return Some(format!("{run} was trained to its end {completions} times"));
@@ -130,7 +130,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
     let mut rented: Vec<&str> = simulation.cloud.machines.values().map(|machine| machine.instance.as_str()).collect();
     rented.sort_unstable();
     let double = rented.windows(2).find(|pair| pair[0] == pair[1]);
-    // Where there are no tokens, a request that the network repeats rents twice; both are ended and billed.
+    // Without tokens, a request that the network repeats rents twice; both are ended and billed.
     let excused = simulation.scenario.traits.token_lifetime.is_none() && simulation.scenario.repeat > 0;
     double.filter(|_| exact && !excused).map(|pair| format!("{} was rented twice", pair[0]))
 }
@@ -145,7 +145,7 @@ fn is_unreachable(event: &Event, run: &RunId) -> bool {
     attempt.as_str().starts_with(&format!("{run}-")) && finding.message.ends_with("cannot be reached")
 }
 
-/// What the cloud has metered of a run's machines.
+/// The cost of a run's machines as metered by the cloud.
 fn owed(simulation: &Simulation, world: &World, run: &RunId) -> Money {
     let machines = simulation.cloud.machines.values();
     let own = machines.filter(|machine| world.instances.get(&machine.instance).is_some_and(|known| known.run == *run));

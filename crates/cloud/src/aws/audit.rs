@@ -1,4 +1,4 @@
-//! Everything that has a tag of ours, in all regions: what it costs, whether anybody knows of it, and whether it may be ended.
+//! Lists everything with our tag in all regions: its cost, whether it is known, and whether it may be ended.
 
 use std::collections::BTreeSet;
 
@@ -24,14 +24,14 @@ pub struct AuditedMachine {
     /// Such as `p4d.24xlarge`, or `p4d.24xlarge/spot`.
     pub machine: String,
     pub state: String,
-    /// What it costs, where the catalog knows it.
+    /// Its price, if the catalog has it.
     pub rate: Option<Rate>,
     /// How long it has been there.
     pub age: Duration,
     pub verdict: AuditVerdict,
 }
 
-/// What an audit says of a machine.
+/// The verdict about a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditVerdict {
@@ -47,23 +47,23 @@ pub enum AuditVerdict {
 #[derive(Debug)]
 pub struct Auditor<'a> {
     pub client: &'a Client,
-    /// Whose machines are looked for.
+    /// The owner whose machines are listed.
     pub owner: &'a str,
-    /// A region to ask which there are.
+    /// A region in which the list of regions is requested.
     pub region: &'a str,
     /// What machines cost.
     pub catalog: &'a Catalog,
     /// Machines that a run has or is about to have.
     pub rented: &'a BTreeSet<InstanceId>,
-    /// A younger machine is left alone.
+    /// A younger machine is not ended.
     pub grace: Duration,
 }
 
 impl Auditor<'_> {
-    /// Every machine of the owner that is not gone; and each region that could not be looked at, with why.
+    /// Every machine of the owner that is not gone; and each region that could not be queried, with the reason.
     ///
     /// # Errors
-    /// [`AwsFailure`] when it is not known which regions there are.
+    /// [`AwsFailure`] if the list of regions is not available.
     pub fn look(&self) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
         let regions: Regions = self.client.ask(self.region, &query::describe_regions())?;
         let names: Vec<String> = regions.region_info.item.into_iter().map(|region| region.region_name).collect();
@@ -84,7 +84,7 @@ impl Auditor<'_> {
         Ok((found, unseen))
     }
 
-    /// Ends all that are orphans, whatever fails on the way: AWS's names of those, and why others were not.
+    /// Ends all orphans, continuing after errors: returns AWS's names of those, and why others were not ended.
     pub fn end_all(&self, machines: &[AuditedMachine]) -> (BTreeSet<String>, Vec<String>) {
         let (mut ended, mut failures) = (BTreeSet::new(), Vec::new());
         for machine in machines {
@@ -101,7 +101,7 @@ impl Auditor<'_> {
         if matches!(look::state(machine, at), MachineState::Gone(_)) {
             return None;
         }
-        // A machine of ours whose tag somebody has changed costs money like any other.
+        // A machine of ours whose tag was changed costs money like any other.
         let instance = machine.tag(INSTANCE_TAG).filter(|name| look::is_name(name)).unwrap_or("?");
         let instance = InstanceId::new(instance);
         let is_spot = machine.instance_lifecycle == "spot";
@@ -133,7 +133,7 @@ impl Auditor<'_> {
         price.as_ref().map(|price| price.rate)
     }
 
-    /// Ends a machine that is an orphan; any other is left alone.
+    /// Ends a machine if it is an orphan.
     ///
     /// # Errors
     /// [`AwsFailure`].

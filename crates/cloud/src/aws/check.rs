@@ -1,4 +1,4 @@
-//! What the credentials allow, asked of AWS without doing anything; and the least policy that is enough.
+//! Checks the permissions of the credentials with dry runs, and generates the minimal policy.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::wire::failure::AwsFailure;
 use super::wire::query::{self, OWNER_TAG, Query, params};
 use crate::rented::MachineChoice;
 
-/// What an account allows.
+/// The permissions of an account.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct CheckReport {
     /// Who we are.
@@ -25,9 +25,9 @@ pub struct CheckReport {
 pub struct Permission {
     /// Such as `ec2:RunInstances`.
     pub action: String,
-    /// None where AWS did not say.
+    /// `None` if AWS did not say.
     pub is_allowed: Option<bool>,
-    /// What AWS said where it is not plainly allowed.
+    /// AWS's message, unless the action is allowed.
     pub said: Option<String>,
 }
 
@@ -48,10 +48,10 @@ impl CheckReport {
     }
 }
 
-/// Asks who we are and, action by action, whether it would be allowed.
+/// Queries the caller's identity and, action by action, whether it is allowed.
 ///
 /// # Errors
-/// [`AwsFailure`] when AWS does not accept the credentials or cannot be asked.
+/// [`AwsFailure`] if AWS rejects the credentials or cannot be reached.
 pub fn check(client: &Client, region: &str) -> Result<CheckReport, AwsFailure> {
     let origin = client.key(region)?.origin;
     let caller = client.caller(region)?;
@@ -68,25 +68,25 @@ pub fn check(client: &Client, region: &str) -> Result<CheckReport, AwsFailure> {
     Ok(CheckReport { arn: caller.arn, account: caller.account, origin, permissions })
 }
 
-/// Actions that may be allowed only for what has our tag.
+/// Actions that may be allowed only for resources with our tag.
 const OF_OUR_OWN: [&str; 3] = ["TerminateInstances", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress"];
 
 /// The action that comes with another one, and is allowed only with it.
 const TAGGING: &str = "ec2:CreateTags";
 
-/// What an answer to a dry run says of its action. EC2 looks at permissions before it looks at anything else, so a complaint
-/// about a machine that does not exist shows that it may be ended.
+/// Interprets the answer to a dry run. EC2 checks permissions first, so an error about a machine that does not exist
+/// shows that ending it is allowed.
 fn permission(query: &Query, answer: Result<(), AwsFailure>) -> Permission {
     let mut asked = format!("{}:{}", query.service, query.action);
     let (is_allowed, said) = match answer {
         Ok(()) | Err(AwsFailure::DryRun | AwsFailure::NotFound(_) | AwsFailure::Invalid { .. }) => (Some(true), None),
         Err(AwsFailure::Capacity(_) | AwsFailure::Quota(_) | AwsFailure::TokenReused(_)) => (Some(true), None),
-        // Our own policy allows these only for what has our tag, and what is asked about here does not exist.
+        // Our own policy allows these only for resources with our tag, and the one in the request does not exist.
         Err(AwsFailure::Denied { .. }) if OF_OUR_OWN.contains(&query.action) => {
             (None, Some("cannot be checked without a machine".to_owned()))
         }
         Err(AwsFailure::Denied { action, message }) => {
-            // What is made is tagged as it is made.
+            // Resources are tagged on creation.
             if action == TAGGING {
                 asked = action;
             }

@@ -1,4 +1,4 @@
-//! A client for AWS: each action is a request that is signed, sent once and read. It tries nothing again: that is decided by
+//! A client for AWS: each action is a request that is signed, sent once and parsed. It does not retry: that is up to
 //! the loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use super::wire::{HttpReply, HttpRequest, HttpTransport};
 /// A key is replaced so long before it ends.
 const RENEWED_BEFORE: i64 = 300_000_000;
 
-/// Pages of one list that are read; more is taken for a mistake.
+/// Maximum number of pages of a list; more is considered an error.
 const PAGES: usize = 1000;
 
 /// A client for AWS with the credentials of this machine.
@@ -39,7 +39,7 @@ impl Client {
         Client { transport, sources, lease: Mutex::default() }
     }
 
-    /// What this machine says about credentials.
+    /// The credential sources of this machine.
     pub fn sources(&self) -> &CredentialSources {
         &self.sources
     }
@@ -78,7 +78,7 @@ impl Client {
         self.transport.send(&request).map_err(|why| AwsFailure::Doubt(format!("no answer from AWS: {why}")))
     }
 
-    /// What an error reply means. A key that AWS does not accept is not used again.
+    /// Interprets an error reply. A key that AWS rejects is not used again.
     fn failed(&self, query: &Query, reply: &HttpReply) -> AwsFailure {
         let failure = AwsFailure::of(query, reply);
         if matches!(failure, AwsFailure::Credentials(_))
@@ -89,7 +89,7 @@ impl Client {
         failure
     }
 
-    /// Asks, and reads the answer.
+    /// Sends a query, and parses the answer.
     ///
     /// # Errors
     /// [`AwsFailure`].
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Asks for something whose answer says no more than that it was done.
+    /// Sends a query whose answer has no content.
     ///
     /// # Errors
     /// [`AwsFailure`].
@@ -157,10 +157,10 @@ impl Client {
         text.map(str::to_owned).ok_or_else(|| AwsFailure::Doubt(format!("the parameter `{name}` has no value")))
     }
 
-    /// The address with which this machine appears on the internet, as AWS sees it.
+    /// The public address of this machine, as seen by AWS.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// Why it is unknown.
     pub fn own_address(&self) -> Result<String, String> {
         let request = HttpRequest {
             method: "GET",

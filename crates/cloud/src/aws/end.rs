@@ -1,4 +1,4 @@
-//! Ending machines: everything is tried, whatever fails on the way.
+//! Ends machines, continuing after errors.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::provider::ProviderAnswer;
 use crate::rented::rentals::Rental;
 
 impl Aws {
-    /// Ends machines by AWS's names, and those whose names were never told by our tag.
+    /// Ends machines by AWS's names, and others by our tag.
     pub(super) fn end(&self, requests: &[EndRequest]) -> ProviderAnswer {
         let (mut machines, mut failures) = (BTreeSet::new(), Vec::new());
         for request in requests {
@@ -23,7 +23,7 @@ impl Aws {
         }
         for (region, handle) in &machines {
             match self.client.tell(region, &query::terminate(&[handle])) {
-                // Not listed yet, or forgotten already: whether it is gone, a look tells.
+                // Not listed yet, or forgotten already: the next view shows whether it is gone.
                 Ok(()) | Err(AwsFailure::NotFound(_)) => {}
                 Err(failure) => failures.push(format!("`{handle}` in `{region}`: {failure}")),
             }
@@ -68,7 +68,7 @@ impl Aws {
     }
 }
 
-/// Whether AWS has said that this very machine is gone; another one that the same token has rented may live.
+/// Whether AWS has reported this very machine as gone; another one of the same token may be running.
 fn is_gone(request: &EndRequest, rental: &Rental) -> bool {
     let is_meant = request.handle.as_ref().is_none_or(|handle| Some(&handle.0) == rental.handle.as_ref());
     rental.gone.is_some() && is_meant

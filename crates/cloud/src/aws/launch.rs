@@ -1,5 +1,5 @@
-//! Renting one machine: what is asked for is on disk before it is asked, and asked again word for word. So is that it was
-//! asked: until an answer to every request is known, no refusal of another one proves that nothing was rented.
+//! Rents one machine: the request is on disk before it is sent, and repeated verbatim. So is the fact that it was sent:
+//! until every request is answered, no refusal of another one proves that nothing was rented.
 
 use std::io;
 use std::sync::PoisonError;
@@ -18,8 +18,8 @@ use crate::rented::rentals::Rental;
 use crate::rented::user_data::user_data;
 use crate::rented::{MachineChoice, key};
 
-/// A request that was not sent so long after it was asked for is not sent: the caller has given up, and counts the time
-/// within which it may have its effect from when it asked.
+/// A request that was delayed longer than this is not sent: the caller has timed out, and measures the time of its
+/// possible effect from the call.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
 
 impl Aws {
@@ -71,7 +71,7 @@ impl Aws {
         });
         match known {
             Ok(_) => accepted(instance, &handle),
-            // It is rented. Asked again, the same token says so again.
+            // It is rented. A repeated request with the same token gets the same answer.
             Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` was rented: {error}")),
         }
     }
@@ -85,8 +85,8 @@ impl Aws {
         rental.map(|rental| rental.unanswered).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// What was asked for before, or else what will be: one at a time, so that a call that was given up and its repetition
-    /// ask for the same.
+    /// The stored request, or else a new one: serialized, so that an abandoned call and its repetition send the same
+    /// request.
     fn rental(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
         let region = request.offer.kind.split('/').next().unwrap_or_default();
         let one_at_a_time = self.preparing(region);
@@ -101,7 +101,7 @@ impl Aws {
         }
     }
 
-    /// Prepares the region and writes down what will be asked for. Nothing is rented by this.
+    /// Prepares the region and stores the request. This rents nothing.
     fn ordered(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
         let choice: MachineChoice = request.offer.kind.parse().map_err(refused)?;
         let here = |error: std::io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
@@ -120,7 +120,7 @@ impl Aws {
         Ok(rental)
     }
 
-    /// The machine that this token has rented with other parameters: those on disk were lost, and made anew.
+    /// The machine that this token has rented with other parameters: those on disk were lost, and created again.
     fn rented_before(&self, rental: &Rental) -> Option<String> {
         let instance = rental.request.members.first()?;
         let machines = self.client.machines(&rental.region, self.owner(), Some(instance.as_str())).ok()?;
@@ -128,8 +128,8 @@ impl Aws {
     }
 }
 
-/// What a refusal proves while so many other requests for the same machine are unanswered. AWS looks at who asks, and at what
-/// is asked for, before it looks at the token: such a refusal says nothing of what the token has rented.
+/// The conclusion from a refusal while other requests for the same machine are unanswered. AWS checks the caller and
+/// the parameters before the token: such a refusal does not show what the token has rented.
 fn judged(failure: &AwsFailure, others: u32) -> ProviderAnswer {
     let doubt = |why: &str| ProviderAnswer::Doubt(format!("{failure}{why}"));
     match failure.refusal() {
@@ -141,7 +141,7 @@ fn judged(failure: &AwsFailure, others: u32) -> ProviderAnswer {
     }
 }
 
-/// What is answered where the request itself was not sent. Only a doubt carries why, and is asked again.
+/// The answer if the request itself was not sent. Only a doubt carries the reason, and is retried.
 fn unsent(failure: &AwsFailure, others: u32) -> ProviderAnswer {
     match judged(failure, others) {
         ProviderAnswer::Doubt(why) => ProviderAnswer::Doubt(format!("it could not be asked for now: {why}")),
@@ -191,7 +191,7 @@ mod tests {
         Rental { unanswered, ..Rental::new(request(), "us-east-1".into(), Vec::new()) }
     }
 
-    /// What each of these answers to `RunInstances` leads to, each after a restart of the loop.
+    /// The outcome of each of these answers to `RunInstances`, each after a restart of the loop.
     fn check(before: u32, replies: &[Option<&str>], expected: &str) {
         let home = tempfile::tempdir().unwrap();
         let instance = InstanceId::new("r-i1");

@@ -36,13 +36,13 @@ pub fn is_handle(handle: &str) -> bool {
     handle.strip_prefix("i-").is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_hex))
 }
 
-/// A machine of which AWS has said before that it is gone.
+/// A machine that AWS has reported as gone before.
 pub fn gone(instance: &InstanceId, handle: &str, usage: Usage) -> SeenMachine {
     let (handle, state) = (MachineHandle(handle.to_owned()), MachineState::Gone(Some(usage)));
     SeenMachine { handle, instance: instance.clone(), state, notice: None }
 }
 
-/// Where it stands. Only AWS's word `terminated` makes it gone.
+/// Its state. Only AWS's state `terminated` makes it gone.
 pub fn state(machine: &ListedMachine, at: Timestamp) -> MachineState {
     match machine.instance_state.name.as_str() {
         "pending" => MachineState::Pending,
@@ -53,11 +53,11 @@ pub fn state(machine: &ListedMachine, at: Timestamp) -> MachineState {
     }
 }
 
-/// What is paid for it, from AWS's own times; none where it never ran.
+/// Its billed time, from AWS's own timestamps; `None` if it never ran.
 fn usage(machine: &ListedMachine, at: Timestamp) -> Option<Usage> {
     let started = times::read(&machine.launch_time)?;
     let ended = machine.reason.split_once('(').and_then(|(_, rest)| times::read(rest));
-    // AWS gives no time where it has taken a spot machine back: then the first look that saw it gone counts.
+    // AWS reports no time for a reclaimed spot machine: then the time of the first view without it counts.
     let elapsed = ended.unwrap_or(at).since(started);
     Some(Usage { started, elapsed: elapsed.max(LEAST) })
 }

@@ -44,8 +44,8 @@ use wire::failure::AwsFailure;
 /// The provider's name.
 pub const NAME: &str = "aws";
 
-/// AWS lists a new machine within seconds and rarely within minutes; a boot is followed by a copy of half a gigabyte. A
-/// token holds for a day after the end of its machine.
+/// AWS lists a new machine within seconds and rarely within minutes; booting is followed by a copy of half a gigabyte.
+/// A token is valid for a day after the end of its machine.
 const TRAITS: ProviderTraits = ProviderTraits {
     visible_within: Elapsed(300_000_000),
     effective_within: Elapsed(120_000_000),
@@ -59,7 +59,7 @@ const TRAITS: ProviderTraits = ProviderTraits {
     concurrency: 8,
 };
 
-/// What the user may set in `aws.json` of a home.
+/// User settings in `aws.json` of a home.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AwsOptions {
@@ -73,7 +73,7 @@ pub struct AwsOptions {
     pub ssh_config: Option<PathBuf>,
 }
 
-/// What the provider needs to know.
+/// Settings of the provider.
 #[derive(Debug, Clone)]
 pub struct AwsSettings {
     /// The folder of all state here, absolute.
@@ -127,7 +127,7 @@ impl Aws {
             Err(error) => return ProviderAnswer::Unavailable(format!("cannot read `aws/regions`: {error}")),
         };
         let mut view = ProviderView { is_complete: true, machines: Vec::new() };
-        // What AWS has once said to be gone it forgets, and we do not.
+        // AWS forgets machines that are gone, but we do not.
         for instance in asked {
             match self.rentals.read(instance) {
                 Ok(Some(rental)) => {
@@ -154,7 +154,7 @@ impl Aws {
             }
         }
         if !reasons.is_empty() {
-            // A view has no place for it. What cannot be written is not worth an end.
+            // A view cannot carry the error, and it is not fatal.
             let _ =
                 rentals::replace(&self.rentals.shared(), "unseen.log", format!("{}\n", reasons.join("\n")).as_bytes());
         }
@@ -165,7 +165,7 @@ impl Aws {
         ProviderAnswer::Observed(view)
     }
 
-    /// Puts a machine that is listed into the view, and sees to it that it has an agent.
+    /// Adds a listed machine to the view, and ensures that it has an agent.
     fn take(&self, machine: &ListedMachine, asked: &[InstanceId], view: &mut ProviderView) {
         let Some(seen) = look::seen(machine, client::now()) else { return };
         if view.machines.iter().any(|other| other.handle == seen.handle) {
@@ -178,7 +178,7 @@ impl Aws {
                 if !is_asked {
                     return;
                 }
-                // What is not written down could be another usage at the next look.
+                // An unrecorded usage could differ in the next view.
                 if self.note_gone(&seen, usage).is_err() {
                     view.is_complete = false;
                     return;
@@ -231,7 +231,7 @@ impl Provider for Aws {
             ProviderCall::Launch(request) => self.launch(request),
             ProviderCall::Observe(asked) => self.observe(asked),
             ProviderCall::End(requests) => self.end(requests),
-            // What the agent wrote down last is on a disk that is gone with its machine.
+            // The agent's last events were on a disk that is gone with its machine.
             ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
         }
     }

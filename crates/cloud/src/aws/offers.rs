@@ -1,4 +1,4 @@
-//! What can be rented of AWS, from the catalog: on demand and spot, in every region.
+//! The offers of AWS, from the catalog: on demand and spot, in every region.
 
 use domain::listing::Cloud;
 use domain::wants::Wants;
@@ -9,7 +9,7 @@ use super::order::disk_gib;
 use crate::catalog::Catalog;
 use crate::rented::offers::{self, Listable};
 
-/// Disk that a machine gets for its work, unless the job asks for more.
+/// Disk space of a machine for its work, unless the job requests more.
 const DISK: Bytes = Bytes(100 << 30);
 
 /// Families whose processors do not run our executables, which are for x86-64.

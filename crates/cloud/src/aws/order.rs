@@ -1,4 +1,4 @@
-//! What is asked for when a machine is rented: the parameters of `RunInstances`, as a pure function.
+//! The parameters of `RunInstances`, as a pure function.
 
 use domain::rental::LaunchRequest;
 use domain::{Bytes, Offer, Rate};
@@ -7,7 +7,7 @@ use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, OWNER_TAG, Params, params};
 use super::wire::times::rfc3339;
 use crate::rented::MachineChoice;
 
-/// Disk for the system and for what is copied to the machine, beside what the work needs.
+/// Disk space for the system and copied files, in addition to that of the work.
 const SYSTEM_GIB: u64 = 40;
 
 /// A gibibyte.
@@ -22,7 +22,7 @@ pub fn image(choice: &MachineChoice) -> &'static str {
     }
 }
 
-/// Where a machine is put: what was looked up in its region before it is rented.
+/// Location of a machine, looked up in its region before it is rented.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchSite {
     pub image: String,
@@ -51,7 +51,7 @@ pub fn order(
         ("InstanceInitiatedShutdownBehavior", "terminate"),
         ("MetadataOptions.HttpEndpoint", "enabled"),
         ("MetadataOptions.HttpTokens", "required"),
-        // A container on the machine must not get at the machine's role.
+        // A container on the machine must not have access to the machine's role.
         ("MetadataOptions.HttpPutResponseHopLimit", "1"),
         ("BlockDeviceMapping.1.DeviceName", &site.root_device),
         ("BlockDeviceMapping.1.Ebs.VolumeSize", &volume.to_string()),
@@ -94,7 +94,7 @@ fn tags(request: &LaunchRequest, owner: &str) -> Params {
     sent
 }
 
-/// Gibibytes of the disk: what the plan counts on, and the system.
+/// Disk size in GiB: that of the plan, and the system.
 fn volume_gib(offer: &Offer) -> u64 {
     disk_gib(offer.node.disk_free)
 }

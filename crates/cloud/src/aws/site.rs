@@ -1,5 +1,5 @@
-//! What a machine needs in its region before it is rented: an image, a network, and a security group that lets in nothing but
-//! SSH from here. The group is looked at each time, and set to exactly that.
+//! Prerequisites of a machine in its region: an image, a network, and a security group that allows only SSH from here.
+//! The group is checked each time, and reset to exactly that.
 
 use super::client::Client;
 use super::order::{LaunchSite, image as image_of};
@@ -9,7 +9,7 @@ use super::wire::query;
 use super::{AwsOptions, wire::query::OWNER_TAG};
 use crate::rented::MachineChoice;
 
-/// Looks up or makes all of it.
+/// Looks up or creates all of them.
 ///
 /// # Errors
 /// [`AwsFailure`]; nothing was rented.
@@ -106,7 +106,7 @@ fn group(
     let wanted: Vec<&IngressRule> = std::iter::once(wanted).chain(has_peers.then_some(&within)).collect();
     for surplus in rules.iter().filter(|rule| !wanted.contains(rule)) {
         match client.tell(region, &query::change_ingress(false, &id, surplus)) {
-            // Somebody was faster.
+            // Another process was faster.
             Err(AwsFailure::NotFound(said)) if said.starts_with("InvalidPermission.NotFound") => {}
             other => other.map_err(not_everywhere_yet)?,
         }
@@ -121,7 +121,7 @@ fn group(
     Ok(id)
 }
 
-/// A group that was just made is not known to all of EC2 at once: what fails by that is asked for again.
+/// A new group is not visible to all of EC2 at once: errors about it are retried.
 fn not_everywhere_yet(failure: AwsFailure) -> AwsFailure {
     match failure {
         AwsFailure::NotFound(said) if said.starts_with("InvalidGroup.NotFound") => AwsFailure::Throttled(said),

@@ -29,7 +29,7 @@ pub fn micros(text: &str) -> Result<i64, String> {
     Ok(micros)
 }
 
-/// What one dollar is in a currency, in millionths.
+/// The price of one dollar in a currency, in millionths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Currency {
     /// Three letters, such as `CNY`.
@@ -48,12 +48,12 @@ impl Currency {
         Rate::from_micros_per_hour(i64::try_from(dollars).unwrap_or(i64::MAX))
     }
 
-    /// How a price that was converted came about; none for dollars.
+    /// How a price was converted; `None` for dollars.
     pub fn derivation(&self, amount: &str) -> Option<String> {
         self.conversion().map(|conversion| format!("{amount} {} an hour {conversion}", self.code))
     }
 
-    /// At what rate it is converted; none for dollars.
+    /// The exchange rate used; `None` for dollars.
     pub fn conversion(&self) -> Option<String> {
         let rate = decimal(self.per_dollar_micros.unsigned_abs(), 0, 6);
         (self.code != "USD").then(|| format!("at {rate} {} a dollar, {}", self.code, self.dated))

@@ -11,14 +11,14 @@ use crate::catalog::{EMBEDDED, Error};
 /// Words of makers and product lines, which some spell out and others do not.
 const DECORATION: [&str; 7] = ["nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "tensorcoregpu"];
 
-/// A stated memory may differ from the table by this share: clouds state what is left after error correction.
+/// Tolerance between a stated memory and the table: clouds state the memory without ECC overhead.
 const MEMORY_TOLERANCE: f64 = 0.12;
 
 /// Every GPU that is known, and how it is spelled elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuTable {
     pub list: Vec<Gpu>,
-    /// By bare spelling: what it may mean; the first is meant when nothing else is known.
+    /// Possible meanings of a normalized spelling; the first is the default.
     spellings: HashMap<String, Vec<Meaning>>,
 }
 
@@ -88,13 +88,13 @@ impl GpuTable {
         self.list.iter().position(|gpu| gpu.name == name)
     }
 
-    /// What a spelling means; `memory` decides where several GPUs share it, and must fit where it is given.
+    /// The GPU that a spelling means; `memory` decides between several, and must match if given.
     pub fn meant(&self, spelling: &str, memory: Option<Bytes>) -> Option<&Gpu> {
         let bare = bare(spelling);
         if let Some(meanings) = self.spellings.get(&bare) {
             return self.choose(meanings, memory);
         }
-        // `L4-24GB`: the memory is part of the spelling. Where the name ends in a digit too, the table tells them apart.
+        // `L4-24GB`: the memory is part of the spelling. If the name ends in a digit too, the table decides.
         let number = bare.strip_suffix("gb")?;
         let meant = |digits: usize| {
             let (name, gibibytes) = number.split_at_checked(number.len().checked_sub(digits)?)?;
@@ -113,7 +113,7 @@ impl GpuTable {
         known.filter(|gpu| apart(gpu) < MEMORY_TOLERANCE).min_by(|one, other| apart(one).total_cmp(&apart(other)))
     }
 
-    /// Why a GPU of this spelling is left out of the table, where that is known.
+    /// Why a GPU of this spelling is not in the table, if known.
     pub fn left_out(&self, spelling: &str) -> Option<&str> {
         self.spellings.get(&bare(spelling))?.iter().find_map(|meaning| match meaning {
             Meaning::LeftOut(why) => Some(why.as_str()),
@@ -200,7 +200,7 @@ pub fn link(cell: &str) -> Result<Link, String> {
     })
 }
 
-/// A spelling without case, punctuation and the maker's words: `NVIDIA A100-SXM4-80GB` is `a100sxm480gb`.
+/// A spelling without case, punctuation and vendor: `NVIDIA A100-SXM4-80GB` is `a100sxm480gb`.
 fn bare(spelling: &str) -> String {
     let letters = spelling.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase());
     let mut bare: String = letters.collect();

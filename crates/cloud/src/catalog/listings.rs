@@ -1,4 +1,4 @@
-//! Listings, joined from what an instance type is made of, what it costs in each region, and when that was true.
+//! Listings, joined from the hardware of an instance type, its price in each region, and the date of the price.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
         let [cloud, region, instance_type, prices @ .., interrupted, quoted] = cells;
         let machine = machines.get(cloud).and_then(|types| types.get(instance_type));
         let machine = machine.ok_or_else(|| format!("no instance type `{instance_type}` of `{cloud}`"))?;
-        // Prices of one cloud that were found in another way than most have a name of their own.
+        // Prices of one cloud from an unusual source have a name of their own.
         let quotes = match quoted {
             "" => quotes.get(cloud),
             quoted => quotes.get(format!("{cloud} {quoted}").as_str()),
@@ -127,7 +127,7 @@ fn machines(texts: &Texts, gpus: &gpus::GpuTable) -> Result<Machines, Error> {
     Ok(machines)
 }
 
-/// How prices of one kind of one cloud were found.
+/// The source of prices of one kind of one cloud.
 struct Quote<'a> {
     currency: &'a Currency,
     dated: String,
@@ -161,7 +161,7 @@ fn quotes<'a>(text: &str, currencies: &'a [Currency]) -> Result<HashMap<String, 
     Ok(quotes)
 }
 
-/// A network by its word; Ethernet for an empty cell.
+/// Parses a network; Ethernet for an empty cell.
 pub fn fabric(cell: &str) -> Result<Fabric, String> {
     Ok(match cell {
         "" | "ethernet" => Fabric::Ethernet,

@@ -1,8 +1,8 @@
-//! The catalog: what can be rented where, what it costs, and what it is made of; dated, and each figure with its source.
+//! The catalog: machines to rent, their prices and hardware; dated, each figure with its source.
 //!
 //! The tables in `catalog/` at the root of the repository are embedded, so that planning needs no network. They are
-//! joined once, when the catalog is read; nothing here decides. Money is read as decimal text and kept in whole
-//! micro-dollars. Read [`listings`] for the join, and `catalog/README.md` for where every table comes from.
+//! joined once, when the catalog is read; this module makes no decisions. Money is read as decimal text and stored in
+//! integer micro-dollars. Read [`listings`] for the join, and `catalog/README.md` for the source of every table.
 
 mod amount;
 pub mod gpus;
@@ -29,7 +29,7 @@ use crate::catalog::amount::micros;
 use crate::catalog::gpus::GpuTable;
 use crate::catalog::table::rows;
 
-/// Everything that is known about what can be rented.
+/// The complete catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Catalog {
     /// Every instance type in every region, in the order of the tables.
@@ -40,11 +40,11 @@ pub struct Catalog {
     /// In the order of their names.
     pub regions: Vec<Region>,
     pub tariffs: Vec<Tariff>,
-    /// Where kinds of machine stand, for clouds that price them elsewhere too.
+    /// Where machine types are available, for clouds that list prices for other regions too.
     pub availability: BTreeMap<Cloud, Vec<AvailabilityRow>>,
-    /// Cloud, region and type of what was imported.
+    /// Cloud, region and type of imported listings.
     imported: HashSet<(String, String, String)>,
-    /// What was imported, in the order in which it was; later rows stand above earlier ones, and all above ours.
+    /// Imports in order; later rows override earlier ones, and all override ours.
     pub imports: Vec<import::Import>,
 }
 
@@ -61,7 +61,7 @@ pub enum Error {
         /// The next thing to type.
         hint: Option<String>,
     },
-    /// A file is wrong as a whole, or cannot be reached.
+    /// A file is unusable, or cannot be read.
     #[error("cannot {doing} `{file}`: {message}")]
     File {
         doing: &'static str,
@@ -77,7 +77,7 @@ impl Error {
         Error::Row { file: file.to_owned(), line, message, hint: None }
     }
 
-    /// The next thing to type, where there is one.
+    /// The next thing to type, if known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Error::Row { hint, .. } | Error::File { hint, .. } => hint.as_deref(),
@@ -131,10 +131,10 @@ impl Catalog {
         Catalog::read(&EMBEDDED)
     }
 
-    /// The catalog of a home: what is part of the program, and what was imported there.
+    /// The catalog of a home: the embedded tables, and imports.
     ///
     /// # Errors
-    /// [`Error`] when an imported file cannot be read; it names the file, which `gradus catalog forget` removes.
+    /// [`Error`] if an imported file cannot be read; it names the file, which `gradus catalog forget` removes.
     pub fn open(home: &Path) -> Result<Catalog, Error> {
         let mut catalog = Catalog::embedded()?;
         for (name, text) in import::kept(home)? {
@@ -145,7 +145,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Puts listings into the catalog; one of the same cloud, region and type gives way.
+    /// Adds listings; they replace those of the same cloud, region and type.
     pub fn add(&mut self, import: import::Import, listings: Vec<Listing>) {
         let mut places: HashMap<_, usize> =
             self.listings.iter().enumerate().map(|(index, listing)| (key(listing), index)).collect();
@@ -191,22 +191,22 @@ impl Catalog {
         })
     }
 
-    /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, where it is given, decides
-    /// between GPUs of one spelling, and must fit; otherwise the smallest is meant, as SkyPilot has it.
+    /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, if given, decides between
+    /// GPUs of one spelling, and must match; the default is the smallest, as in SkyPilot.
     pub fn gpu(&self, spelling: &str, memory: Option<Bytes>) -> Option<&Gpu> {
         self.gpus.meant(spelling, memory)
     }
 
-    /// A region of a cloud; none where it is not known.
+    /// A region of a cloud; `None` if it is unknown.
     pub fn region(&self, cloud: &Cloud, name: &str) -> Option<&Region> {
         let first = self.regions.partition_point(|region| region.name.as_str() < name);
         let named = self.regions[first..].iter().take_while(|region| region.name == name);
         named.into_iter().find(|region| region.cloud == *cloud)
     }
 
-    /// Whether a machine can be had where it is listed under given terms. Everything that lists, compares or recommends
-    /// machines asks here. GCP names a price for a machine in regions that have none of it, often the lowest one. What
-    /// was imported is the user's own statement that it is there.
+    /// Whether a listed machine is actually available under given terms. Everything that lists, compares or recommends
+    /// machines uses this. GCP lists prices in regions where a machine is not available, often the lowest ones. An
+    /// import is the user's own statement of availability.
     pub fn availability(&self, listing: &Listing, terms: PurchaseOption) -> Availability {
         if listing.cloud == Cloud::Own || (!self.imported.is_empty() && self.imported.contains(&key(listing))) {
             return Availability::Known;
@@ -214,7 +214,7 @@ impl Catalog {
         self.says(listing, terms).map_or(Availability::Unknown, |row| row.says(&listing.region))
     }
 
-    /// The row that says whether a machine can be had under given terms: that with the longest name is the nearest.
+    /// The availability row for a machine under given terms: the longest matching name wins.
     pub fn says(&self, listing: &Listing, terms: PurchaseOption) -> Option<&AvailabilityRow> {
         let rows = self.availability.get(&listing.cloud)?;
         let named =
@@ -222,13 +222,13 @@ impl Catalog {
         named.max_by_key(|row| row.machines.len())
     }
 
-    /// What a cloud charges for a service; none where it is not known, which is not the same as nothing.
+    /// The price of a service of a cloud; `None` if it is unknown, which does not mean free.
     pub fn tariff(&self, cloud: &Cloud, service: Service) -> Option<&Tariff> {
         self.tariffs.iter().find(|tariff| tariff.service == service && tariff.cloud == *cloud)
     }
 }
 
-/// What a listing is replaced by.
+/// The key by which a listing is replaced.
 fn key(listing: &Listing) -> (String, String, String) {
     (listing.cloud.name().to_owned(), listing.region.clone(), listing.instance_type.clone())
 }

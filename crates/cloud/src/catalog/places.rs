@@ -12,7 +12,7 @@ use crate::catalog::Error;
 use crate::catalog::amount::micros;
 use crate::catalog::table::{number, rows};
 
-/// Reads the regions, in the order of their names; `sources` says what stands behind the short name of a figure's source.
+/// Reads the regions, sorted by name; `sources` expands the short name of a figure's source.
 ///
 /// # Errors
 /// [`Error`] with file and line.
@@ -68,14 +68,14 @@ pub fn tariffs(text: &str) -> Result<Vec<Tariff>, Error> {
     Ok(tariffs)
 }
 
-/// Where a kind of machine can be had, under which terms.
+/// The regions and terms in which a machine type is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvailabilityRow {
     /// How the names of these machines start.
     pub machines: String,
-    /// The terms that the row speaks of.
+    /// The terms of the row.
     pub terms: Vec<PurchaseOption>,
-    /// Everywhere that has them; none where no source lists it.
+    /// The regions; `None` if no source lists them.
     pub regions: Option<BTreeSet<String>>,
     /// Where sources contradict each other.
     pub doubtful: BTreeSet<String>,
@@ -83,7 +83,7 @@ pub struct AvailabilityRow {
 }
 
 impl AvailabilityRow {
-    /// What the row says of a region.
+    /// The availability in a region.
     pub fn says(&self, region: &str) -> Availability {
         match &self.regions {
             None => Availability::Unknown,
@@ -94,8 +94,8 @@ impl AvailabilityRow {
     }
 }
 
-/// Reads where machines can be had, by cloud. `?` in place of regions says that nobody lists them, and behind a region
-/// that sources contradict each other.
+/// Reads the availability of machines, by cloud. `?` in place of regions means that no source lists them, and after a
+/// region that sources contradict each other.
 ///
 /// # Errors
 /// [`Error`] with file and line.

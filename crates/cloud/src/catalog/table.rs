@@ -1,12 +1,12 @@
-//! Reads CSV tables, row by row, and says where a wrong one is wrong. Columns are found by name, so that a table may
-//! grow columns without breaking an older reader.
+//! Reads CSV tables row by row, and reports errors with their line. Columns are found by name, so that a table may gain
+//! columns without breaking older readers.
 
 use crate::catalog::Error;
 
-/// Hands every row to `take`: the cells of `columns` in that order, trimmed.
+/// Calls `take` with the cells of `columns` of every row, in that order, trimmed.
 ///
 /// # Errors
-/// [`Error`] with file and line: text that is no CSV, a column that is missing, or what `take` says is wrong.
+/// [`Error`] with file and line: malformed CSV, a missing column, or an error of `take`.
 pub fn rows<const N: usize>(
     file: &str,
     text: &str,
@@ -52,7 +52,7 @@ pub fn optional_rows<const N: usize>(
     Ok(())
 }
 
-/// What is wrong with the text, without the position that stands in front of it anyway.
+/// The error without its position, which is printed anyway.
 fn describe(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -63,7 +63,7 @@ fn describe(error: &csv::Error) -> String {
     }
 }
 
-/// A number that is finite and not negative; none for an empty cell.
+/// A finite, non-negative number; `None` for an empty cell.
 ///
 /// # Errors
 /// A sentence with the column's name.
@@ -86,7 +86,7 @@ pub fn needed(column: &str, cell: &str) -> Result<f64, String> {
     number(column, cell)?.ok_or_else(|| format!("`{column}` is empty"))
 }
 
-/// A whole number; none for an empty cell. `8.0` is 8.
+/// An integer; `None` for an empty cell. `8.0` is 8.
 ///
 /// # Errors
 /// A sentence with the column's name.
@@ -98,12 +98,12 @@ pub fn whole(column: &str, cell: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Text that says something.
+/// Nonempty text.
 pub fn text(cell: &str) -> Option<String> {
     Some(cell.to_owned()).filter(|cell| !cell.is_empty())
 }
 
-/// So many GiB; none for an empty cell.
+/// A size in GiB; `None` for an empty cell.
 ///
 /// # Errors
 /// As [`number`].

@@ -1,4 +1,4 @@
-//! The embedded tables hold what they promise, and what is wrong is said with its line.
+//! Consistency of the embedded tables, and errors with their lines.
 
 mod imports;
 mod wishes;
@@ -138,7 +138,7 @@ fn prices_are_what_the_tables_say() {
     let yuan = find(Cloud::Alibaba, "ap-northeast-1", "ecs.ebmgn7e.32xlarge").on_demand.clone().unwrap();
     assert_eq!(yuan.rate.to_string(), "$41.855583/h");
     assert_eq!(yuan.derived.as_deref(), Some("297.476 CNY an hour at 7.1072 CNY a dollar, 2025-09-01"));
-    // The table it came from says 0, which is no price.
+    // The source table says 0, which is not a price.
     assert!(find(Cloud::Alibaba, "us-east-1", "ecs.ebmgn7ix.32xlarge").on_demand.is_none());
     assert!(find(Cloud::Tencent, "ap-shanghai", "GN10Xp.20XLARGE320").on_demand.is_none());
     let sixth = &find(Cloud::Azure, "eastus", "Standard_NV6ads_A10_v5").gpus;
@@ -205,7 +205,7 @@ fn what_is_impossible_in_a_market_is_not_in_the_tables() {
     }
 }
 
-/// A decimal text times a whole number, in cents, rounded half up; nothing of ours is used.
+/// A decimal text times an integer, in cents, rounded half up, independent of our own code.
 fn cents(amount: &str, times: u64) -> i128 {
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
     let digits: i128 = format!("{whole}{fraction}").parse().unwrap();
@@ -227,7 +227,7 @@ proptest! {
         let cost = price.rate.cost(Elapsed(hours * 3_600_000_000));
         let ours = (i128::from(cost.micros()) + 5_000).div_euclid(10_000);
         if listing.cloud == Cloud::Alibaba {
-            // One rounding of half a micro-dollar an hour at most.
+            // At most one rounding of half a micro-dollar per hour.
             let yuan = cents(amount, hours) as f64 / 7.1072;
             prop_assert!((ours as f64 - yuan).abs() <= 2.0, "{amount} × {hours}: {ours} cents, not {yuan}");
         } else {

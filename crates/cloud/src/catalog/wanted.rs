@@ -1,5 +1,5 @@
-//! What somebody wants, compared with listings. A word that is not known is an error that names the nearest known ones,
-//! so that a typing mistake never looks like an empty market.
+//! Filters of listings. An unknown name is an error that suggests the nearest known ones, so that a typo never looks
+//! like an empty market.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use domain::terms::PurchaseOption;
 
 use crate::Catalog;
 
-/// What a listing must be to be wanted. Empty lists and none want everything.
+/// A filter of listings. Empty lists and `None` match everything.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     pub gpu: Option<Accelerators>,
@@ -21,9 +21,9 @@ pub struct Wanted {
     pub regions: Vec<String>,
     /// The region must have them all.
     pub compliance: Vec<Compliance>,
-    /// What is looked at when prices are compared.
+    /// The market whose prices are compared.
     pub market: Market,
-    /// Of the whole machine.
+    /// Of the complete machine.
     pub max_price: Option<Rate>,
 }
 
@@ -35,16 +35,16 @@ pub enum Market {
     Spot,
 }
 
-/// A word that nothing in the catalog has.
+/// A name that does not occur in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} `{word}` is known{}", because.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
 pub struct Unknown {
     /// `GPU`, `cloud` or `region`.
     pub what: &'static str,
     pub word: String,
-    /// Why it is left out, where that is known.
+    /// Why it is not in the catalog, if known.
     pub because: Option<String>,
-    /// What may have been meant; the nearest first.
+    /// Suggestions, nearest first.
     pub nearest: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Unknown {
 }
 
 impl Market {
-    /// The terms whose price counts.
+    /// The terms whose price is compared.
     pub fn terms(self) -> PurchaseOption {
         match self {
             Market::OnDemand => PurchaseOption::OnDemand,
@@ -82,10 +82,10 @@ impl Market {
 }
 
 impl Wanted {
-    /// Whether every word is known.
+    /// Checks that every name is known.
     ///
     /// # Errors
-    /// [`Unknown`], for the first one that is not.
+    /// [`Unknown`], for the first unknown name.
     pub fn check(&self, catalog: &Catalog) -> Result<(), Unknown> {
         if let Some(Accelerators { kind: AcceleratorKind::Named(name), .. }) = &self.gpu
             && catalog.gpus_named(name).is_empty()
@@ -113,8 +113,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// A region that nothing stands in. Where no name is like it, those with most machines of the clouds that are
-    /// wanted are named instead.
+    /// An unknown region. If no name is similar, suggests those with most machines of the requested clouds.
     fn unknown_region(&self, catalog: &Catalog, word: &str) -> Unknown {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let wanted = |listing: &&Listing| {
@@ -125,7 +124,7 @@ impl Wanted {
             *counts.entry(&listing.region).or_default() += 1;
         }
         let mut unknown = unknown("region", word, counts.keys().copied());
-        // Two letters in common say nothing of a place; a whole part does, such as `eu` of `eu-moon-1`.
+        // Two common letters mean nothing for a region; a complete component does, such as `eu` of `eu-moon-1`.
         let part = |name: &str| name.split(['-', '*']).next().unwrap_or_default().to_ascii_lowercase();
         let first = nearest(word, unknown.nearest.iter().map(String::as_str)).map(str::to_owned);
         unknown.nearest.retain(|name| Some(name) == first.as_ref() || part(name) == part(word));
@@ -137,7 +136,7 @@ impl Wanted {
         unknown
     }
 
-    /// Whether a listing is wanted, its price aside.
+    /// Whether a listing matches, regardless of its price.
     pub fn admits(&self, catalog: &Catalog, listing: &Listing) -> bool {
         let cloud = self.clouds.is_empty() || self.clouds.iter().any(|name| Cloud::named(name) == listing.cloud);
         cloud
@@ -167,7 +166,7 @@ impl Catalog {
         named
     }
 
-    /// Whether a listing has the GPUs that are asked for. A part of a GPU is not one.
+    /// Whether a listing has the requested GPUs. A fractional GPU does not count.
     pub fn has(&self, listing: &Listing, wanted: &Accelerators) -> bool {
         let gpus = &listing.gpus;
         if wanted.count.is_some_and(|count| gpus.count != count || gpus.slice != 1) {
@@ -198,7 +197,7 @@ impl Catalog {
 /// Names that a hint holds at most.
 const NAMED: usize = 6;
 
-/// Names that share a start with the word, and the nearest by letters.
+/// Suggestions: names with a common prefix, and the nearest by edit distance.
 fn unknown<'a>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'a str>) -> Unknown {
     let known: Vec<&str> = known.into_iter().collect();
     let mut near: Vec<String> = nearest(word, known.iter().copied()).map(str::to_owned).into_iter().collect();

@@ -1,4 +1,4 @@
-//! This machine as a provider: what each call means here.
+//! Calls to the provider of this machine.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,14 +27,14 @@ const TRAITS: ProviderTraits = ProviderTraits {
     concurrency: 8,
 };
 
-/// Between two looks through all processes for machines that nobody asked about.
+/// Interval between two scans of all processes for unknown machines.
 const STRANGERS: Duration = Duration::from_secs(60);
 
 impl Local {
-    /// What can be rented: this machine.
+    /// The offer: this machine.
     ///
     /// # Errors
-    /// [`Error`] when the kernel does not report it.
+    /// [`Error`] if the kernel does not report its hardware.
     pub fn offers(&self) -> Result<Vec<Offer>, Error> {
         let home = existing(&self.settings.home);
         let node = machine::node(home).map_err(self.error("look at this machine".into()))?;
@@ -55,34 +55,34 @@ impl Local {
         request.members.iter().try_for_each(|instance| {
             let error = self.error(format!("start an agent for `{instance}`"));
             self.try_launch(instance, request).map_err(|source| match self.try_sight(instance) {
-                // An earlier request, before a crash, may have gone through.
+                // An earlier request, before a crash, may have succeeded.
                 Ok(Sight::Unknown | Sight::Gone(None)) => LaunchError::Refused(error(source)),
                 Ok(Sight::Alive | Sight::Gone(Some(_))) | Err(_) => LaunchError::InDoubt(error(source)),
             })
         })
     }
 
-    /// What is seen of an instance. What a dead agent has left behind is ended here.
+    /// The view of an instance. Remaining processes of a dead agent are ended here.
     ///
     /// # Errors
-    /// [`Error`] when its folder or its processes cannot be read.
+    /// [`Error`] if its folder or its processes cannot be read.
     pub fn sight(&self, instance: &InstanceId) -> Result<Sight, Error> {
         self.try_sight(instance).map_err(self.error(format!("look for `{instance}`")))
     }
 
-    /// Asks the agent of an instance to end, and kills what is left of it after a while. To be asked again until
-    /// [`Local::sight`] says that it is gone.
+    /// Tells the agent of an instance to end, and kills its remaining processes after a while. To be repeated until
+    /// [`Local::sight`] reports it as gone.
     ///
     /// # Errors
-    /// [`Error`] when its processes cannot be read.
+    /// [`Error`] if its processes cannot be read.
     pub fn release(&self, instance: &InstanceId) -> Result<(), Error> {
         self.try_release(instance).map_err(self.error(format!("end `{instance}`")))
     }
 
-    /// What the agent of an instance wrote down last, oldest first.
+    /// The last events recorded by the agent of an instance, oldest first.
     ///
     /// # Errors
-    /// [`Error`] when its spool cannot be read.
+    /// [`Error`] if its spool cannot be read.
     pub fn last_events(&self, instance: &InstanceId) -> Result<Vec<Entry>, Error> {
         let entries = Folder::new(self.folder(instance)).unacknowledged();
         entries.map_err(self.error(format!("read the last events of `{instance}`")))
@@ -117,7 +117,7 @@ impl Local {
         view
     }
 
-    /// Every instance of this owner that runs, at most once a minute: it takes a look at every process.
+    /// Every running instance of this owner; scans all processes, so at most once a minute.
     fn strangers(&self) -> Vec<InstanceId> {
         let mut looked = self.looked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if looked.is_some_and(|at| at.elapsed() < STRANGERS) {

@@ -1,4 +1,4 @@
-//! What this machine is made of.
+//! The hardware of this machine.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use domain::{Bytes, Node};
 
-/// Looks at this machine; the free disk is that of the file system which holds `folder`.
+/// Detects the hardware; the free disk space is that of the file system of `folder`.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// If the kernel does not report it.
 pub fn node(folder: &Path) -> io::Result<Node> {
     let disk = rustix::fs::statvfs(folder)?;
     let cores = std::thread::available_parallelism()?.get();

@@ -1,11 +1,11 @@
-//! The provider `local`: rents this machine by starting an agent on it, in a session of its own.
+//! The provider `local`: rents this machine by starting an agent on it, in a new session.
 //!
-//! Every promise of a cloud is kept with plain means. The token is kept in the instance's folder; the resource tag is
-//! an environment variable that every process below the agent inherits; the proof that an instance is gone is a free
-//! lock and no process with its tag; the meter is a file that the agent writes and this provider only reads.
+//! Every promise of a cloud is kept by simple means. The token is stored in the instance's folder; the resource tag is
+//! an environment variable that all descendants of the agent inherit; a free lock and no process with the tag prove
+//! that an instance is gone; the meter is a file that the agent writes and this provider only reads.
 //!
-//! The agent is to its instance what the first process is to a container: when it is gone, all that is left in the
-//! instance is ended, whoever sees it first.
+//! The agent is to its instance what the first process is to a container: when it is gone, all remaining processes of
+//! the instance are ended by the next call that notices it.
 
 mod calls;
 mod machine;
@@ -32,21 +32,21 @@ pub use probe::{Probe, probe};
 /// The provider's name.
 pub const NAME: &str = "local";
 
-/// How long an agent that was asked to end may take before it is killed.
+/// Time for an agent to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What the provider needs to know.
+/// Settings of the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalSettings {
     /// The folder of all state, absolute; instances live in `instances/` below it.
     pub home: PathBuf,
     /// The `gradus` executable.
     pub program: PathBuf,
-    /// Whose instances these are: a text unique to this home.
+    /// The owner of the instances: a text unique to this home.
     pub owner: String,
-    /// What this machine costs.
+    /// The price of this machine.
     pub rate: Rate,
-    /// Where that price comes from.
+    /// The source of the price.
     pub price_source: String,
     /// The loop's Unix socket, which agents call.
     pub socket: PathBuf,
@@ -64,9 +64,9 @@ pub struct LocalSettings {
 #[derive(Debug)]
 pub struct Local {
     settings: LocalSettings,
-    /// When all processes were last looked through for machines that nobody asked about.
+    /// When all processes were last scanned for unknown machines.
     looked: Mutex<Option<Instant>>,
-    /// When each release was first asked for. Also keeps two calls from trying the same lock at once.
+    /// When each release was first requested. Also prevents two calls from trying the same lock at once.
     releases: Mutex<BTreeMap<InstanceId, Instant>>,
 }
 
@@ -108,7 +108,7 @@ impl Local {
             return Err(io::Error::other(format!("it was asked for with token `{}` before", before.token)));
         }
         let Some(lock) = folder.lock()? else { return Ok(()) };
-        // What lived here once is never started again, or a lost answer could rent twice.
+        // An instance that has run is never started again, or a lost answer could rent twice.
         if folder.usage()?.is_some() {
             return Ok(());
         }
@@ -118,8 +118,8 @@ impl Local {
         self.start_agent(&folder, &spec, lock)
     }
 
-    /// Hands the lock on as the agent's standard input: at no instant between here and the agent's end is it free, so
-    /// an instance that is being started cannot be taken for one that is gone.
+    /// Passes the lock to the agent as its standard input: the lock is never free between here and the agent's end, so
+    /// a starting instance cannot be mistaken for one that is gone.
     fn start_agent(&self, folder: &Folder, spec: &LaunchSpec, lock: Lock) -> io::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(folder.log())?;
         let mut command = Command::new(&self.settings.program);
@@ -129,7 +129,7 @@ impl Local {
         command.stdin(Stdio::from(lock.into_file())).stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
         session::own(&mut command);
         let mut agent = command.spawn()?;
-        // Waited for, so that it does not stay behind as a zombie of a loop that goes on.
+        // Waited for, so that it does not become a zombie.
         std::thread::spawn(move || agent.wait());
         Ok(())
     }
@@ -140,8 +140,8 @@ impl Local {
             return Ok(Sight::Unknown);
         }
         let _one_at_a_time = self.releases();
-        // In this order: while the lock is held a process may start another, afterwards only the tagged ones can. What a
-        // dead agent has left behind is ended here: it has no release to wait for, and nobody else will end it.
+        // In this order: while the lock is held a process may start another, afterwards only tagged ones can. Remaining
+        // processes of a dead agent are ended here: there is no release to wait for, and nothing else will end them.
         if folder.is_held()? || processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)? > 0 {
             return Ok(Sight::Alive);
         }
@@ -153,7 +153,7 @@ impl Local {
         let mut releases = self.releases();
         if folder.is_held()? {
             let since = releases.entry(instance.clone()).or_insert_with(Instant::now).elapsed();
-            // Whoever asks from elsewhere is a new process each time; the folder remembers for it.
+            // Remote callers are a new process each time, so the time is stored in the folder.
             let since = if self.settings.is_remote { since.max(asked_since(&folder)?) } else { since };
             if since < GRACE {
                 // Before it has signed the lock it has started nothing, and the next call finds it.
@@ -171,7 +171,7 @@ impl Local {
     }
 }
 
-/// How long ago the end of an instance was first asked for; now is the first time where it never was.
+/// Time since the end of an instance was first requested; records now if this is the first request.
 fn asked_since(folder: &Folder) -> io::Result<Duration> {
     let path = folder.path().join("ending");
     match fs::metadata(&path) {

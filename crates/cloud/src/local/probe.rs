@@ -1,6 +1,6 @@
-//! What an instance on this machine left on disk: whether its agent lives, its rent, and what nobody has heard yet.
+//! The on-disk state of an instance on this machine: whether its agent lives, its rented time, and pending reports.
 //!
-//! Unlike [`crate::Provider::sight`] it ends nothing, so a command that only shows can ask it at any time.
+//! Unlike [`crate::Provider::sight`] it ends nothing, so read-only commands can use it at any time.
 
 use std::io;
 use std::path::Path;
@@ -10,27 +10,27 @@ use domain::run::Usage;
 use domain::wire::Entry;
 use node::Folder;
 
-/// What an instance shows of itself.
+/// The state of an instance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
     /// Whether an agent holds the lock of the instance.
     pub is_alive: bool,
-    /// The rent so far; none before the agent's first line in the meter.
+    /// The rented time; `None` before the agent's first line in the meter.
     pub usage: Option<Usage>,
-    /// What the agent reported or still has to report, oldest first.
+    /// The agent's reports, delivered and pending, oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// Looks at an instance of the home; none where nothing was ever launched.
+/// Reads the state of an instance of the home; `None` if it was never launched.
 ///
 /// # Errors
-/// When a file of the instance cannot be read.
+/// If a file of the instance cannot be read.
 pub fn probe(home: &Path, instance: &InstanceId) -> io::Result<Option<Probe>> {
     let folder = Folder::new(super::folder(home, instance));
     if folder.launch_spec()?.is_none() {
         return Ok(None);
     }
-    // The lock comes first: what is read after it was free is final.
+    // The lock is checked first: what is read after it was free is final.
     let is_alive = folder.is_held()?;
     Ok(Some(Probe { is_alive, usage: folder.usage()?, entries: folder.unacknowledged()? }))
 }

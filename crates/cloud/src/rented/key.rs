@@ -1,7 +1,7 @@
-//! The key with which this home enters its machines, and how `ssh` finds them.
+//! The SSH key of this home for its machines, and the SSH configuration.
 //!
-//! A machine's host key is taken when it is first seen, and only that one afterwards: it is remembered by the name of the
-//! machine, because addresses are given to others.
+//! A machine's host key is accepted when it is first seen, and pinned afterwards: it is stored by the name of the
+//! machine, because addresses are reused.
 
 use std::fs;
 use std::io;

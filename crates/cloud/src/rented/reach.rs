@@ -1,8 +1,8 @@
 //! How the loop reaches a machine that runs: as a node, by SSH.
 //!
-//! A thread for each machine copies what is missing, starts the agent there with the request that rented the machine, and
-//! holds a tunnel open through which the agent calls. It is started by a look at the machine, does nothing where all is
-//! well, and is started again by the next look where something is not.
+//! A thread per machine copies missing files, starts the agent there with the request that rented the machine, and
+//! keeps a tunnel open for the agent's calls. It is started by a view of the machine, does nothing if all is well, and
+//! is started again by the next view if not.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use super::rentals::{Rentals, replace};
 use crate::provider::{ProviderAnswer, ProviderCall};
 use crate::ssh::{Connection, Executables, Host, Site, Tunnel, ask, bootstrap};
 
-/// What is needed to reach machines.
+/// Settings for reaching machines.
 #[derive(Debug, Clone)]
 pub struct ReachSettings {
-    /// Whose machines these are.
+    /// The owner of the machines.
     pub owner: String,
     /// The loop's Unix socket.
     pub socket: PathBuf,
-    /// What is copied to machines.
+    /// Executables to copy to machines.
     pub program: Executables,
     /// The user's own configuration of `ssh` for these machines, such as a jump host.
     pub ssh_config: Option<PathBuf>,
@@ -46,19 +46,19 @@ struct Reached {
 }
 
 impl Reach {
-    /// Nothing is reached yet.
+    /// Creates it without connections.
     pub fn new(settings: ReachSettings, rentals: Rentals) -> Reach {
         Reach { settings, rentals, machines: Mutex::default() }
     }
 
-    /// Sees to it that a machine has an agent that finds the loop; returns at once.
+    /// Ensures that a machine has an agent that can reach the loop; returns at once.
     pub fn attend(self: &Arc<Self>, request: &LaunchRequest, handle: &MachineHandle, address: &str) {
         let Some(instance) = request.members.first() else { return };
         let machine = {
             let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
             machines.entry(instance.clone()).or_default().clone()
         };
-        // Somebody is at it.
+        // Another thread is connecting.
         let Ok(mut reached) = machine.try_lock() else { return };
         if reached.has_agent && reached.tunnel.as_mut().is_some_and(Tunnel::is_open) {
             return;
@@ -121,11 +121,11 @@ impl Reach {
     /// Writes down why a machine was not reached, for who wonders.
     fn note(&self, request: &LaunchRequest, why: &str) {
         let Some(instance) = request.members.first() else { return };
-        // What cannot be written is not worth an end.
+        // A failed write is not fatal.
         let _ = replace(&self.rentals.folder(instance), "reach.log", format!("{why}\n").as_bytes());
     }
 
-    /// Lets go of a machine that is gone.
+    /// Disconnects from a machine that is gone.
     pub fn forget(&self, instance: &InstanceId) {
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         machines.remove(instance);

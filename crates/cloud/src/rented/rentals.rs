@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::aws::wire::query::Params;
 
-/// What was asked for, and what is known of it.
+/// A stored request, and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rental {
-    /// What the loop has asked for; the agent is started with it.
+    /// The loop's request, with which the agent is started.
     pub request: LaunchRequest,
     pub region: String,
     /// What is sent.
     pub params: Params,
-    /// Requests that were sent and got no answer that proves anything: each may have rented. A file of a version that did not
-    /// count them stands for one.
+    /// Requests that were sent without a conclusive answer: each may have rented. A file of a version that did not
+    /// count them means one.
     #[serde(default = "one")]
     pub unanswered: u32,
     /// The cloud's name of the machine, once it was told.
@@ -83,10 +83,10 @@ impl Rentals {
         format!("{}.json", self.cloud)
     }
 
-    /// What was asked for; none where nothing was.
+    /// Reads a request; `None` if there is none.
     ///
     /// # Errors
-    /// When the file cannot be read: what is not known is not nothing.
+    /// If the file cannot be read, which must not be mistaken for no request.
     pub fn read(&self, instance: &InstanceId) -> io::Result<Option<Rental>> {
         match fs::read(self.folder(instance).join(self.file())) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
@@ -95,18 +95,18 @@ impl Rentals {
         }
     }
 
-    /// Writes it down; durable when this returns.
+    /// Stores it durably.
     ///
     /// # Errors
-    /// When it cannot be written: then nothing may be asked for.
+    /// If it cannot be written: then the request must not be sent.
     pub fn write(&self, instance: &InstanceId, rental: &Rental) -> io::Result<()> {
         replace(&self.folder(instance), &self.file(), &serde_json::to_vec(rental)?)
     }
 
-    /// Changes what is written down, if `change` says that it did; what it is then, none where nothing was asked for.
+    /// Updates a request, if `change` returns true; returns the result, or `None` if there is none.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// If it cannot be read or written.
     pub fn change(
         &self,
         instance: &InstanceId,
@@ -120,10 +120,10 @@ impl Rentals {
         Ok(Some(rental))
     }
 
-    /// The regions in which anything was ever asked for.
+    /// The regions in which anything was ever requested.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn regions(&self) -> io::Result<BTreeSet<String>> {
         match fs::read_to_string(self.shared().join("regions")) {
             Ok(text) => Ok(text.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()),
@@ -132,10 +132,10 @@ impl Rentals {
         }
     }
 
-    /// Notes a region, before anything is asked for there.
+    /// Records a region, before the first request there.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn note_region(&self, region: &str) -> io::Result<()> {
         let mut regions = self.regions()?;
         if !regions.insert(region.to_owned()) {
@@ -146,7 +146,7 @@ impl Rentals {
     }
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 pub fn replace(folder: &Path, name: &str, contents: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let partial = folder.join(format!("{name}.partial"));

@@ -1,8 +1,8 @@
-//! What a rented machine does at each start: it lets the loop in, and arms the dead-man switch.
+//! The start-up script of a rented machine: it lets the loop in, and arms the dead-man switch.
 //!
-//! The switch is the only defence when the loop is gone for ever: the machine powers itself off, and its settings
-//! (`InstanceInitiatedShutdownBehavior`) make that the end of the rent. It is armed before anything else, so that it also
-//! holds where no agent ever comes up.
+//! The switch is the only defence when the loop never returns: the machine powers itself off, and its settings
+//! (`InstanceInitiatedShutdownBehavior`) make that the end of the rent. It is armed first, so that it also works if no
+//! agent ever starts.
 
 use domain::Duration;
 
@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("dead_man.sh");
 pub fn user_data(public_key: &str) -> String {
     let key: String = public_key.trim().chars().filter(|letter| *letter != '\'').collect();
     let seconds = SILENCE.micros() / 1_000_000;
-    // In the background and on its own, so that it outlives the rest of the start.
+    // In the background, so that it outlives the start-up script.
     format!(
         "{SCRIPT}\nGRADUS_SILENCE={seconds}\nGRADUS_KEY='{key}'\nGRADUS_STARTS=/var/lib/cloud/scripts/per-boot\n\
          (trap '' HUP TERM; watches /home/gradus) </dev/null >/dev/null 2>&1 &\noutlives_starts \"$0\"\nlets_in\n"
@@ -28,8 +28,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs the switch with a clock of its own: each sleep passes half a minute at once, and `script` says at which time
-    /// the agent writes. Prints when the machine ends.
+    /// Runs the switch with a simulated clock: each sleep passes half a minute at once, and `script` decides when the
+    /// agent writes. Prints when the machine ends.
     fn ends_at(agent_writes: &str) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let meter = folder.path().join(".gradus/homes/me/instances/i");
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(busy, 8_010 + 1800 - 30, "one that works is left alone");
     }
 
-    /// Runs some of the script, without any program that could end this machine; what it prints, in order.
+    /// Runs some of the script, without programs that could end this machine; returns its output lines.
     fn run(script: &str, path: &str) -> Vec<String> {
         let output =
             Command::new("/bin/sh").env("PATH", path).arg("-c").arg(format!("{SCRIPT}\n{script}")).output().unwrap();

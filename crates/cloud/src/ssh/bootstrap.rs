@@ -1,7 +1,7 @@
-//! What a machine needs before an agent can run on it: the executables, found by the hash of their contents, and libtorch.
+//! Prerequisites of an agent on a machine: the executables, identified by the hash of their contents, and libtorch.
 //!
-//! Everything lies in `~/.gradus`. A copy gets its name only when it is whole, so that a connection that breaks leaves
-//! nothing that looks ready, and the next try continues from there.
+//! Everything is in `~/.gradus`. A copy is renamed only when it is complete, so that a broken connection leaves nothing
+//! that looks ready, and the next try resumes from there.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use domain::{Node, Rate, torch};
 use super::connection::{Connection, SshError, quoted};
 use crate::provider::{ProviderAnswer, ProviderCall};
 
-/// What is copied to machines.
+/// Files to copy to machines.
 #[derive(Debug, Clone)]
 pub struct Executables {
     /// The `gradus` executable.
@@ -24,7 +24,7 @@ pub struct Executables {
     pub libtorch: Option<PathBuf>,
 }
 
-/// Where things are on a machine that was prepared.
+/// Paths on a prepared machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// The folder of the executables.
@@ -42,7 +42,8 @@ impl Site {
     }
 }
 
-/// Says what is there, a line each; the arguments are the hash of the executables, the name of libtorch, and the owner.
+/// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, and the
+/// owner.
 const LOOK: &str = r#"set -e
 cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
@@ -53,7 +54,7 @@ whole ".cache/gradus/$2" && echo "cached"
 echo "end"
 "#;
 
-/// Copies what is missing on a machine; what is there already costs one command.
+/// Copies missing files to a machine; if there are none, this costs one command.
 ///
 /// # Errors
 /// [`SshError`].
@@ -101,10 +102,10 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
     Ok(site)
 }
 
-/// What a machine that was prepared is made of.
+/// Detects the hardware of a prepared machine.
 ///
 /// # Errors
-/// What it says, or why it says nothing.
+/// Its message, or why there is none.
 pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, String> {
     match super::remote::ask(connection, site, owner, Rate::default(), &ProviderCall::Offers) {
         ProviderAnswer::Offers(offers) => {
@@ -116,7 +117,7 @@ pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, 
     }
 }
 
-/// Removes everything of an owner, and the programs once no owner is left. What runs there must have ended before.
+/// Removes everything of an owner, and the programs once no owner remains. Running work must have ended before.
 ///
 /// # Errors
 /// [`SshError`].
@@ -126,7 +127,7 @@ pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
     connection.run("remove what was installed", &format!("sh -s -- {}", quoted(&short)), script.as_bytes()).map(|_| ())
 }
 
-/// Copies an executable into a folder; it has its name once it is whole.
+/// Copies an executable into a folder; it is renamed once it is complete.
 fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> Result<(), SshError> {
     let partial = format!("{name}.partial-{}", std::process::id());
     let remote = format!(
@@ -150,7 +151,7 @@ fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Res
         // Links are followed: a pruned copy may consist of them.
         let mut tar = Command::new("tar");
         tar.args(["-chf", "-", "-C"]).arg(libtorch).args(["--exclude=*.a", "lib"]);
-        // A rank is started only where one of these says the right version.
+        // A rank is started only if one of these has the right version.
         tar.args(["build-version", "version.py"].into_iter().filter(|file| libtorch.join(file).is_file()));
         let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         if let Some(mut packed) = tar.stdout.take() {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::inventory::Host;
 
-/// The code with which `ssh` says that it could not connect.
+/// Exit code of `ssh` for a failed connection.
 const NO_CONNECTION: i32 = 255;
 
 /// Why something could not be done on another machine.
@@ -17,7 +17,7 @@ pub enum SshError {
     Connect {
         /// The name of the node.
         host: String,
-        /// What `ssh` says.
+        /// The message of `ssh`.
         why: String,
     },
     /// A command there failed.
@@ -25,15 +25,15 @@ pub enum SshError {
     Failed {
         /// The name of the node.
         host: String,
-        /// What was tried.
+        /// The operation.
         doing: String,
-        /// What the command says.
+        /// The message of the command.
         why: String,
     },
     /// `ssh` or a file here could not be used.
     #[error("cannot {doing}: {source}")]
     Here {
-        /// What was tried.
+        /// The operation.
         doing: String,
         /// Why not.
         source: io::Error,
@@ -68,13 +68,13 @@ impl Connection {
         &self.host
     }
 
-    /// `ssh` with what every connection needs; `options` and the command are to be added.
+    /// `ssh` with common options; further options and the command are to be added.
     fn ssh(&self) -> Command {
         let mut ssh = Command::new("ssh");
         if let Some(config) = &self.config {
             ssh.arg("-F").arg(config);
         }
-        // A password cannot be asked for, and a machine that is gone must be noticed.
+        // Passwords cannot be entered, and a machine that is gone must be noticed.
         for option in ["BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"] {
             ssh.arg("-o").arg(option);
         }
@@ -90,8 +90,8 @@ impl Connection {
         ssh
     }
 
-    /// A connection of its own that carries what connects to `remote`, a Unix socket there, to `local`, one here; it lasts
-    /// until its standard input ends.
+    /// A separate connection that forwards `remote`, a Unix socket there, to `local`, one here, until its standard
+    /// input ends.
     pub fn forward(&self, remote: &str, local: &std::path::Path) -> Command {
         let mut ssh = self.ssh();
         ssh.arg("-T").args(["-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"]);
@@ -110,7 +110,7 @@ impl Connection {
         ssh
     }
 
-    /// Runs a command with this as its standard input; what it prints.
+    /// Runs a command with this standard input; returns its output.
     ///
     /// # Errors
     /// [`SshError`].
@@ -118,7 +118,7 @@ impl Connection {
         self.feed(doing, remote, |pipe| pipe.write_all(input))
     }
 
-    /// Runs a command whose standard input `write` fills; what it prints.
+    /// Runs a command whose standard input `write` writes; returns its output.
     ///
     /// # Errors
     /// [`SshError`].
@@ -137,7 +137,7 @@ impl Connection {
         let status = child.wait().map_err(here)?;
         let (output, complaint) = (joined(output), joined(complaint));
         if status.success() {
-            // What a command that has succeeded did not read was not wanted.
+            // Input that a successful command did not read is ignored.
             return Ok(output);
         }
         let why = last_line(&complaint).unwrap_or_else(|| format!("it ended with {status}"));
@@ -176,7 +176,7 @@ fn last_line(text: &[u8]) -> Option<String> {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// A word of a shell's command line, quoted.
+/// Quotes an argument for a shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

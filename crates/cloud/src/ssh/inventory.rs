@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use domain::{Bytes, Node, Rate};
 use serde::{Deserialize, Serialize};
 
-/// The kind of the offer that means any node.
+/// The kind of the offer of any node.
 pub(super) const ANY: &str = domain::Offer::ANY;
 
 /// The nodes of a home.
@@ -27,11 +27,11 @@ pub struct Host {
     /// The configuration file of `ssh`, if not the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
-    /// What it costs.
+    /// Its price.
     pub rate: Rate,
-    /// What it is made of, as it said when it was added.
+    /// Its hardware, as detected when it was added.
     pub node: Node,
-    /// Nothing new is started on it.
+    /// No new work is started on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_drained: bool,
     /// Whether programs were copied to it.
@@ -40,10 +40,10 @@ pub struct Host {
 }
 
 impl Inventory {
-    /// Reads the nodes of a home; none where no file is.
+    /// Reads the nodes of a home; empty if there is no file.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not what it should be.
+    /// If the file cannot be read, or is malformed.
     pub fn read(home: &Path) -> io::Result<Inventory> {
         match fs::read(home.join("nodes.json")) {
             Ok(text) => Ok(serde_json::from_slice(&text)?),
@@ -52,10 +52,10 @@ impl Inventory {
         }
     }
 
-    /// Writes the nodes of a home, whole or not at all.
+    /// Writes the nodes of a home atomically.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, home: &Path) -> io::Result<()> {
         let partial = home.join("nodes.json.partial");
         fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
@@ -69,13 +69,13 @@ impl Inventory {
         self.hosts.iter().filter(move |host| !host.is_drained && is_meant(host))
     }
 
-    /// How many machines an offer of this kind means that may all be used at once.
+    /// The number of machines of an offer of this kind that can be used at once.
     pub fn count(&self, kind: &str) -> usize {
         let rate = self.any().map_or(Rate::default(), |(_, rate)| rate);
         self.wanted(kind, rate).count()
     }
 
-    /// What is offered as [`ANY`]: what each of the cheapest nodes has, at their price. None without nodes.
+    /// The offer [`ANY`]: the hardware common to the cheapest nodes, at their price. `None` without nodes.
     pub(super) fn any(&self) -> Option<(Node, Rate)> {
         let rate = self.hosts.iter().filter(|host| !host.is_drained).map(|host| host.rate).min()?;
         let node = self.wanted(ANY, rate).map(|host| host.node.clone()).reduce(|one, other| least(&one, &other))?;
@@ -83,7 +83,7 @@ impl Inventory {
     }
 }
 
-/// What both machines have.
+/// The hardware common to both machines.
 fn least(one: &Node, other: &Node) -> Node {
     Node {
         cpu: if one.cpu == other.cpu { one.cpu.clone() } else { String::new() },
@@ -120,7 +120,7 @@ mod tests {
         let free = Rate::default();
         let names = |kind: &str| inventory.wanted(kind, free).map(|host| host.name.clone()).collect::<Vec<_>>();
         assert_eq!((names(ANY), names("c"), names("b")), (vec!["a".into(), "c".into()], vec!["c".into()], vec![]));
-        // Any node is any of the cheapest ones, so that the bill says what was paid.
+        // Any node means any of the cheapest, so that the bill shows the price paid.
         let mut priced = inventory.clone();
         priced.hosts[0].rate = "2/h".parse().unwrap();
         priced.hosts[2].rate = "1/h".parse().unwrap();

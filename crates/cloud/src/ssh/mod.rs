@@ -1,11 +1,11 @@
-//! The provider `ssh`: machines that are there already and can be reached by SSH.
+//! The provider `ssh`: existing machines that can be reached by SSH.
 //!
-//! On each machine the provider [`Local`](crate::Local) does the work: a call travels as JSON to `gradus node`, which
-//! answers it there ([`remote`]). What is missing on the machine is copied first ([`bootstrap`]), and while a machine is
-//! in use a [`tunnel`] carries its agent's calls back to the loop's socket, so that neither side opens a port.
+//! On each machine the provider [`Local`](crate::Local) does the work: a call is sent as JSON to `gradus node`, which
+//! answers it there ([`remote`]). Missing files are copied first ([`bootstrap`]), and while a machine is in use a
+//! [`tunnel`] forwards its agent's calls to the loop's socket, so that neither side opens a port.
 //!
-//! A machine runs one instance at a time. Where an instance was placed is written down before it is asked for
-//! ([`placement`]), so that a crash cannot make the same request twice on two machines.
+//! A machine runs one instance at a time. The placement of an instance is stored before the request is sent
+//! ([`placement`]), so that a crash cannot send the same request to two machines.
 
 pub mod bootstrap;
 mod connection;
@@ -34,7 +34,7 @@ pub(crate) use tunnel::Tunnel;
 /// The provider's name.
 pub const NAME: &str = "ssh";
 
-/// The first request to a new machine copies what it needs; a machine that answers starts an agent within seconds.
+/// The first request to a new machine copies prerequisites; a reachable machine starts an agent within seconds.
 const TRAITS: ProviderTraits = ProviderTraits {
     visible_within: Elapsed(0),
     effective_within: Elapsed(90_000_000),
@@ -48,16 +48,16 @@ const TRAITS: ProviderTraits = ProviderTraits {
     concurrency: 16,
 };
 
-/// What the provider needs to know.
+/// Settings of the provider.
 #[derive(Debug, Clone)]
 pub struct SshSettings {
     /// The folder of all state here, absolute.
     pub home: PathBuf,
-    /// Whose instances these are: a text unique to this home.
+    /// The owner of the instances: a text unique to this home.
     pub owner: String,
     /// The loop's Unix socket.
     pub socket: PathBuf,
-    /// What is copied to machines.
+    /// Files to copy to machines.
     pub program: Executables,
     /// The machines.
     pub inventory: Inventory,
@@ -76,7 +76,7 @@ pub struct Ssh {
 /// For so long a machine that could not be reached is tried last.
 const UNREACHABLE: Duration = Duration::from_secs(300);
 
-/// What is known of one machine while this process lives.
+/// The state of one machine, in memory.
 #[derive(Debug, Default)]
 struct Machine {
     site: Option<Site>,
@@ -94,12 +94,12 @@ impl Ssh {
         self.settings.inventory.hosts.iter().find(|host| host.name == name)
     }
 
-    /// What is known of a machine; also keeps two requests from preparing it at the same time.
+    /// The state of a machine; also prevents two requests from preparing it concurrently.
     fn machine(&self, host: &Host) -> Option<MutexGuard<'_, Machine>> {
         Some(self.machines.get(&host.name)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One offer for each node, and one for `any`, whose price is the cheapest node's.
+    /// One offer per node, and one for `any`, at the price of the cheapest.
     fn offers(&self) -> Vec<Offer> {
         let hosts: Vec<&Host> = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).collect();
         let offer = |kind: &str, node: Node, rate| Offer {
@@ -144,7 +144,7 @@ impl Ssh {
         ProviderAnswer::Refused(Refusal::Capacity { message: reasons.join("; ") })
     }
 
-    /// Prepares a machine and asks it. A machine that cannot be reached, or is in use, has no capacity.
+    /// Prepares a machine and sends the request. A machine that is unreachable or in use has no capacity.
     fn launch_on(&self, host: &Host, instance: &InstanceId, request: &LaunchRequest) -> ProviderAnswer {
         let full = |message: String| ProviderAnswer::Refused(Refusal::Capacity { message });
         if let Err(error) = self.prepare(host) {
@@ -171,7 +171,7 @@ impl Ssh {
         }
     }
 
-    /// Copies what is missing, and sees to it that the machine's agents find the loop.
+    /// Copies missing files, and ensures that the machine's agents can reach the loop.
     fn prepare(&self, host: &Host) -> Result<(), SshError> {
         let Some(mut machine) = self.machine(host) else { return Ok(()) };
         let connection = self.connection(host);
@@ -205,7 +205,7 @@ impl Ssh {
         Connection::new(host, &self.settings.owner)
     }
 
-    /// Asks the machine itself. It was prepared at some time, perhaps by a loop before this one.
+    /// Queries the machine itself. It may have been prepared by an earlier process.
     fn ask(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
         let connection = self.connection(host);
         let site = {
@@ -224,7 +224,7 @@ impl Ssh {
         let answer = ask(&connection, &site, &self.settings.owner, host.rate, call);
         if matches!(answer, ProviderAnswer::Unavailable(_)) {
             self.note_unreachable(host);
-            // It may have been installed anew: the next question looks at what is there.
+            // It may have been reinstalled: the next call checks its files.
             if let Some(mut machine) = self.machine(host) {
                 machine.site = None;
             }
@@ -232,12 +232,12 @@ impl Ssh {
         answer
     }
 
-    /// Looks at the machines on which these instances were placed; at all of them when none is named.
+    /// Queries the machines of these instances; all machines if none is named.
     fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
         let mut wanted: BTreeMap<String, Vec<InstanceId>> = BTreeMap::new();
         let mut view = ProviderView { is_complete: true, machines: Vec::new() };
         for instance in asked {
-            // What was never placed was never asked of any machine.
+            // An instance that was never placed is on no machine.
             if let Some(host) = self.placements.host_of(instance) {
                 wanted.entry(host).or_default().push(instance.clone());
             }
@@ -289,7 +289,7 @@ impl Ssh {
         answer
     }
 
-    /// Asks the machine of each instance; the worst answer counts.
+    /// Sends the request to the machine of each instance; the worst answer is returned.
     fn end(&self, requests: &[domain::rental::EndRequest]) -> ProviderAnswer {
         for request in requests {
             let host = self.placements.host_of(&request.instance);
@@ -338,7 +338,7 @@ impl Provider for Ssh {
                 let host = self.placements.host_of(instance).and_then(|name| self.host(&name).cloned());
                 match host {
                     Some(host) => self.ask(&host, call),
-                    // Never placed: there is nothing to read.
+                    // Never placed: there are no events.
                     None => ProviderAnswer::LastEvents(Vec::new()),
                 }
             }

@@ -7,7 +7,7 @@ use super::bootstrap::Site;
 use super::connection::{Connection, SshError, quoted};
 use crate::provider::{ProviderAnswer, ProviderCall};
 
-/// Asks the provider on the machine.
+/// Calls the provider on the machine.
 pub fn ask(connection: &Connection, site: &Site, owner: &str, rate: Rate, call: &ProviderCall) -> ProviderAnswer {
     let request = NodeRequest { schema: NODE_SCHEMA, owner: owner.to_owned(), rate, call: call.clone() };
     let libtorch = site.libtorch.as_ref().map_or(String::new(), |path| format!("GRADUS_LIBTORCH={} ", quoted(path)));

@@ -18,7 +18,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Opens a tunnel from the Unix socket `remote` there to `local` here, in place of one that is left over.
+    /// Opens a tunnel from the Unix socket `remote` there to `local` here, replacing a stale one.
     ///
     /// # Errors
     /// [`SshError`].

@@ -1,4 +1,4 @@
-//! Machines that are rented and ended while everything fails, and what is left of them: nothing, and none twice.
+//! Machines are rented and ended while everything fails: none is left, and none is rented twice.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ const MACHINES: u32 = 12;
 /// Seeds.
 const SEEDS: u64 = 6;
 
-/// What a run knows of its machine.
+/// What a run knows about its machine.
 #[derive(Debug, PartialEq)]
 enum Stage {
     Asking,
     Has,
     Ending,
     Gone,
-    /// It was refused, and nothing before it was in doubt.
+    /// It was refused, with no uncertain request before.
     Refused,
 }
 
@@ -45,7 +45,7 @@ fn nothing_leaks_and_nothing_is_rented_twice() {
             if round == 60 {
                 proxy.calm();
             }
-            // The loop is killed: all that is left is on disk.
+            // The loop is killed: only the disk survives.
             if draws.below(20) == 0 {
                 aws = provider(home.path(), proxy.port, ANY_KEY);
             }
@@ -78,13 +78,13 @@ fn nothing_leaks_and_nothing_is_rented_twice() {
     }
 }
 
-/// What the loop would do next about one machine.
+/// The loop's next action for one machine.
 fn step(aws: &dyn Provider, name: &InstanceId, stage: &mut Stage, was_in_doubt: &mut bool, luck: u64) {
     match stage {
         Stage::Asking => match launch(aws, &request(name.as_str(), &format!("token-{name}"))) {
             ProviderAnswer::Accepted(_) => *stage = Stage::Has,
             ProviderAnswer::Refused(Refusal::Capacity { .. } | Refusal::Throttled { .. }) => {
-                // A user who has waited enough; a refusal proves nothing about an older request.
+                // The user cancels; a refusal proves nothing about an earlier request.
                 if luck == 0 {
                     *stage = if *was_in_doubt { Stage::Ending } else { Stage::Refused };
                 }

@@ -1,6 +1,6 @@
-//! The provider `aws` against moto, a stand-in for AWS that is written by others; `cargo xtask test` provides it.
+//! The provider `aws` against moto, an independent stand-in for AWS; `cargo xtask test` provides it.
 //!
-//! moto itself takes a token twice and never fails; the [`proxy`] in front of it does what AWS would do.
+//! moto itself accepts a token twice and never fails; the [`proxy`] in front of it behaves like AWS.
 
 mod faults;
 mod proxy;
@@ -68,7 +68,7 @@ pub fn launch(provider: &dyn Provider, request: &LaunchRequest) -> ProviderAnswe
     provider.call(&ProviderCall::Launch(Box::new(request.clone())))
 }
 
-/// Everything that moto has of the tests' owner, whatever became of it.
+/// All machines of the tests' owner in moto, in any state.
 pub fn all(client: &Client) -> Vec<ListedMachine> {
     client.machines(REGION, OWNER, None).unwrap()
 }
@@ -93,14 +93,15 @@ fn a_token_rents_one_machine_whatever_was_lost_here() {
     let (proxy, direct) = (Proxy::start(moto.port, None), client(moto.port, ANY_KEY));
     let first = launch(&provider(home.path(), proxy.port, ANY_KEY), &request("r-i1", "token"));
     assert!(matches!(first, ProviderAnswer::Accepted(_)), "{first:?}");
-    // The reply was never written down: the same words are sent again.
+    // The reply was never recorded: the same request is repeated.
     let file = home.path().join("instances/r-i1/aws.json");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut rental: serde_json::Value = serde_json::from_str(&text).unwrap();
     rental["handle"] = serde_json::Value::Null;
     std::fs::write(&file, rental.to_string()).unwrap();
     assert_eq!(launch(&provider(home.path(), proxy.port, ANY_KEY), &request("r-i1", "token")), first);
-    // All was lost, and other words are sent with the token: AWS refuses, and is asked what the token has rented.
+    // All state was lost, and another request is sent with the token: AWS refuses, and is queried for the token's
+    // machine.
     let other_home = tempfile::tempdir().unwrap();
     assert_eq!(launch(&provider(other_home.path(), proxy.port, ANY_KEY), &request("r-i1", "token")), first);
     assert_eq!(all(&direct).len(), 1);
@@ -128,7 +129,7 @@ fn a_group_lets_in_ssh_from_here_and_nothing_else() {
         each.map(|rule| format!("{} {:?} {}", rule.protocol, rule.from, rule.peer.value())).collect()
     };
     assert_eq!(rules(groups()), ["tcp Some(22) 192.0.2.1/32"]);
-    // Somebody opens it to the world; the next launch closes it.
+    // Another user opens it to the world; the next launch closes it.
     let group = groups().security_group_info.item[0].group_id.clone();
     let world = query::change_ingress(
         true,
@@ -325,7 +326,7 @@ fn an_audit_finds_orphans_and_ends_them() {
     assert_eq!(living(&direct), 1);
 }
 
-/// The state in which a provider sees a machine.
+/// A provider's view of a machine.
 pub fn state(provider: &dyn Provider, instance: &InstanceId) -> Option<MachineState> {
     match provider.call(&ProviderCall::Observe(vec![instance.clone()])) {
         ProviderAnswer::Observed(view) => {

@@ -14,7 +14,7 @@ pub struct Proxy {
     inside: Arc<Mutex<Inside>>,
 }
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// It is carried out and answered.
@@ -23,7 +23,7 @@ pub enum Fate {
     ReplyLost,
     /// The connection breaks before it is carried out.
     RequestLost,
-    /// It is carried out, and a gateway says 502.
+    /// It is carried out, but a gateway returns 502.
     BadGateway,
     /// AWS breaks before it carries it out.
     InternalError,
@@ -65,7 +65,7 @@ impl Proxy {
         self.inside.lock().unwrap().draws = None;
     }
 
-    /// How often each thing happened.
+    /// The number of requests by fate.
     pub fn counts(&self) -> BTreeMap<Fate, u32> {
         self.inside.lock().unwrap().counts.clone()
     }
@@ -132,7 +132,7 @@ impl Inside {
         if text.starts_with("Action=DescribeInstances") {
             let answers = self.looks.entry(text.to_owned()).or_default();
             answers.push(reply.clone());
-            // A list may lag behind by up to three looks; before the first one there was nothing.
+            // A list may lag by up to three views; before the first one it was empty.
             let lag = self.draws.as_mut().map_or(0, |draws| draws.below(4) as usize);
             let nothing =
                 || (200, b"<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>".to_vec());
@@ -165,7 +165,7 @@ fn read(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     Some((head, body))
 }
 
-/// Hands a request on unchanged: its host is part of what is signed.
+/// Forwards a request unchanged, because its host is part of the signature.
 fn pass(moto: u16, head: &str, body: &[u8]) -> Option<Reply> {
     let mut stream = TcpStream::connect(("127.0.0.1", moto)).ok()?;
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).ok()?;

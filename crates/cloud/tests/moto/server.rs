@@ -1,4 +1,4 @@
-//! A running moto, and what is needed to talk to it.
+//! A running moto server, and clients for it.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ pub struct Moto {
 }
 
 impl Moto {
-    /// Starts one; after `free` calls it looks at signatures and policies, where that is given.
+    /// Starts one; after `free` calls it checks signatures and policies, if given.
     pub fn start(free: Option<u32>) -> Moto {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut python = Command::new("python3");
@@ -52,7 +52,7 @@ impl Drop for Moto {
     }
 }
 
-/// The client for HTTP that the command line lends too.
+/// The HTTP client that the command line also uses.
 pub struct Web(store::WebClient);
 
 impl Web {
@@ -81,12 +81,12 @@ pub fn client(port: u16, (id, secret): (&str, &str)) -> Client {
     Client::new(Arc::new(Web::new()), CredentialSources { variables, ..CredentialSources::default() })
 }
 
-/// Whose machines they are in tests.
+/// The owner of the machines in tests.
 pub const OWNER: &str = "owner-of-tests";
 
-/// A provider with a home of its own.
+/// A provider with its own home.
 pub fn provider(home: &Path, port: u16, key: (&str, &str)) -> Aws {
-    // Nothing may be reached at the addresses that moto invents.
+    // The addresses that moto invents must be unreachable.
     let unreachable = home.join("unreachable");
     std::fs::write(&unreachable, "Host *\n  ProxyCommand false\n").unwrap();
     let options = AwsOptions {

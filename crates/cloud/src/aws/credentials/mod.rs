@@ -32,7 +32,7 @@ pub const VARIABLES: &[&str] = &[
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
 ];
 
-/// What this machine says about credentials, gathered once by the shell.
+/// The credential sources of this machine, collected once by the shell.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CredentialSources {
     /// The variables of [`VARIABLES`] that are set.
@@ -105,7 +105,7 @@ pub struct AssumedWith {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     pub key: AccessKey,
-    /// None where it does not end.
+    /// Expiry; `None` for never.
     pub until: Option<Timestamp>,
     /// Where it comes from, for people.
     pub origin: String,
@@ -129,10 +129,10 @@ impl CredentialSources {
             .or_else(|| section(&self.config, &config_heading(self.profile()))?.get("region").cloned())
     }
 
-    /// Decides which source is used.
+    /// Selects a source.
     ///
     /// # Errors
-    /// Why none can be, with what to do.
+    /// Why there is none, with a hint.
     pub fn source(&self) -> Result<CredentialSource, String> {
         if let Some(source) = self.of_variables() {
             return Ok(source);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(region(&[]), None);
     }
 
-    /// Answers in turn, and remembers what was asked.
+    /// Replays answers, and records the requests.
     struct Recorded(Mutex<(Vec<HttpRequest>, Vec<HttpReply>)>);
 
     impl HttpTransport for Recorded {

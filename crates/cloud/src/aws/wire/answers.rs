@@ -1,4 +1,4 @@
-//! AWS's answers, read from XML: of each only what is used. What is missing stays empty.
+//! AWS's answers, parsed from XML: only the fields that are used. Missing fields are empty.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Items<T> {
-    /// What is in it.
+    /// Its elements.
     pub item: Vec<T>,
 }
 
@@ -17,10 +17,10 @@ impl<T> Default for Items<T> {
     }
 }
 
-/// Reads an answer.
+/// Parses an answer.
 ///
 /// # Errors
-/// Why it is not what was expected: nothing is known then of what the request did.
+/// Why it is malformed: then the effect of the request is unknown.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     quick_xml::de::from_str(text).map_err(|error| format!("the answer cannot be read: {error}"))
 }
@@ -60,7 +60,7 @@ pub struct ListedMachine {
     pub launch_time: String,
     /// Why it is in this state, with the time: `User initiated (2026-11-23 18:00:00 GMT)`.
     pub reason: String,
-    /// `spot`, or nothing.
+    /// `spot`, or empty.
     pub instance_lifecycle: String,
     pub tag_set: Items<Tag>,
 }
@@ -244,7 +244,7 @@ struct Prefix {
     prefix_list_id: String,
 }
 
-/// What a security group lets in: one protocol, ports and peer.
+/// An ingress rule of a security group: protocol, ports and peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngressRule {
     pub protocol: String,

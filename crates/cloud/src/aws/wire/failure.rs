@@ -1,11 +1,11 @@
-//! What an error of AWS means: whether anything was rented, and what to do.
+//! Interprets errors of AWS: whether anything was rented, and what to do.
 
 use domain::rental::Refusal;
 
 use super::HttpReply;
 use super::query::Query;
 
-/// Why AWS did not do what it was asked.
+/// Why AWS did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AwsFailure {
     /// No such machine is free there now.
@@ -22,15 +22,15 @@ pub enum AwsFailure {
     },
     /// There are no credentials, or AWS does not accept them.
     Credentials(String),
-    /// The token has rented before: with other parameters, or a machine that is gone since.
+    /// The token was used before: with other parameters, or for a machine that is gone since.
     TokenReused(String),
     /// It would have been allowed, and was not done.
     DryRun,
-    /// There is no such thing.
+    /// There is no such resource.
     NotFound(String),
     /// The request cannot be carried out as it is.
     Invalid {
-        /// AWS's word.
+        /// AWS's error code.
         code: String,
         message: String,
     },
@@ -39,7 +39,7 @@ pub enum AwsFailure {
 }
 
 impl AwsFailure {
-    /// What an error reply to a request means.
+    /// Interprets an error reply to a request.
     pub fn of(query: &Query, reply: &HttpReply) -> AwsFailure {
         let text = reply.text();
         let Some((code, message)) = named(&text) else {
@@ -67,7 +67,7 @@ impl AwsFailure {
         }
     }
 
-    /// An error that AWS did not name: something on the way, or a server that has broken.
+    /// An error without a code of AWS: from a proxy, or a broken server.
     fn unnamed(status: u16, text: &str) -> AwsFailure {
         let first = text.trim().lines().next().unwrap_or_default().chars().take(200).collect::<String>();
         let said = format!("HTTP status {status}: {first}");
@@ -77,7 +77,7 @@ impl AwsFailure {
         }
     }
 
-    /// What a failed launch proves; none where it proves nothing.
+    /// The refusal that a failed launch proves; `None` if it is inconclusive.
     pub fn refusal(&self) -> Option<Refusal> {
         let message = self.to_string();
         let invalid = |message| Some(Refusal::Invalid { message, disk: None });

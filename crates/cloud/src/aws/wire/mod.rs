@@ -1,7 +1,7 @@
-//! What travels between here and AWS, as values: requests, their signature, answers, and what an error means.
+//! The wire protocol of AWS, as values: requests, their signature, answers, and errors.
 //!
-//! Nothing here opens a connection. Whoever has a client for HTTP lends it as a [`HttpTransport`]; so a first build has none of
-//! it, and every request and answer is tested as text.
+//! This module opens no connections. A client for HTTP is passed in as a [`HttpTransport`]; so a first build has none,
+//! and every request and answer is tested as text.
 
 pub mod answers;
 pub mod failure;
@@ -16,7 +16,7 @@ pub mod times;
 pub struct HttpRequest {
     /// `GET`, `POST` or `PUT`.
     pub method: &'static str,
-    /// Where it goes, with its query.
+    /// The URL, with its query.
     pub url: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,

@@ -5,11 +5,11 @@ use super::HttpRequest;
 /// Names and values, in the order in which they are sent.
 pub type Params = Vec<(String, String)>;
 
-/// The tag that says whose a machine is.
+/// The tag with the owner of a machine.
 pub const OWNER_TAG: &str = "gradus-owner";
 /// The tag with our own name of a machine.
 pub const INSTANCE_TAG: &str = "gradus-instance";
-/// The tag with the time from which a machine may be taken for forgotten.
+/// The tag with the time from which a machine may be considered abandoned.
 pub const EXPIRES_TAG: &str = "gradus-expires";
 
 const EC2_VERSION: &str = "2016-11-15";
@@ -109,13 +109,13 @@ pub fn run_instances(params: Params) -> Query {
     ec2("RunInstances", params)
 }
 
-/// Every machine of an owner, or only the one with our name `instance`; the next page where `page` says so.
+/// Lists every machine of an owner, or only that with our name `instance`; the next page if `page` is given.
 pub fn describe_owned(owner: &str, instance: Option<&str>, page: Option<&str>) -> Query {
     let (owned, named) = (format!("tag:{OWNER_TAG}"), format!("tag:{INSTANCE_TAG}"));
     let mut pairs = vec![(owned.as_str(), owner)];
     pairs.extend(instance.map(|instance| (named.as_str(), instance)));
     let mut params = filters(&pairs);
-    // A page may not be sized where machines are named; here none is.
+    // Page sizes are not allowed if machines are named; here none is.
     params.push(("MaxResults".into(), "1000".into()));
     params.extend(page.map(|page| ("NextToken".to_owned(), page.to_owned())));
     ec2("DescribeInstances", params)
@@ -175,7 +175,7 @@ pub fn change_ingress(is_opened: bool, group: &str, rule: &super::answers::Ingre
     ec2(action, sent)
 }
 
-/// Whether an action would be allowed: EC2 says so and does nothing.
+/// Turns a request into a dry run, which reports only whether the action would be allowed.
 pub fn dry(mut query: Query) -> Query {
     query.params.push(("DryRun".into(), "true".into()));
     query

@@ -1,4 +1,4 @@
-//! A stand-in for AWS in tests, and the provider that asks it.
+//! A stand-in for AWS in tests, and the provider that uses it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Answers each request with what this returns for it.
+    /// Answers each request with the result of this function.
     pub fn new(answer: impl Fn(&str) -> Result<HttpReply, String> + Send + Sync + 'static) -> Arc<Script> {
         Arc::new(Script { answer: Box::new(answer), asked: Mutex::default() })
     }
@@ -43,14 +43,14 @@ pub fn error(code: &str) -> HttpReply {
     reply(400, &format!("<Response><Errors><Error><Code>{code}</Code></Error></Errors></Response>"))
 }
 
-/// A client that asks it.
+/// A client that uses it.
 pub fn client(script: Arc<Script>) -> Client {
     let variables = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     Client::new(script, CredentialSources { variables, ..CredentialSources::default() })
 }
 
-/// The provider that asks it.
+/// The provider that uses it.
 pub fn aws(home: &Path, script: Arc<Script>) -> Aws {
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let reach = ReachSettings { owner: "me".into(), socket: home.join("loop.sock"), program, ssh_config: None };

@@ -1,7 +1,8 @@
-//! AWS Signature Version 4: a request is signed with a key that follows from the secret, the day, the region and the service.
+//! AWS Signature Version 4: a request is signed with a key derived from the secret, the day, the region and the
+//! service.
 //!
-//! Our own, because the official crate brings thirteen more that a first build does not have, for these hundred lines. It is
-//! checked with AWS's published test vectors here, and by moto with authentication on in `tests/moto`.
+//! An implementation of a hundred lines, because the official crate needs thirteen more that a first build does not
+//! have. It is checked with AWS's published test vectors here, and by moto with authentication on in `tests/moto`.
 
 use domain::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
@@ -90,7 +91,7 @@ fn one_space(value: &str) -> String {
 }
 
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
-    // A key of any length is taken, so there is no error.
+    // HMAC accepts keys of any length, so there is no error.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
     mac.update(message);
     mac.finalize().into_bytes().to_vec()

@@ -19,7 +19,7 @@ pub fn rfc3339(at: Timestamp) -> String {
     format!("{}-{}-{}T{}:{}:{}Z", part(0, 4), part(4, 6), part(6, 8), part(9, 11), part(11, 13), part(13, 15))
 }
 
-/// Reads `2026-11-23T18:00:00.000Z` and `2026-11-23 18:00:00 GMT`; fractions of a second are left out.
+/// Parses `2026-11-23T18:00:00.000Z` and `2026-11-23 18:00:00 GMT`; fractions of a second are dropped.
 pub fn read(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();

@@ -1,7 +1,7 @@
-//! Imports: newer prices, other clouds and own machines, from a file of the user's.
+//! Imports of newer prices, other clouds and the user's own machines from a file.
 //!
-//! Two forms are read: our own CSV ([`own`]) and SkyPilot's ([`skypilot`]). Either becomes listings, which are kept in
-//! the home folder in our own form, one file an import, so that what was read once is read the same way for ever.
+//! Two formats are read: our own CSV ([`own`]) and SkyPilot's ([`skypilot`]). Either becomes listings, which are stored
+//! in the home folder in our own format, one file per import, so that imports remain readable.
 
 pub mod own;
 pub mod skypilot;
@@ -15,7 +15,7 @@ use domain::listing::Listing;
 use crate::Catalog;
 use crate::catalog::Error;
 
-/// Where imports are kept, below the home folder.
+/// Folder of imports, below the home folder.
 pub const FOLDER: &str = "catalog";
 
 /// One import that is part of a catalog.
@@ -26,7 +26,7 @@ pub struct Import {
     pub listings: usize,
 }
 
-/// What a file does not say about itself.
+/// Defaults for fields that a file does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// Of rows that name no cloud.
@@ -37,11 +37,11 @@ pub struct Defaults {
     pub source: String,
 }
 
-/// What was read.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Read {
     pub listings: Vec<Listing>,
-    /// How many rows were left out, by reason.
+    /// Number of skipped rows, by reason.
     pub left_out: BTreeMap<String, usize>,
 }
 
@@ -51,7 +51,7 @@ impl Read {
     }
 }
 
-/// Reads a file of either form; the names of its columns tell which.
+/// Reads a file of either format, determined by its columns.
 ///
 /// # Errors
 /// [`Error`] with file and line.
@@ -83,10 +83,10 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
     Ok(read)
 }
 
-/// The name and text of everything that was imported into a home, the oldest first.
+/// Name and text of all imports of a home, oldest first.
 ///
 /// # Errors
-/// [`Error::File`] for what is there and cannot be read.
+/// [`Error::File`] for a file that cannot be read.
 pub fn kept(home: &Path) -> Result<Vec<(String, String)>, Error> {
     let folder = home.join(FOLDER);
     let read = |name: String| {

@@ -1,5 +1,5 @@
-//! Our own CSV: a machine a line, with prices and where they come from. It is what users write for machines of their
-//! own, and what every import is kept as.
+//! Our own CSV: one machine per line, with prices and their sources. Users write it for their own machines, and imports
+//! are stored in it.
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 24] = [
 ];
 const NEEDED: usize = 3;
 
-/// What a table of one's own looks like.
+/// An example of such a table.
 pub fn hint() -> String {
     "write for example a first line `cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib,on_demand` and a second \
      `own,cellar,big-box,RTX4090,2,32,128,0.35`"
@@ -112,13 +112,13 @@ fn listing(cells: [&str; 24], catalog: &Catalog, defaults: &Defaults) -> Result<
     })
 }
 
-/// What is true of every price of a row.
+/// Common fields of the prices of a row.
 struct Quote<'a> {
     currency: &'a Currency,
     dated: &'a str,
     source: &'a str,
     derived: &'a str,
-    /// A machine of one's own may cost nothing; elsewhere nothing is a mistake.
+    /// The user's own machine may be free; elsewhere a zero price is an error.
     may_be_free: bool,
 }
 
@@ -133,7 +133,7 @@ impl Quote<'_> {
                 "`{column}`: a price of {amount} is no price; leave the cell empty if it is not known"
             ));
         }
-        // What the user says of the price comes first: it is what the conversion starts from.
+        // The user's derivation comes first: the conversion starts from it.
         let derived = match (table::text(self.derived), self.currency.conversion()) {
             (Some(own), Some(conversion)) => Some(format!("{own}; {conversion}")),
             (own, conversion) => own.or(conversion),

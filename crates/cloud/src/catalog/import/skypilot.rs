@@ -1,7 +1,7 @@
 //! SkyPilot's catalog tables (`catalogs/v8/CLOUD/vms.csv`): a row for each machine and zone.
 //!
-//! A trap lies in GCP's table: rows of machines with GPUs, such as `a2-highgpu-8g`, hold the price of cores and memory
-//! alone, and the price of the GPUs stands in rows without a machine. The two are added, or the machine is left out.
+//! In GCP's table, rows of machines with GPUs, such as `a2-highgpu-8g`, have the price of cores and memory only, and
+//! the price of the GPUs is in rows without a machine. The two are added, or the machine is skipped.
 
 use std::collections::HashMap;
 
@@ -115,10 +115,10 @@ fn memory_of(info: &str) -> Option<Bytes> {
     Some(Bytes(mebibytes << 20))
 }
 
-/// What is known of the cloud's machines already, by type.
+/// Known listings of the cloud, by type.
 type Known<'a> = HashMap<&'a str, &'a Listing>;
 
-/// Prices of GPUs that stand in rows of their own: by GPU, number and zone.
+/// Prices of GPUs in separate rows: by GPU, number and zone.
 struct Loose<'a>(HashMap<(String, u32, &'a str), &'a Row>);
 
 impl<'a> Loose<'a> {
@@ -132,7 +132,7 @@ impl<'a> Loose<'a> {
     }
 }
 
-/// GCP sells the same H100 in two machines at two prices; `mega` tells them apart in both names.
+/// GCP sells the same H100 in two machine types at two prices; `mega` distinguishes them in both names.
 fn kind(gpu: &str, name: &str) -> String {
     let is_mega = gpu.starts_with("H100") && name.to_ascii_lowercase().contains("mega");
     if is_mega { format!("{gpu} mega") } else { gpu.to_owned() }
@@ -195,7 +195,7 @@ fn gpus(row: &Row, catalog: &Catalog) -> Result<Gpus, &'static str> {
     if row.accelerator.to_ascii_lowercase().starts_with("tpu") {
         return Err("a TPU");
     }
-    // `0.5` is half a GPU; SkyPilot states the memory of a whole one then.
+    // `0.5` is half a GPU; SkyPilot states the memory of a full one then.
     let (count, slice) = match row.count {
         count if count >= 1.0 && count.fract() == 0.0 && count <= 1024.0 => (count as u32, 1),
         count if count > 0.0 && count < 1.0 => (1, (1.0 / count).round() as u32),

@@ -1,4 +1,4 @@
-//! Tables of the user: read, refused with their line, kept above ours, and forgotten.
+//! The user's tables: read, refused with their line, preferred to ours, and removed.
 
 use domain::listing::Price;
 
@@ -6,7 +6,7 @@ use super::embedded;
 use crate::catalog::import::{self, Defaults};
 use crate::catalog::{Catalog, Listing};
 
-/// Imports a text and shows its listings, or what is wrong.
+/// Imports a text and prints its listings, or the error.
 fn imported(text: &str, cloud: Option<&str>) -> String {
     let defaults =
         Defaults { cloud: cloud.map(str::to_owned), dated: "2026-11-01".into(), source: "imported from t.csv".into() };
@@ -132,14 +132,14 @@ fn imports_are_kept_and_stand_above_ours() {
     assert_eq!(price("box").as_deref(), Some("$0.10/h"));
     import::keep(home.path(), "other", &read(&format!("{head}own,cellar,box,T4,1,0.2\n"))).unwrap();
     assert_eq!(price("box").as_deref(), Some("$0.20/h"));
-    // The same name again replaces what it held, and is the newest.
+    // The same name again replaces the earlier import, and becomes the newest.
     import::keep(home.path(), "My prices", &read(&format!("{head}own,cellar,box,T4,1,0.3\n"))).unwrap();
     assert_eq!(price("box").as_deref(), Some("$0.30/h"));
     assert_eq!(price("p4d.24xlarge").as_deref(), Some("$21.957642/h"));
     assert!(import::forget(home.path(), "my-prices").unwrap());
     assert!(!import::forget(home.path(), "my-prices").unwrap());
     assert_eq!(price("box").as_deref(), Some("$0.20/h"));
-    // A kept file that cannot be read says how to be rid of it, with number and ending or without.
+    // The error of an unreadable import says how to remove it, with or without number and extension.
     for (bytes, typed) in [(&b"a,b\n1,2\n"[..], "0009-bad.csv"), (b"a,b\n1,2\n", "bad"), (b"\xFF\xFE", "0009-bad")] {
         std::fs::write(home.path().join(import::FOLDER).join("0009-bad.csv"), bytes).unwrap();
         let error = Catalog::open(home.path()).unwrap_err();
