@@ -1,10 +1,10 @@
-//! Prints what it costs per step to see that gradients are finite, as a share of the step, and what it costs to see that
-//! of all that a checkpoint holds.
+//! Prints the cost per step of checking that gradients are finite, as a share of the step, and the cost of checking all
+//! values of a checkpoint.
 //!
 //! `cargo run --release -p gradus-train --example finite_cost -- [THREADS]`
 //!
-//! Rounds alternate: one makes a step, with AdamW and without clipping, which takes the norm of all gradients for this
-//! alone; the other takes that norm of as many values once more.
+//! Rounds alternate: one makes a step with AdamW and without clipping, which computes the norm of all gradients only
+//! for the check; the other computes that norm of as many values once more.
 
 use std::error::Error;
 use std::time::Instant;

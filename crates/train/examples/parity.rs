@@ -1,9 +1,9 @@
-//! Our side of `cargo xtask bench parity --all`: scores, gradients and updates of one network for one batch.
+//! Our side of `cargo xtask bench parity --all`: logits, gradients and updates of one network for one batch.
 //!
-//! `parity CASE OUT`, where `CASE` is JSON: a job's `train:` section with `weights`, what would come from its data, and
-//! `batch`, a safetensors file with `values`, `labels` and, where rows are filled up, `mask`. `OUT` becomes a
-//! safetensors file: `logits` without dropout, the `losses` of `steps` updates, the first gradients as `grad.NAME`, the
-//! weights afterwards as `after.NAME`. `benches/peers/parity.py` makes the case and holds the answer against its own.
+//! `parity CASE OUT`, where `CASE` is JSON: a job's `train:` section with `weights`, the properties of its data, and
+//! `batch`, a safetensors file with `values`, `labels` and, if rows are padded, `mask`. `OUT` becomes a safetensors
+//! file: `logits` without dropout, the `losses` of `steps` updates, the first gradients as `grad.NAME`, the weights
+//! afterwards as `after.NAME`. `benches/peers/parity.py` creates the case and compares the result with its own.
 
 use std::error::Error;
 use std::path::Path;
@@ -27,10 +27,10 @@ struct Case {
     size: Option<i64>,
     /// Words of the vocabulary, and of a row.
     text: Option<[i64; 2]>,
-    /// None for a network that says words.
+    /// `None` for a language model.
     classes: Option<i64>,
     steps: u64,
-    /// Seed of the random numbers of each pass that learns.
+    /// Seed of the random numbers of each training pass.
     seed: u64,
 }
 
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = ModelShape { input, output: said };
     let mut trainer =
         Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
-    // A module has its own.
+    // A module has its own weights.
     if let Some(weights) = &case.train.weights {
         for note in pretrained::load(&trainer.network, &case.train.model, Path::new(weights))? {
             eprintln!("{note}");

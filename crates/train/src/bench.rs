@@ -1,10 +1,11 @@
-//! The bare step function and the snapshot, timed in blocks on demand: `gradus-rank bench CASE`.
+//! Benchmarks of the step function and the snapshot, in blocks on demand: `gradus-rank bench CASE`.
 //!
-//! One argument describes the case as JSON; each line on stdin asks for one block, and one line of JSON answers it:
-//! `steps 10` times ten steps on a batch that stays the same, `snapshots 5` five snapshots and five plain copies of as
-//! many bytes. With several `processes`, the first one starts the others and hands them each request; `apart 10` times
-//! steps whose gradients wait until the backward pass is over. Between the blocks the process sleeps, so that another program can be measured in turn with this one;
-//! `benches/peers/torch_step.py` understands the same case and `steps N`. `gradus bench train` asks once.
+//! One argument describes the case as JSON; each line on stdin requests one block, and one line of JSON answers it:
+//! `steps 10` times ten steps on a fixed batch, `snapshots 5` five snapshots and five plain copies of as many bytes.
+//! With several `processes`, the first one starts the others and forwards each request to them; `apart 10` times steps
+//! whose gradients are exchanged after the backward pass. Between the blocks the process sleeps, so that another
+//! program can be measured alternately; `benches/peers/torch_step.py` supports the same case and `steps N`. `gradus
+//! bench train` sends one request.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -29,7 +30,7 @@ use crate::step::profile::Timeline;
 use crate::step::{BatchShare, BatchTensors, StepConfig, TrainStep, timed_step};
 use crate::torch;
 
-/// What is timed: a job's `train:` section, and what would come from its data and its machine.
+/// The case: a job's `train:` section, and the properties of its data and machine.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -47,7 +48,7 @@ struct Case {
     rank: u32,
     #[serde(default)]
     port: u16,
-    /// Large matrix products that are timed once, before anything else; none are, unless somebody asks.
+    /// Number of large matrix products that are timed once, first; none by default.
     #[serde(default)]
     products: usize,
 }
@@ -62,10 +63,10 @@ struct Bench {
     cuda_graphs: Option<CudaGraphRunner>,
 }
 
-/// Answers requests until there are no more.
+/// Answers requests until end of input.
 ///
 /// # Errors
-/// Whatever is wrong with the case, or a request that is not understood.
+/// An invalid case, or an unknown request.
 pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl Write) -> Result<(), Box<dyn Error>> {
     let text = case;
     let mut case: Case = serde_json::from_str(text)?;
@@ -98,16 +99,16 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
 /// How long ranks wait for each other.
 const PATIENCE_S: u64 = 60;
 
-/// The processes beside the first.
+/// The processes besides the first.
 #[derive(Default)]
 struct Others(Vec<Child>);
 
 impl Others {
-    /// Starts as many as the case asks for.
+    /// Starts as many processes as the case specifies.
     fn start(case: &mut Case, text: &str) -> Result<Others, Box<dyn Error>> {
         let mut others = Others::default();
         if case.train.processes > 1 {
-            // Free again, and the system gives it to nobody who asks for any within the moment.
+            // Free again, and unlikely to be reused within the moment.
             case.port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         }
         for rank in 1..case.train.processes {
@@ -139,7 +140,7 @@ impl Others {
     }
 }
 
-/// Whoever gives up ends the others too.
+/// Dropping it ends the other processes too.
 impl Drop for Others {
     fn drop(&mut self) {
         for child in &mut self.0 {
@@ -230,7 +231,7 @@ impl Bench {
         timed_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off()).map(|outcome| outcome.loss)
     }
 
-    /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it.
+    /// Seconds of each step; with gradients that are exchanged after the backward pass (`apart`), or during it.
     fn steps(&mut self, count: usize, apart: bool) -> Result<Value, Box<dyn Error>> {
         self.ranks.wait_with_gradients(apart);
         let (mut seconds, mut loss) = (Vec::with_capacity(count), 0.0);
@@ -242,8 +243,8 @@ impl Bench {
         Ok(json!({"seconds": seconds, "loss": loss}))
     }
 
-    /// Operations a second of the fastest of some matrix products, large enough that starting one costs nothing: what
-    /// this machine does at its best, as PyTorch's users would measure it.
+    /// FLOP/s of the fastest of some matrix products, large enough that launch overhead is negligible: the achievable
+    /// peak of this machine, as PyTorch's users would measure it.
     fn products(&self, count: usize) -> Result<f64, Box<dyn Error>> {
         const SIDE: i64 = 2048;
         let device = self.config.device;

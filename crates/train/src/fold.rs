@@ -1,9 +1,9 @@
-//! Batch normalisations folded into the convolutions before them: the same logits with half the layers, for inference.
+//! Folds batch normalizations into the preceding convolutions, for inference: the same logits with half the layers.
 //!
-//! With γ, β, the running mean μ and variance σ², a normalisation multiplies by γ/√(σ²+ε) and adds β − μγ/√(σ²+ε)
-//! (Jacob et al. 2017, section 3.2), and a convolution can do both. What comes out has a bias for each convolution and
-//! no normalisations, as `torch.nn.utils.fusion.fuse_conv_bn_eval` leaves a network. It is written only if
-//! its logits for random images are the same as before.
+//! With γ, β, the running mean μ and variance σ², a normalization multiplies by γ/√(σ²+ε) and adds β − μγ/√(σ²+ε)
+//! (Jacob et al. 2017, section 3.2), and a convolution can do both. The result has a bias in each convolution and no
+//! normalizations, like that of `torch.nn.utils.fusion.fuse_conv_bn_eval`. It is written only if its logits for random
+//! images are unchanged.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use crate::model::{ConvNormPair, ModelShape, Named, Network, OutputShape, Pass};
 use crate::state::{self, pretrained};
 use crate::torch::{self, Result};
 
-/// What was done.
+/// The result of folding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Folded {
-    /// Normalisations that are gone.
+    /// Number of folded normalizations.
     pub folded: usize,
     /// Largest difference of a logit over the largest logit, for images of noise.
     pub difference: f64,
@@ -108,8 +108,8 @@ fn card(path: &Path) -> std::result::Result<(Value, Card), Error> {
     Ok((value, card))
 }
 
-/// Gives the convolution the normalisation's scale, leaves the normalisation nothing but to add, and returns what it
-/// adds: the convolution's bias.
+/// Scales the convolution's weights by the normalization's scale, and returns the convolution's bias; the normalization
+/// then only adds.
 fn fold_one(network: &Network, pair: &ConvNormPair) -> Result<Named> {
     let find = |name: String| -> Result<Tensor> {
         let named = network.weights().all().find(|named| named.name == name);
@@ -153,7 +153,7 @@ mod tests {
                 Network::new(model, ModelShape::images([3, size, size], 5), 1, Device::Cpu, MemoryFormat::Contiguous)
                     .unwrap();
             let noise = Tensor::randn([8, 3, size, size], (Kind::Float, Device::Cpu));
-            // Statistics and scales that are not what a normalisation begins with.
+            // Statistics and scales other than their initial values.
             tch::no_grad(|| {
                 for named in network.weights().all().filter(|named| named.tensor.dim() == 1) {
                     named.tensor.detach().copy_(&(&named.tensor + Tensor::rand_like(&named.tensor) * 0.2));

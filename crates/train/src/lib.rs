@@ -1,16 +1,17 @@
 //! One rank's share of a run, as the library behind `gradus-rank`.
 //!
-//! It knows nothing of clouds, money or HTTP: it reads a specification and local files, talks to its agent over a Unix
-//! socket, and writes checkpoints and a model. Each folder is a layer and uses only those before it:
+//! It does not depend on clouds, money or HTTP: it reads a specification and local files, communicates with its agent
+//! over a Unix socket, and writes checkpoints and a model. Each folder is a layer and uses only those before it:
 //!
 //! ```text
 //! torch → detect, model → optim → ranks → step → input → state → run
 //! ```
 //!
-//! [`torch`] is the thin shim over libtorch; [`model`] holds the architectures, [`detect`] the loss and the
-//! metrics of object detection, [`optim`] the update rules and learning-rate schedules, [`ranks`] what several ranks do
-//! together, [`step`] one optimiser step, [`input`] data on the device, [`state`] what is saved and resumed, and [`run`] the
-//! loop. [`bench`] measures steps, [`fold`] rewrites an exported model and [`run::exported`] scores one. Begin with [`run`].
+//! [`torch`] is a thin shim over libtorch; [`model`] has the architectures, [`detect`] the loss and the metrics of
+//! object detection, [`optim`] the update rules and learning-rate schedules, [`ranks`] communication between ranks,
+//! [`step`] one optimizer step, [`input`] data on the device, [`state`] saving and resuming, and [`run`] the loop.
+//! [`bench`] measures steps, [`fold`] rewrites an exported model and [`run::exported`] evaluates one. Begin with
+//! [`run`].
 
 pub mod bench;
 pub mod channel;

@@ -1,7 +1,7 @@
 //! `gradus-rank`: one rank of a training run, started by an agent with the path of its specification.
 //!
-//! Exit code 0: trained, or stopped by order. 1: it cannot go on, and a finding was reported. 2: called wrongly.
-//! 75: the agent is gone. Its stdout and stderr are logs; what it has to say goes over the agent's socket.
+//! Exit code 0: trained, or stopped by order. 1: failed, and a finding was reported. 2: usage error. 75: the agent is
+//! gone. Its stdout and stderr are logs; reports go over the agent's socket.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The specification with the place that the launcher has given this process, by the variables that torchrun sets.
+/// The specification with the rank assigned by the launcher, in torchrun's variables.
 #[expect(clippy::disallowed_methods, reason = "a rank's main reads the environment")]
 fn launched(mut spec: Spec) -> Result<Spec, String> {
     let Ok(size) = std::env::var("WORLD_SIZE") else { return Ok(spec) };
@@ -83,20 +83,20 @@ fn launched(mut spec: Spec) -> Result<Spec, String> {
     Ok(spec)
 }
 
-/// What names in torchrun's store begin with once it has restarted its processes so often, as PyTorch's own programs do
-/// (`_create_c10d_store`): torchrun keeps the store, and what an earlier start has written is still in it.
+/// Prefix of keys in torchrun's store after a number of restarts, as in PyTorch's own programs (`_create_c10d_store`):
+/// torchrun keeps the store, so keys of an earlier start are still in it.
 fn attempt(restarts: &str) -> String {
     format!("/worker/attempt_{restarts}/")
 }
 
-/// What is printed where arguments are missing.
+/// The usage message.
 const USAGE: &str = "usage: gradus-rank SPEC.json
        gradus-rank environment THREADS RANKS      the variables that an agent starts RANKS ranks with, as JSON
        gradus-rank --job JOB.yaml --out FOLDER [--accept-data-change]
                                                   without an agent, on each of several nodes for example as
        torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --no-python gradus-rank --job JOB.yaml --out FOLDER";
 
-/// Answers what is asked on stdin of the speed of a case; stdout is for the answers alone.
+/// Answers benchmark requests on stdin; stdout has only the answers.
 fn bench(case: &str) -> ExitCode {
     let (requests, answers) = (std::io::stdin().lock(), std::io::stdout().lock());
     match train::bench::answer(case, device(0), requests, answers) {
@@ -121,7 +121,7 @@ fn environment(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Scores an exported model: what is asked is JSON, and so is the answer.
+/// Evaluates an exported model; request and answer are JSON.
 fn evaluate(request: &str) -> ExitCode {
     let request = match serde_json::from_str(request) {
         Ok(request) => request,
@@ -142,7 +142,7 @@ fn evaluate(request: &str) -> ExitCode {
     }
 }
 
-/// Folds an exported model: `[FROM, TO]` as JSON, and so is what was done.
+/// Folds an exported model: `[FROM, TO]` as JSON, and so is the result.
 fn fold(folders: &str) -> ExitCode {
     let [from, to]: [String; 2] = match serde_json::from_str(folders) {
         Ok(folders) => folders,
@@ -163,7 +163,7 @@ fn fold(folders: &str) -> ExitCode {
     }
 }
 
-/// The accelerator of this place on the machine, or the processor.
+/// The accelerator with this index, or the CPU.
 fn device(place: usize) -> Device {
     if tch::Cuda::is_available() { Device::Cuda(place) } else { Device::Cpu }
 }

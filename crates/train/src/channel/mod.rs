@@ -1,10 +1,10 @@
-//! The rank's end of the agent's socket: reports up, orders down, one JSON message a line.
+//! The rank's end of the agent's socket: reports up, orders down, one JSON message per line.
 //!
-//! Training never waits for it. [`Channel::send`] puts a report into a queue that a thread writes out; another thread
-//! reads orders for [`Channel::try_order`]. SIGTERM and SIGINT are orders to stop. When the agent is gone, so is
-//! whoever would hear of the work and pay for it: the process ends at once with [`AGENT_GONE`].
+//! Training never waits for it. [`Channel::send`] queues a report that a thread writes; another thread reads orders for
+//! [`Channel::try_order`]. SIGTERM and SIGINT are orders to stop. Without an agent the work could not be reported or
+//! billed, so the process exits at once with [`AGENT_GONE`].
 //!
-//! Without an agent, when the socket's path is empty, reports are lines on stdout and only signals give orders.
+//! If the socket's path is empty, reports are lines on stdout and only signals give orders.
 
 mod outbox;
 
@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::outbox::Outbox;
 
-/// Exit code of a rank whose agent is gone: `EX_TEMPFAIL` of sysexits(3), as another attempt may do better.
+/// Exit code of a rank whose agent is gone: `EX_TEMPFAIL` of sysexits(3), because another attempt may succeed.
 pub const AGENT_GONE: i32 = 75;
 
 /// The connection to the agent.
@@ -38,17 +38,17 @@ struct Shared {
     orders: Mutex<VecDeque<RankCommand>>,
     /// Set by a signal, as one more order.
     stop: Arc<AtomicBool>,
-    /// The last word is said; the agent may hang up.
+    /// The last report was sent; the agent may disconnect.
     finishing: AtomicBool,
-    /// Another rank speaks for this one.
+    /// Another rank reports for this one.
     hushed: AtomicBool,
 }
 
 impl Channel {
-    /// Connects to the agent's socket, or to stdout when the path is empty, and begins to listen for signals.
+    /// Connects to the agent's socket, or to stdout if the path is empty, and installs signal handlers.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If there is no listener.
     pub fn connect(socket: &str) -> io::Result<Channel> {
         let channel = match socket {
             "" => Channel::over(None, Box::new(io::stdout()))?,
@@ -78,12 +78,12 @@ impl Channel {
         Ok(Channel { shared, socket, writer: Some(writer) })
     }
 
-    /// From now on only the last report is sent and no command is taken: another rank reports for this one.
+    /// From now on only the last report is sent and no orders are read: another rank reports for this one.
     pub fn hush(&self) {
         self.shared.hushed.store(true, Ordering::Release);
     }
 
-    /// Puts a report on its way and returns at once. Reports arrive in the order they were sent.
+    /// Queues a report and returns at once. Reports arrive in the order they were sent.
     pub fn send(&self, report: Report) {
         let is_last = matches!(report, Report::Trained | Report::Stopped { .. } | Report::Failed(_));
         if self.shared.hushed.load(Ordering::Acquire) && !is_last {
@@ -111,7 +111,7 @@ impl Channel {
         self.shared.finishing.store(true, Ordering::Release);
         self.shared.outbox.close();
         if let Some(writer) = self.writer.take() {
-            // A panic there was already told by its own message.
+            // A panic there has printed its own message.
             let _ = writer.join();
         }
         if let Some(socket) = &self.socket {
@@ -162,12 +162,12 @@ fn listen(shared: &Shared, socket: UnixStream) {
 
 /// Ends the process without running destructors, which would pull libraries away from under threads that compute.
 fn end() -> ! {
-    // Nobody may be left to read it.
+    // There may be no reader.
     let _ = writeln!(io::stderr(), "the agent is gone, so this rank ends");
     signal_hook::low_level::exit(AGENT_GONE)
 }
 
-/// A thread that panicked leaves whole reports and orders behind, so they are still good.
+/// A thread that panicked leaves complete reports and orders behind, so they are still valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn sending_never_waits_for_an_agent_that_does_not_read() {
         let (channel, mut agent) = pair();
-        // Far more than a socket holds. This would never return if `send` wrote.
+        // Far more than a socket buffers. This would never return if `send` wrote.
         let total = STEPS_HELD as u64 * 3;
         for number in 1..=total {
             channel.send(step(number));
@@ -297,13 +297,13 @@ mod tests {
         let (channel, mut agent) = pair();
         channel.send(Report::Trained);
         assert_eq!(read(&mut agent), Report::Trained);
-        // The thread that listens sees this before `finish` is called, and would end this very process.
+        // The listening thread sees this before `finish` is called, and would end this very process.
         drop(agent);
         std::thread::sleep(Duration::from_millis(20));
         channel.finish();
     }
 
-    /// The rank of the tests below, in a process of its own.
+    /// The rank of the tests below, in a separate process.
     #[test]
     #[ignore = "is run by other tests"]
     #[expect(clippy::disallowed_methods, reason = "the test harness takes no arguments of ours")]
@@ -351,7 +351,7 @@ mod tests {
                 None => loop {
                     let mut line = String::new();
                     assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the rank ended early");
-                    // The test harness prints, too, and its first line has no end of its own.
+                    // The test harness prints too, and its first line has no line end.
                     if let Some(Ok(report)) = line.find('{').map(|start| serde_json::from_str(&line[start..])) {
                         return report;
                     }
@@ -362,7 +362,7 @@ mod tests {
             assert!(sent.success());
             assert_eq!(next(), Report::Stopped { step: 1 }, "{signal}");
             drop(agent);
-            // Whatever else the harness prints must find a reader.
+            // Further output of the harness must have a reader.
             let _ = io::copy(&mut stdout, &mut io::sink());
             assert_eq!(rank.wait().unwrap().code(), Some(0), "{signal}");
         }

@@ -1,4 +1,4 @@
-//! Reports that wait to be written: many steps in one write, and anything else at once.
+//! Queued reports: many steps in one write, other reports at once.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use domain::rank::Report;
 
 use super::lock;
 
-/// Step reports wait so long for company, to be one write instead of many. Any other report goes at once.
+/// Step reports are delayed by this time, to be combined into one write. Other reports are written at once.
 const BATCH: Duration = Duration::from_millis(20);
 
-/// Step reports that may wait for an agent that does not read; about 20 MB as text. More are counted and left out.
+/// Step reports queued for an agent that does not read; about 20 MB as text. More are counted and dropped.
 pub(super) const STEPS_HELD: usize = 100_000;
 
 /// Reports on their way from many threads to the one that writes.
@@ -25,7 +25,7 @@ struct Waiting {
     reports: Vec<Report>,
     /// How many of them are step reports.
     steps: usize,
-    /// Step reports left out since the last write.
+    /// Step reports dropped since the last write.
     omitted: u64,
     /// When the first of them came.
     since: Option<Instant>,
@@ -35,7 +35,7 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// Puts a report behind the others, without waiting for any to be written.
+    /// Queues a report, without waiting for a write.
     pub fn put(&self, report: Report) {
         let mut waiting = lock(&self.waiting);
         match report {
@@ -57,13 +57,13 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Lets [`Outbox::next_batch`] end once all is handed out.
+    /// Lets [`Outbox::next_batch`] return `None` once the queue is empty.
     pub fn close(&self) {
         lock(&self.waiting).closed = true;
         self.filled.notify_one();
     }
 
-    /// Waits for reports worth a write; returns them with the number of steps left out, or `None` at the end.
+    /// Waits for reports to write; returns them with the number of dropped steps, or `None` at the end.
     pub fn next_batch(&self) -> Option<(Vec<Report>, u64)> {
         let mut waiting = lock(&self.waiting);
         loop {

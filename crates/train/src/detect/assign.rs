@@ -18,9 +18,9 @@ const EPS: f64 = 1e-9;
 
 /// The targets of each cell.
 pub(super) struct Assigned {
-    /// `images × cells × 4`, in pixels; arbitrary where no object is assigned.
+    /// `images × cells × 4`, in pixels; arbitrary if no object is assigned.
     pub boxes: Tensor,
-    /// `images × cells × classes`: the target score; zeros where no object is assigned.
+    /// `images × cells × classes`: the target score; zero if no object is assigned.
     pub scores: Tensor,
 }
 

@@ -1,10 +1,9 @@
 //! Mean average precision, as pycocotools (`COCOeval`, `iouType="bbox"`, all areas, 100 detections) computes it.
 //!
-//! Per image and class, the surest detection first, each takes the object that it overlaps most and that no surer one has
-//! taken. A region of many objects (`iscrowd`) may be taken by any number of detections, which then count neither as right
-//! nor as wrong. The precision at each of 101 recalls is the best that is reached there or beyond; it is averaged over ten
-//! thresholds of the overlap, from 0.5 to 0.95, and over classes. Overlaps are of 64 bits, in pixels of the image as its
-//! file has it.
+//! Per image and class, in order of decreasing score, each detection is matched to the object with the highest IoU that
+//! no earlier one has matched. A crowd region (`iscrowd`) may be matched by any number of detections, which are then
+//! ignored. The precision at each of 101 recalls is the best that is reached there or beyond; it is averaged over ten
+//! IoU thresholds, from 0.5 to 0.95, and over classes. IoUs are in 64 bits, in pixels of the original image.
 
 use super::boxes::coco_overlap;
 
@@ -13,7 +12,7 @@ const THRESHOLDS: usize = 10;
 /// Detections of one class in one image that count.
 const MOST: usize = 100;
 
-/// A box as COCO has it: left, top, width and height in pixels of the image.
+/// A box in COCO's format: left, top, width and height in pixels of the image.
 pub type CocoBox = [f64; 4];
 
 /// An annotated object.
@@ -21,7 +20,7 @@ pub type CocoBox = [f64; 4];
 pub struct Annotated {
     /// Number of its class.
     pub class: u32,
-    /// Where it is.
+    /// Its box.
     pub bbox: CocoBox,
     /// Whether it is a region of many objects.
     pub is_crowd: bool,
@@ -34,7 +33,7 @@ pub struct Detected {
     pub class: u32,
     /// Its confidence, in 0–1.
     pub score: f32,
-    /// Where it is.
+    /// Its box.
     pub bbox: CocoBox,
 }
 
@@ -44,9 +43,9 @@ struct Matched {
     image: u64,
     class: u32,
     score: f32,
-    /// It took an object.
+    /// It matched an object.
     right: u16,
-    /// It took a region of many, and does not count.
+    /// It matched a crowd region, and is ignored.
     ignored: u16,
 }
 
@@ -63,7 +62,7 @@ pub struct AveragePrecision {
 pub struct MeanPrecisions {
     /// Over all thresholds: mAP@[.5:.95].
     pub all: f64,
-    /// At an overlap of a half: mAP@.5.
+    /// At an IoU threshold of 0.5: mAP@.5.
     pub half: f64,
 }
 
@@ -105,7 +104,7 @@ impl AveragePrecision {
         there.join(",") + &found.collect::<String>()
     }
 
-    /// Adds what another rank has counted; none for a text of another form.
+    /// Adds the counts of another rank; `None` if the text is malformed.
     pub fn take_in(&mut self, text: &str) -> Option<()> {
         let mut records = text.split(';');
         let counts = records.next()?.split(',').filter(|count| !count.is_empty());
@@ -124,7 +123,7 @@ impl AveragePrecision {
         Some(())
     }
 
-    /// The means; none if no object was there.
+    /// The means; `None` if there were no objects.
     pub fn precisions(mut self) -> Option<MeanPrecisions> {
         // By image, so that equal scores are in the order of their images however ranks shared them; stable within one.
         self.found.sort_by_key(|one| one.image);

@@ -1,4 +1,4 @@
-//! The geometry of boxes, over whole tensors whose last dimension is left, top, right and bottom.
+//! Box geometry, over tensors whose last dimension is left, top, right and bottom.
 
 use std::f64::consts::PI;
 
@@ -11,7 +11,7 @@ use crate::torch::Result;
 /// Keeps quotients finite.
 const EPS: f64 = 1e-7;
 
-/// The boxes that cells speak of, in cells: `edges` is `… × cells × 4 · BINS`.
+/// Decodes the boxes predicted by cells, in units of cells: `edges` is `… × cells × 4 · BINS`.
 pub(super) fn decoded(edges: &Tensor, grids: &Grids) -> Result<Tensor> {
     let size = edges.size();
     let split = [&size[..size.len() - 1], &[4, BINS]].concat();

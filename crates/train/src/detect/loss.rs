@@ -32,7 +32,7 @@ pub fn loss(predictions: &Tensor, ground_truth: &Tensor, size: [i64; 2]) -> Resu
     Ok(loss.f_div(&scores.f_clamp_min(LEAST)?)?)
 }
 
-/// The sums of which [`loss`] is the quotient; those of micro-batches add up to those of the whole batch.
+/// The numerator and denominator of [`loss`]; those of micro-batches add up to those of the batch.
 pub fn sums(predictions: &Tensor, ground_truth: &Tensor, [height, width]: [i64; 2]) -> Result<LossSums> {
     let grids = Grids::of(height, width, predictions.device())?;
     let classes = predictions.size3()?.2 - 4 * BINS;

@@ -12,10 +12,10 @@ const LEAST_SCORE: f32 = 1e-3;
 const SAME: f32 = 0.7;
 /// Boxes of a frame that are compared.
 const COMPARED: usize = 3000;
-/// Boxes of one class in a frame that are kept; the COCO evaluation looks at no more.
+/// Maximum number of boxes per class in a frame; the COCO evaluation uses no more.
 const KEPT: usize = 100;
 
-/// What was found in each frame, surest first. `predictions` and the size are those of [`super::loss`].
+/// The detections in each frame, by decreasing score. `predictions` and the size are those of [`super::loss`].
 pub fn detections(predictions: &Tensor, [height, width]: [i64; 2]) -> Result<Vec<Vec<Detection>>> {
     let grids = Grids::of(height, width, predictions.device())?;
     let (frames, cells, channels) = predictions.size3()?;
@@ -41,7 +41,7 @@ pub fn detections(predictions: &Tensor, [height, width]: [i64; 2]) -> Result<Vec
     Ok((0..frames as usize).map(frame).collect())
 }
 
-/// Without those that a surer one of the same class stands for.
+/// Non-maximum suppression: removes boxes that overlap one of the same class with a higher score.
 pub(super) fn suppressed(mut found: Vec<Detection>) -> Vec<Detection> {
     // Stable, so that of equal scores the earlier cell is first on every machine.
     found.sort_by(|left, right| right.score.total_cmp(&left.score));

@@ -30,7 +30,7 @@ fn of_boxes_that_overlap_the_surest_stays() {
     let all = vec![found(0, 0.5, LEFT), found(0, 0.9, nearly), found(1, 0.4, LEFT), found(0, 0.3, RIGHT)];
     let kept: Vec<f32> = suppressed(all).iter().map(|detection| detection.score).collect();
     assert_eq!(kept, [0.9, 0.4, 0.3]);
-    // Half an overlap is another object.
+    // An IoU of one half is another object.
     let half = suppressed(vec![found(0, 0.5, LEFT), found(0, 0.9, [0.0, 0.0, 10.0, 5.0])]);
     assert_eq!(half.len(), 2);
 }
@@ -54,12 +54,12 @@ fn precision_is_averaged_as_coco_defines_it() {
     check(&[(vec![found(0, 0.9, LEFT)], vec![there(0, LEFT)])], Some([1.0, 1.0]));
     check(&[(vec![], vec![there(0, LEFT)])], Some([0.0, 0.0]));
     check(&[(vec![found(1, 0.9, LEFT)], vec![there(0, LEFT)])], Some([0.0, 0.0]));
-    // A second detection of a taken object is wrong; surer ones come first, whatever frame they are of.
+    // A second detection of a matched object is wrong; higher scores come first, in any frame.
     let twice = vec![found(0, 0.9, LEFT), found(0, 0.8, LEFT), found(0, 0.7, RIGHT)];
     // Recall 0.5 at precision 1, recall 1 at two thirds: 51 of 101 points see the one, 50 the other.
     let mean = (51.0 + 50.0 * 2.0 / 3.0) / 101.0;
     check(&[(twice, vec![there(0, LEFT), there(0, RIGHT)])], Some([mean, mean]));
-    // An overlap of 8/10 meets the demands 0.5 to 0.8, seven of ten.
+    // An IoU of 8/10 passes the thresholds 0.5 to 0.8, seven of ten.
     check(&[(vec![found(0, 0.9, [0.0, 0.0, 10.0, 8.05])], vec![there(0, LEFT)])], Some([0.7, 1.0]));
     // Two classes count alike.
     let both = vec![there(0, LEFT), there(1, RIGHT)];
@@ -77,7 +77,7 @@ fn ground_truth_tensors_round_trip() {
 
 #[test]
 fn what_is_said_becomes_what_is_there() {
-    // Without a network: what is predictions is itself what learns.
+    // Without a network: the predictions themselves are trained.
     let frames = vec![
         vec![there(0, [4.0, 6.0, 28.0, 30.0]), there(2, [34.0, 10.0, 60.0, 58.0])],
         vec![there(1, [10.0, 8.0, 58.0, 60.0])],

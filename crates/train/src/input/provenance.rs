@@ -1,5 +1,5 @@
-//! The identity of the data beside the checkpoints: each checkpoint names the data that it was trained on by a hash, and
-//! the list of samples behind that hash is a file of its own, which all checkpoints of a run share.
+//! The identity of the data of checkpoints: each checkpoint names the data that it was trained on by a hash, and the
+//! list of samples with that hash is a separate file, which all checkpoints of a run share.
 //!
 //! The first rank compares its data with that of the checkpoint before the first step; the others compare theirs with
 //! the first one's.
@@ -20,13 +20,13 @@ use crate::error::Error;
 use crate::ranks::Ranks;
 use crate::state::TrainProgress;
 
-/// Samples above this number are not listed: their names would take more room than most checkpoints.
+/// Data sets with more samples are not listed: their names would take more space than most checkpoints.
 const LISTED: usize = 8 << 20;
 
-/// How often preparation reports that it goes on; the agent waits many times as long before it ends the rank.
+/// Interval of progress reports during preparation; the agent waits many times as long before it ends the rank.
 const PULSE: Duration = Duration::from_secs(5);
 
-/// What a checkpoint records of the data that it was trained on.
+/// The data identity that a checkpoint records.
 #[derive(Debug)]
 pub enum Recorded {
     /// There is no checkpoint. The run may have been started before, and have listed and measured its data.
@@ -48,7 +48,7 @@ impl Recorded {
         Recorded::Data { is_listed: identity.is_some(), identity, digest }
     }
 
-    /// What every rank opens its data with: the list of the first one.
+    /// The provenance with which every rank opens its data: that of the first rank.
     pub fn provenance(&mut self, spec: &Spec, ranks: &Ranks) -> Result<Provenance, Error> {
         let (identity, is_new) = match self {
             Recorded::Data { identity, .. } => (identity.take(), false),
@@ -69,7 +69,7 @@ impl Recorded {
         })
     }
 
-    /// Compares the data that was found with what is recorded, and with the first rank's; returns the digest that
+    /// Compares the data with the recorded identity, and with that of the first rank; returns the digest that
     /// checkpoints carry from now on. Its list is durable then.
     pub fn check(
         &self,
@@ -117,10 +117,10 @@ impl Recorded {
     }
 }
 
-/// The file with the samples that a digest stands for.
+/// The file with the samples of a digest.
 #[derive(Debug, Serialize, Deserialize)]
 struct List {
-    /// The job whose statistics and tokenizer are in it.
+    /// The job whose statistics and tokenizer it contains.
     job_hash: String,
     identity: DataIdentity,
 }
@@ -139,7 +139,7 @@ impl List {
     }
 }
 
-/// What an earlier start of this job, which came to no checkpoint, has found.
+/// The identity found by an earlier start of this job that reached no checkpoint.
 fn prepared_before(folder: &Path, job_hash: &str) -> Option<DataIdentity> {
     let entries = fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let is_list = |path: &PathBuf| {
@@ -176,7 +176,7 @@ fn file(folder: &Path, digest: &str) -> PathBuf {
     folder.join(format!("data-{}.json", digest.get(..16).unwrap_or(digest)))
 }
 
-/// The same error with what to type for this run.
+/// Adds the command for this run to the hint of an error.
 pub fn named(error: Error, spec: &Spec) -> Error {
     match error {
         Error::Data(data::Error::Changed(change)) if change.can_be_accepted() => {

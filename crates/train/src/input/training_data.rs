@@ -1,6 +1,6 @@
 //! The training data, images or texts, and batches of them on the device.
 //!
-//! Everything that depends on the kind of data is here, so that the loop in [`crate::run`] reads the same for both.
+//! Code that depends on the kind of data is here, so that the loop in [`crate::run`] is the same for all.
 
 use std::ops::Range;
 use std::path::Path;
@@ -46,10 +46,10 @@ pub enum DeviceLoader {
     Text(TextLoader),
 }
 
-/// Where the text is in the data, and what a model learns from it.
+/// The text columns of the data, and the training objective.
 ///
 /// # Errors
-/// When the job does not say, or its model reads images.
+/// If the job does not specify them, or its model reads images.
 pub fn objective(train: &Train) -> Result<(&Text, TextObjective), Error> {
     let goal = match train.task() {
         Task::TextClassification => TextObjective::Class,
@@ -81,14 +81,14 @@ pub struct DeviceBatch {
     pub epoch: u64,
     /// How long it was waited for.
     pub wait: Duration,
-    /// Of images with boxes: the image that each frame shows, where that is one image as it is.
+    /// For detection: the image that each frame shows, if it is one unmodified image.
     pub originals: Vec<Option<Arc<OriginalImage>>>,
-    /// Where the first sample is in the order of its epoch; 0 where nobody asks.
+    /// Position of the first sample in the order of its epoch; 0 if it is not needed.
     pub first: u64,
 }
 
 impl TrainingData {
-    /// Opens the data, and reports what was left out.
+    /// Opens the data, and reports skipped samples.
     pub fn open(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<TrainingData, Error> {
         let (train, path) = (&spec.train, Path::new(&spec.data));
         match train.task() {
@@ -109,7 +109,7 @@ impl TrainingData {
         Ok(TrainingData::Text(Arc::new(texts)))
     }
 
-    /// What goes into the network and what comes out; `train` is what it was opened for.
+    /// Input and output shape of the network; `train` is the job for which the data was opened.
     pub fn shape(&self, train: &Train) -> ModelShape {
         match self {
             TrainingData::Images(dataset) => ModelShape {
@@ -150,7 +150,7 @@ impl TrainingData {
         }
     }
 
-    /// Names of the classes, in label order; none for a language model.
+    /// Names of the classes, in label order; empty for a language model.
     pub fn classes(&self) -> &[String] {
         match self {
             TrainingData::Images(dataset) => dataset.classes(),
@@ -168,7 +168,7 @@ impl TrainingData {
         }
     }
 
-    /// The training samples at these positions of the order of an epoch, in words: their number, and the first few names.
+    /// Describes the training samples at these positions of an epoch's order: their number, and the first few names.
     pub fn sample_names(&self, seed: u64, epoch: u64, positions: Range<u64>) -> String {
         let [count, _, _] = self.counts();
         let (order, count) = (SampleOrder::new(count, seed), positions.end.min(count).saturating_sub(positions.start));
@@ -231,7 +231,7 @@ impl TrainingData {
 }
 
 impl DeviceLoader {
-    /// What its loader has done so far, where that is measured.
+    /// Counters of its loader, if it has any.
     pub fn measured(&self) -> Option<LoaderStats> {
         match self {
             DeviceLoader::Images { loader, .. } => Some(loader.measured()),
@@ -239,7 +239,7 @@ impl DeviceLoader {
         }
     }
 
-    /// The next batch, moved to the device; none after the last.
+    /// The next batch, moved to the device; `None` after the last.
     pub fn next(&mut self, device: Device) -> Option<Result<DeviceBatch, Error>> {
         match self {
             DeviceLoader::Images { loader, shape, classes, channels_last } => {
@@ -249,7 +249,7 @@ impl DeviceLoader {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
                     let ImageShape { channels, height, width } = shape;
                     let mut samples = if batch.is_empty() {
-                        // A rank that there is no sample left for still has something to work at.
+                        // A rank without a sample still needs an input for its collective calls.
                         let blank = vec![0.0; (channels * height * width) as usize];
                         image_batch(&blank, &[0], shape, channels_last, device)?
                     } else {

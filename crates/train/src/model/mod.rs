@@ -1,8 +1,8 @@
-//! The architectures, each a plain struct of layers with a `forward` that reads like its paper.
+//! The architectures, each a plain struct of layers with a `forward` that follows its paper.
 //!
-//! Model code knows nothing of other devices, optimisers or checkpoints. Every tensor has a name; the names are
-//! torchvision's where torchvision has the architecture, so that the exported file loads there. [`Network`] is what
-//! the rest of the trainer sees: a stem, blocks and a head. Each folder uses only those before it:
+//! Model code is independent of distribution, optimizers and checkpoints. Every tensor has a name; the names are
+//! torchvision's if it has the architecture, so that the exported file loads there. [`Network`] is the interface for
+//! the rest of the trainer: a stem, blocks and a head. Each folder uses only those before it:
 //!
 //! ```text
 //! shape, nn (layers and their weights) → block → family (the architectures) → Network
@@ -119,7 +119,7 @@ impl Network {
         self.forward_through(values, pass, |block, x, pass| block.forward(x, pass))
     }
 
-    /// The same, where `through` runs each block in turn with the pass that it is given, and may do more around it.
+    /// Like [`Network::forward`], where `through` calls each block in turn, and may wrap the call.
     ///
     /// # Errors
     /// As [`Network::forward`], and whatever `through` returns.
@@ -142,12 +142,12 @@ impl Network {
         self.layers.blocks().len()
     }
 
-    /// What comes out.
+    /// Shape of the output.
     pub fn output(&self) -> OutputShape {
         self.output
     }
 
-    /// Prefixes of the names of the tensors of the head, whose shapes depend on the number of classes.
+    /// Name prefixes of the tensors of the head, whose shapes depend on the number of classes.
     pub fn head_names(&self) -> &'static [&'static str] {
         self.layers.head_names()
     }

@@ -1,17 +1,17 @@
-//! The shapes of what goes into a network and of what comes out.
+//! Input and output shapes of a network.
 
 use domain::rank::Sample;
 
-/// What goes into a network and what comes out.
+/// Input and output shape of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelShape {
-    /// What goes in.
+    /// Shape of the input.
     pub input: InputShape,
-    /// What comes out.
+    /// Shape of the output.
     pub output: OutputShape,
 }
 
-/// What goes into a network.
+/// Input shape of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputShape {
     /// Images of one size: float32, `samples × channels × height × width`.
@@ -27,7 +27,7 @@ pub struct ImageShape {
     pub channels: i64,
     /// Pixels from top to bottom.
     pub height: i64,
-    /// Pixels from left to right.
+    /// Width in pixels.
     pub width: i64,
 }
 
@@ -40,7 +40,7 @@ pub struct TextShape {
     pub length: i64,
 }
 
-/// What comes out of a network.
+/// Output shape of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputShape {
     /// One logit per class, of which there are so many: `samples × classes`.

@@ -13,7 +13,7 @@ fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Ne
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
 
-/// One network of each kind of block, and a image size that it takes.
+/// One network of each kind of block, and a valid image size.
 const KINDS: [(Model, i64); 9] = [
     (Model::Mlp, 16),
     (Model::Cnn, 16),
@@ -26,7 +26,7 @@ const KINDS: [(Model, i64); 9] = [
     (Model::VitS16, 32),
 ];
 
-/// Name, shape and kind of every tensor, as one text.
+/// Name, shape and kind of every tensor, as text.
 fn listing(network: &Network) -> Vec<String> {
     network.weights().all().map(|named| format!("{} {:?}", named.name, named.tensor.size())).collect()
 }
@@ -171,7 +171,7 @@ fn memory_format_changes_no_result_to_speak_of() {
         let images = Tensor::rand([2, 3, size, size], (Kind::Float, Device::Cpu));
         let contiguous = network(model, size, MemoryFormat::Contiguous);
         let channels_last = network(model, size, MemoryFormat::ChannelsLast);
-        // Other tests draw from the same generator, so equal seeds are no promise of equal weights.
+        // Other tests draw from the same generator, so equal seeds do not give equal weights.
         tch::no_grad(|| {
             for (to, from) in channels_last.weights().parameters().iter().zip(contiguous.weights().parameters()) {
                 to.tensor.shallow_clone().copy_(&from.tensor);
@@ -216,7 +216,7 @@ fn weights_come_from_the_seed_alone() {
     assert!((0.18..0.1925).contains(&largest), "{largest}");
 }
 
-/// Documents that share a row and do not attend to each other get the same logits as alone.
+/// Documents that share a row but do not attend to each other get the same logits as alone.
 #[test]
 fn documents_of_a_row_do_not_see_each_other() {
     let network = {

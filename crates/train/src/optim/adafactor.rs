@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use crate::model::Named;
 use crate::torch::Result;
 
-/// Least mean, so that nothing is divided by zero: the distance from 1 to the next float32.
+/// Minimum of the mean, to avoid division by zero: the distance from 1 to the next float32.
 const LEAST: f64 = f32::EPSILON as f64;
 
 /// The mean squares of a tensor's gradients.
@@ -44,7 +44,8 @@ impl SecondMoment {
         }
     }
 
-    /// Takes `share` of the gradient's squares, and returns what they come to for each value.
+    /// Updates the running average with `share` of the gradient's squares, and returns the second-moment estimate of
+    /// each value.
     fn follow(&mut self, gradient: &Tensor, share: &Tensor) -> Result<Tensor> {
         let mean = |dimension: i64| -> Result<Tensor> {
             let size = gradient.size();

@@ -6,9 +6,9 @@ use super::GlobalGradients;
 use crate::model::Named;
 use crate::torch::{self, Result};
 
-/// What the loss is multiplied by, so that gradients that 16 bits would round to nothing are not lost (Micikevicius et
-/// al. 2017, "Mixed Precision Training"). As PyTorch's `GradScaler`: halved when a gradient overflows, doubled after
-/// 2000 steps without.
+/// The loss scale, so that gradients that underflow in 16 bits are not lost (Micikevicius et al. 2017, "Mixed Precision
+/// Training"). Like PyTorch's `GradScaler`: halved when a gradient overflows, doubled after 2000 steps without
+/// overflow.
 pub struct GradScaler {
     /// The factor, a float32 scalar.
     scale: Tensor,

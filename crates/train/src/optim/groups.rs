@@ -1,4 +1,4 @@
-//! Which parameter is updated how: its share of the learning rate, and whether it decays. Pure functions of names.
+//! Parameter groups: the learning-rate factor of each parameter, and whether it decays. Pure functions of names.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use domain::train::{Decays, Parameters};
 /// How a parameter is updated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ParamGroup {
-    /// What the learning rate is multiplied by.
+    /// Factor of the learning rate.
     pub rate: f64,
     /// Whether weight decay is for it.
     pub decays: bool,
@@ -24,10 +24,10 @@ impl ParamGroup {
     }
 }
 
-/// The share of the learning rate of each parameter. `names` stand in the order from the stem to the head.
+/// The learning-rate factor of each parameter. `names` are ordered from the stem to the head.
 ///
-/// A stem, each block and the head are a layer each; the last has the full rate, and each layer before it
-/// `layer_rate` times that of the next (Howard and Ruder 2018; Clark et al. 2020, section 3.3).
+/// The stem, each block and the head are a layer each; the last has factor 1, and each layer before it `layer_rate`
+/// times that of the next (Howard and Ruder 2018; Clark et al. 2020, section 3.3).
 pub fn rates(keys: &Parameters, names: &[String]) -> BTreeMap<String, f64> {
     let mut depths = Vec::with_capacity(names.len());
     let (mut depth, mut last) = (0i32, None);
@@ -42,8 +42,8 @@ pub fn rates(keys: &Parameters, names: &[String]) -> BTreeMap<String, f64> {
     names.iter().zip(depths).map(|(name, at)| (name.clone(), keys.layer_rate.powi(depth - at))).collect()
 }
 
-/// The beginning of a name up to its first number, such as `bert.encoder.layer.3`, `layer1.0` or
-/// `encoder.layers.encoder_layer_3`; nothing for a name without one, which is of the stem or of the head.
+/// The prefix of a name up to its first number, such as `bert.encoder.layer.3`, `layer1.0` or
+/// `encoder.layers.encoder_layer_3`; empty for a name without one, which belongs to the stem or the head.
 fn layer(name: &str) -> &str {
     let mut end = 0;
     for part in name.split('.') {

@@ -20,7 +20,7 @@ pub(super) fn step(
     let _ = first.f_lerp_(gradient, 1.0 - beta1)?;
     let _ = second.f_lerp_(&gradient.f_square()?, 1.0 - beta2)?;
     let updates = updates.f_to_kind(Kind::Double)?;
-    // 1 − βⁿ, the mean's weight so far (Kingma and Ba 2014, section 3).
+    // 1 − βⁿ, the bias correction (Kingma and Ba 2014, section 3).
     let weight = |beta: f64| -> Result<Tensor> {
         let rest = updates.f_mul_scalar(beta.ln())?.f_exp()?.f_neg()?.f_add_scalar(1.0)?;
         Ok(rest.f_to_kind(Kind::Float)?)

@@ -1,8 +1,8 @@
-//! The update rules, over the library's fused kernels where it has them, with state that can be saved by name.
+//! The update rules, using the library's fused kernels if available, with state that can be saved by name.
 //!
-//! A fused kernel makes one pass over weights, gradients and state. The state is plain tensors of our own, so a
-//! checkpoint holds all of it and a resumed run goes on bit for bit. Which parameter is updated how is decided in
-//! [`groups`]; the rules that the library has no kernel for are [`lamb`], [`lars`] and [`adafactor`].
+//! A fused kernel makes one pass over weights, gradients and state. The state is in plain tensors, so a checkpoint
+//! contains all of it and a resumed run continues bit for bit. [`groups`] assigns parameters to groups; the rules
+//! without a library kernel are [`lamb`], [`lars`] and [`adafactor`].
 
 mod adafactor;
 mod grad_scaler;
@@ -50,9 +50,9 @@ enum State {
     SecondMoment(Vec<adafactor::SecondMoment>),
 }
 
-/// What the ranks that update different parameters agree on before each update.
+/// Global reductions of ranks that update different parameters, before each update.
 pub trait GlobalGradients {
-    /// The norm of all ranks' gradients taken as one vector, a scalar.
+    /// The global norm of all ranks' gradients, a scalar.
     fn norm(&self) -> Result<Tensor>;
     /// Makes `found` 1 if it is on any rank: a gradient there is not finite.
     fn found(&self, found: &Tensor) -> Result<()>;
@@ -74,8 +74,8 @@ impl GlobalGradients for Alone<'_> {
     }
 }
 
-/// The kinds of tensors that a rule keeps of each parameter, of the parameter's own shape; none for a rule whose state
-/// has other shapes.
+/// The kinds of state tensors that a rule stores per parameter, in the parameter's own shape; empty for a rule whose
+/// state has other shapes.
 pub fn kinds(rule: Rule) -> &'static [&'static str] {
     match rule {
         Rule::Sgd(Sgd { momentum: 0.0, .. }) | Rule::Adafactor(_) => &[],
@@ -90,7 +90,7 @@ impl ModelOptimizer {
         ModelOptimizer::with(rule, &Parameters::default(), Offload::None, weights)
     }
 
-    /// The rule with fresh state, on the host if so asked; parameters that need no gradient are left out.
+    /// The rule with initial state, on the host if requested; parameters without gradients are skipped.
     pub fn with(rule: Rule, keys: &Parameters, offload: Offload, weights: &Weights) -> Result<ModelOptimizer> {
         let is_on_host = offload == Offload::Optimizer;
         let rates = rates(keys, weights.in_order());
@@ -139,7 +139,7 @@ impl ModelOptimizer {
         }
     }
 
-    /// The learning rate that the schedule multiplies.
+    /// The base learning rate, which the schedule multiplies.
     pub fn base_rate(&self) -> f64 {
         self.rule.base_rate()
     }
@@ -152,20 +152,20 @@ impl ModelOptimizer {
         }
     }
 
-    /// Scales the gradients down to the norm `clip` if they are longer, updates the parameters, and forgets the
-    /// gradients. Gradients that are not finite change nothing, and false is returned. Waits for the device once, for
-    /// the norm of the gradients or for what [`GradScaler`] has found.
+    /// Clips the gradients to the norm `clip`, updates the parameters, and clears the gradients. With non-finite
+    /// gradients nothing is updated, and false is returned. Synchronizes with the device once, for the norm of the
+    /// gradients or for the result of [`GradScaler`].
     ///
     /// # Errors
-    /// When a parameter has no gradient, or libtorch fails.
+    /// If a parameter has no gradient, or libtorch fails.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ParamGroupState::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
         self.step_among(lr, clip, &all, None)
     }
 
-    /// The same where these parameters are some of many. `all` are the gradients that are known here, of which the norm
-    /// is taken and whether they are finite, unless there is more to `agree` on.
+    /// Like [`Optimizer::step`], for a subset of all parameters. `all` are the local gradients, whose norm and
+    /// finiteness are checked, unless there is a global reduction to `agree` on.
     pub fn step_among(
         &mut self,
         lr: f64,
@@ -177,7 +177,7 @@ impl ModelOptimizer {
         let agree = agree.unwrap_or(&alone);
         let (is_finite, norm) = match &mut self.scaler {
             Some(scaler) => (scaler.unscale(all, agree)?, None),
-            // One fused reduction, which clipping makes anyway, sees every value.
+            // One fused reduction, which clipping needs anyway, reads every value.
             None => {
                 let norm = agree.norm()?;
                 (norm.f_double_value(&[])?.is_finite(), Some(norm))
@@ -204,7 +204,7 @@ impl ModelOptimizer {
     pub fn state(&self) -> Vec<Named> {
         let mut all: Vec<Named> = self.groups.iter().flat_map(ParamGroupState::state).collect();
         match self.rule {
-            // Counts nothing.
+            // Has no step counter.
             Rule::Sgd(_) | Rule::Lars(_) => {}
             Rule::Adamw(_) | Rule::Lamb(_) | Rule::Adafactor(_) => {
                 all.push(Named { name: "updates".into(), tensor: self.updates.shallow_clone() });
@@ -245,7 +245,7 @@ impl ParamGroupState {
         Ok(())
     }
 
-    /// The parameters where they are updated: on the host they are copies.
+    /// The parameters on the device of the update: on the host they are copies.
     fn present(&self) -> Result<Vec<Tensor>> {
         let parameters = self.parameters.iter();
         match self.is_on_host {
@@ -351,7 +351,7 @@ fn clip(gradients: &[Tensor], norm: &Tensor, longest: f64) -> Result<()> {
     torch::scale(gradients, &factor)
 }
 
-/// The same values in memory of the host, in the same memory format; a copy even of what is there.
+/// A copy in host memory, in the same memory format, even if the tensor is on the host already.
 fn to_host(tensor: &Tensor) -> Result<Tensor> {
     torch::copied(&tensor.f_detach()?.f_to_device(Device::Cpu)?)
 }

@@ -1,4 +1,4 @@
-//! The learning rate as a pure function of the step, so that nothing of it needs saving.
+//! The learning rate as a pure function of the step, so that it has no state to save.
 
 use domain::train::{Decay, OneCycle, Schedule, Span};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl Length {
         self.origin.step + self.steps_per_epoch * u64::from(epochs).saturating_sub(self.origin.epoch)
     }
 
-    /// Whole epochs after so many steps.
+    /// Complete epochs after a number of steps.
     pub fn epochs_after(&self, step: u64) -> u64 {
         self.origin.epoch + step.saturating_sub(self.origin.step) / self.steps_per_epoch.max(1)
     }
@@ -69,12 +69,12 @@ impl Length {
     }
 }
 
-/// What the base rate is multiplied by for the `step`th update, counted from 0.
+/// The factor of the base rate for the `step`th update, counted from 0.
 ///
 /// During a warm-up of `w` steps it is `(step + 1) / w`, so the first update is not wasted and the last one of the
-/// warm-up uses the full rate. The cosine then is `(1 + cos(π · p)) / 2` with `p` the share of the rest that is done:
-/// 1 for the first update after the warm-up, and it would be 0 for the one after the last (as PyTorch's
-/// `CosineAnnealingLR` with `T_max` of all steps).
+/// warm-up uses the full rate. The cosine then is `(1 + cos(π · p)) / 2` with `p` the completed fraction of the
+/// remaining steps: 1 for the first update after the warm-up, and it would be 0 for the one after the last (as
+/// PyTorch's `CosineAnnealingLR` with `T_max` of all steps).
 pub fn factor(schedule: &Schedule, length: Length, step: u64) -> f64 {
     let warmup = warmup_steps(schedule.warmup, length);
     if step < warmup {
@@ -102,8 +102,8 @@ fn half_cosine(done: f64) -> f64 {
     0.5 * (1.0 + (std::f64::consts::PI * done).cos())
 }
 
-/// As PyTorch's `OneCycleLR` with two phases of half a cosine each: the first step has the least rate of the rise, the
-/// last that of the fall, and the full rate is reached at the step before `rise · steps`.
+/// As PyTorch's `OneCycleLR` with two phases of half a cosine each: the rise starts at its minimum, the fall ends at
+/// its own, and the full rate is reached at the step before `rise · steps`.
 fn one_cycle(cycle: &OneCycle, steps: u64, step: u64) -> f64 {
     let (start, last) = (1.0 / cycle.start, steps.saturating_sub(1) as f64);
     let end = start / cycle.end;

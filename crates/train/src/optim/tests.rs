@@ -155,7 +155,7 @@ fn rules() -> [Rule; 5] {
     ]
 }
 
-/// Weights and state after a few steps whose gradients are scaled, clipped and not all alike.
+/// Weights and state after a few steps with scaled and clipped gradients, not all equal.
 fn after_steps(rule: Rule, offload: Offload) -> Vec<Tensor> {
     let network = network(&[]);
     let parameters = network.weights().parameters();
@@ -224,7 +224,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_but_the_scale() {
     go_back(&optimizer, 1.0);
     assert_eq!(optimizer.step(0.1, Some(1.0)), Ok(true));
     assert!(!parameters[0].tensor.detach().equal(&before[0]));
-    // It never ends by itself where the scale is not to blame.
+    // It never stops if the scale is not the cause.
     let mut last = Ok(false);
     for _ in 0..40 {
         go_back(&optimizer, f64::INFINITY);

@@ -15,7 +15,7 @@ impl Ranks {
         let Some(group) = &self.group else { return Ok(()) };
         let weights = network.weights();
         let is_split = |named: &&Named| self.division.as_ref().is_some_and(|division| division.is_split(&named.name));
-        // Parts of which each is in one place cannot differ.
+        // Parts that exist on one rank only cannot differ.
         let parameters = if self.shards().is_some_and(FlatShards::frees) { &[] } else { weights.parameters() };
         let common = parameters.iter().filter(|named| !is_split(named)).chain(weights.buffers());
         let mut is_same = same(group, common)?;
@@ -29,8 +29,8 @@ impl Ranks {
         Err(Finding::new(Cause::Internal, message).hint("resume the run, and report this with the ranks' logs").into())
     }
 
-    /// The states of the generators of each rank's `device`, a row for each share of the batches; none for a single
-    /// share, whose ranks all have the same.
+    /// The generator states of each rank's `device`, one row per data-parallel share; `None` for a single share, whose
+    /// ranks all have the same.
     pub fn generators(&self, device: Device) -> Result<Option<Tensor>> {
         let Some(group) = &self.data else { return Ok(None) };
         let own = torch::random_state(device)?;
@@ -39,7 +39,7 @@ impl Ranks {
         Ok(Some(all))
     }
 
-    /// Begins the generators of all devices anew by `seed`, the step and the share; those of a single share stay.
+    /// Seeds the generators of all devices from `seed`, the step and the share; those of a single share are unchanged.
     pub fn seed_per_share(&self, seed: u64, step: u64) -> Result<()> {
         if self.group.is_none() || self.mesh.data() == 1 {
             return Ok(());
@@ -48,8 +48,8 @@ impl Ranks {
         torch::seed(seed ^ (step << 16) ^ ((place + 1) << 48))
     }
 
-    /// Takes this rank's row of what [`Ranks::generators`] once returned on rank 0; where there were more or fewer
-    /// shares then, or none of such devices, they stay as they are. A single share goes on with rank 0's.
+    /// Restores this rank's row of what [`Ranks::generators`] returned on rank 0; if the number of shares or the kind
+    /// of device differs, the generators are unchanged. A single share uses rank 0's.
     pub fn set_generators(&self, device: Device, saved: Option<Tensor>) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
         let mut own = torch::random_state(device)?;
@@ -66,7 +66,7 @@ impl Ranks {
         }
         let all = saved.map_or_else(|| Tensor::f_zeros(size, (Kind::Uint8, Device::Cpu)), Ok)?;
         group.broadcast(&all, 0)?;
-        // The generator reads from where the memory begins, whatever part of it the tensor is.
+        // The generator reads from the start of the storage, whatever part of it the tensor is.
         own.f_copy_(&all.f_select(0, i64::from(self.mesh.data_place()))?)?;
         torch::set_random_state(device, &own)
     }

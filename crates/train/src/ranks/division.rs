@@ -1,8 +1,8 @@
-//! How the parameters of a network lie among the ranks, and how they become whole tensors again.
+//! The distribution of parameters among the ranks, and reassembly of full tensors.
 //!
-//! Two ways of dividing, one inside the other: first each rank takes its part of the layers ([`super::split`]), then
-//! the ranks that have the same part share its values ([`super::flat`]). Whatever is saved is put together again, one
-//! tensor after another, so that a checkpoint shows neither.
+//! Two nested divisions: first each rank takes its part of the layers ([`super::split`]), then the ranks that have the
+//! same part shard its values ([`super::flat`]). For saving, full tensors are reassembled one after another, so that a
+//! checkpoint is independent of both.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,19 +23,19 @@ pub struct ParamLayout {
     mesh: DeviceMesh,
     /// The ranks that have other parts of the layers.
     tensor: Option<Rc<ProcessGroup>>,
-    /// By name, in order: the whole shape, how it is cut, and whether it is trained.
+    /// By name, in order: the full shape, how it is divided, and whether it is trained.
     parameters: BTreeMap<String, Placement>,
     shards: Option<FlatShards>,
 }
 
-/// How one parameter lies.
+/// The placement of one parameter.
 struct Placement {
     shape: Vec<i64>,
     split: Option<TensorSplit>,
     is_trained: bool,
 }
 
-/// A division that goes on while the network is made, so that no rank ever has all of its values.
+/// A division during construction of the network, so that no rank ever has all of its values.
 pub struct Dividing {
     under_way: Rc<RefCell<ParamLayout>>,
     group: Rc<ProcessGroup>,
@@ -43,14 +43,14 @@ pub struct Dividing {
 }
 
 impl Dividing {
-    /// Of nothing yet, among the ranks of a group.
+    /// Empty, among the ranks of a group.
     pub fn among(group: &Rc<ProcessGroup>, mesh: DeviceMesh, parallel: Parallel) -> Dividing {
         let layout = ParamLayout { mesh, tensor: None, parameters: BTreeMap::new(), shards: Some(FlatShards::none()) };
         let bf16 = parallel.exchange == Exchange::Bf16;
         Dividing { under_way: Rc::new(RefCell::new(layout)), group: Rc::clone(group), bf16 }
     }
 
-    /// What divides each block of the network; parameters whose names begin with one of `frozen` are not trained.
+    /// Divides each block of the network; parameters whose names begin with one of `frozen` are not trained.
     pub fn on_block(&self, frozen: &[String]) -> OnBlock {
         let (under_way, group, bf16, frozen) =
             (Rc::clone(&self.under_way), Rc::clone(&self.group), self.bf16, frozen.to_vec());
@@ -76,7 +76,7 @@ impl Dividing {
     }
 }
 
-/// Which tensors are meant: parameters themselves, or what an optimiser keeps of each that is trained.
+/// Selects tensors: parameters themselves, or optimizer state of each that is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamSet {
     All,
@@ -84,7 +84,7 @@ pub enum ParamSet {
 }
 
 impl ParamLayout {
-    /// Divides a network that is whole and the same on every rank; none where nothing is to be divided.
+    /// Divides a network that is complete and the same on every rank; `None` if nothing is to be divided.
     pub fn of(
         network: &mut Network,
         parallel: Parallel,
@@ -125,7 +125,7 @@ impl ParamLayout {
         self.shards.as_ref()
     }
 
-    /// What this rank keeps of the parameters between two steps, by their names.
+    /// This rank's parts of the parameters between two steps, by name.
     pub fn held(&self, weights: &Weights) -> Weights {
         match &self.shards {
             Some(shards) => weights.with(shards.pieces()),
@@ -133,7 +133,7 @@ impl ParamLayout {
         }
     }
 
-    /// Names and whole shapes of all parameters.
+    /// Names and full shapes of all parameters.
     pub fn shapes(&self) -> impl Iterator<Item = (&str, &[i64])> {
         self.parameters.iter().map(|(name, lies)| (name.as_str(), lies.shape.as_slice()))
     }
@@ -143,8 +143,8 @@ impl ParamLayout {
         self.parameters.get(name).is_some_and(|lies| lies.split.is_some())
     }
 
-    /// Calls `each` on the first rank with whole tensors by the names of parameters, whose part here `own` finds. All
-    /// ranks take part.
+    /// Calls `each` on the first rank with full tensors by the names of parameters, whose local part `own` returns.
+    /// Collective: called by all ranks.
     pub fn each_whole(
         &self,
         of: ParamSet,
@@ -172,8 +172,9 @@ impl ParamLayout {
         Ok(())
     }
 
-    /// The opposite: gives every rank its part of whole tensors that the first one has, and copies it to where `own`
-    /// finds it. Only of those for which `is_meant`, of their names and whether they are trained; the same on all ranks.
+    /// The inverse: scatters full tensors of the first rank, and copies each rank's part to the tensor that `own`
+    /// returns. Only tensors for which `is_meant` returns true, given name and whether it is trained; the same on all
+    /// ranks.
     pub fn scatter_whole<E: From<torch::Error>>(
         &self,
         everyone: &ProcessGroup,
@@ -201,7 +202,7 @@ impl ParamLayout {
         Ok(())
     }
 
-    /// What this rank keeps of a whole tensor.
+    /// This rank's part of a full tensor.
     fn part(&self, name: &str, whole: Tensor) -> Result<Option<Tensor>> {
         let split = self.parameters.get(name).and_then(|lies| lies.split);
         let part = match split {
@@ -214,7 +215,7 @@ impl ParamLayout {
         }
     }
 
-    /// Every rank's part of the layers put together.
+    /// Concatenates every rank's part of the layers.
     fn joined(&self, name: &str, part: Tensor) -> Result<Tensor> {
         let split = self.parameters.get(name).and_then(|lies| lies.split);
         let (Some(group), Some(split)) = (&self.tensor, split) else { return Ok(part) };

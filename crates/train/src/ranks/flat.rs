@@ -1,11 +1,11 @@
-//! Parameters that lie one after another in one piece of memory, of which each rank keeps an equal part.
+//! Flat parameters: parameters in one contiguous buffer, of which each rank stores an equal shard.
 //!
-//! One idea, that of fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, "PyTorch FSDP"):
-//! a [`Unit`] is what is gathered at a time, a block or what stands around the blocks. Its tensors are views of its flat
-//! memory, which is given back while the unit is not at work. Blocks know nothing of that.
+//! The idea of fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, "PyTorch FSDP"): a
+//! [`Unit`] is gathered at a time, a block or the parameters outside the blocks. Its tensors are views of its flat
+//! buffer, which is freed while the unit is not in use. Blocks are unaware of it.
 //!
-//! `gradients`: each rank has all parameters, and after a unit's backward pass only its part of the summed gradients.
-//! `parameters`: it has all parameters of no more than the units at work either.
+//! `gradients`: each rank has all parameters, and after a unit's backward pass only its shard of the summed gradients.
+//! `parameters`: it also has all parameters of the units in use only.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,24 +18,24 @@ use crate::model::{Named, Weights};
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
 
-/// Tensors begin at multiples of so many values, as if each had memory of its own: 64 bytes.
+/// Tensors are aligned to this number of values, as if each had its own allocation: 64 bytes.
 const ALIGNED: i64 = 16;
 
-/// All units of a network: first what stands around the blocks, then each block.
+/// All units of a network: first the parameters outside the blocks, then each block.
 pub struct FlatShards {
     units: Vec<Rc<Unit>>,
 }
 
-/// What is gathered at a time.
+/// The unit of gathering.
 struct Unit {
     group: Rc<ProcessGroup>,
     /// Whether memory is given back while the unit is not at work.
     frees: bool,
-    /// Whether gradients travel as half of the bytes.
+    /// Whether gradients are sent in half precision.
     bf16: bool,
     tensors: Vec<Flat>,
     flat: Tensor,
-    /// This rank's part: of `flat`, or memory of its own where that is given back.
+    /// This rank's shard: a view of `flat`, or separate memory if that is freed.
     part: Tensor,
     pieces: Vec<Piece>,
     gradient: RefCell<Option<Tensor>>,
@@ -53,7 +53,7 @@ struct Flat {
     is_trained: bool,
 }
 
-/// What lies of a tensor in this rank's part.
+/// The part of a tensor in this rank's shard.
 struct Piece {
     /// Which tensor of the unit.
     of: usize,
@@ -62,13 +62,13 @@ struct Piece {
     /// Values of the part before these.
     at: i64,
     length: i64,
-    /// The values, of as many dimensions as the tensor, all but the last of length 1: so that whoever treats matrices
-    /// otherwise than vectors does so with their pieces.
+    /// The values, with as many dimensions as the tensor, all but the last of length 1, so that code that treats
+    /// matrices differently from vectors also does so for their parts.
     values: Tensor,
 }
 
 impl FlatShards {
-    /// Those of a network that is whole.
+    /// The units of an undivided network.
     pub fn of(weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<FlatShards> {
         let by_block: Vec<&[String]> = weights.by_block().collect();
         let around = weights.in_order().iter().filter(|name| !by_block.iter().any(|block| block.contains(name)));
@@ -87,8 +87,8 @@ impl FlatShards {
         FlatShards { units: Vec::new() }
     }
 
-    /// Moves the parameters of a unit, sorted by name, into flat memory, and keeps a part of it, or all of it unless
-    /// `frees`. First each block, and at last what stands around them.
+    /// Moves the parameters of a unit, sorted by name, into a flat buffer, and keeps a shard of it, or all of it unless
+    /// `frees`. First each block, and last the parameters outside them.
     pub fn add(&mut self, parameters: &[&Named], group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<()> {
         self.units.push(Rc::new(Unit::of(parameters, group, frees, bf16)?));
         Ok(())
@@ -99,7 +99,7 @@ impl FlatShards {
         self.units.rotate_right(1);
     }
 
-    /// How what this rank has of each tensor lies in the whole, by its name.
+    /// The placement of this rank's part of each tensor, by name.
     pub fn places(&self) -> BTreeMap<String, Placement> {
         let place = |unit: &Unit, piece: &Piece| {
             let Flat { name, size, strides, .. } = &unit.tensors[piece.of];
@@ -111,7 +111,7 @@ impl FlatShards {
         self.units.iter().flat_map(|unit| unit.pieces.iter().map(move |piece| place(unit, piece))).collect()
     }
 
-    /// What this rank keeps of the parameters.
+    /// This rank's parts of the parameters.
     pub fn pieces(&self) -> Vec<Named> {
         let named = |unit: &Rc<Unit>| -> Vec<Named> {
             let name = |piece: &Piece| unit.tensors[piece.of].name.clone();
@@ -130,7 +130,7 @@ impl FlatShards {
         self.units[0].gather()
     }
 
-    /// After a forward pass from which nothing goes back.
+    /// After a forward pass without a backward pass.
     pub fn forget(&self) -> Result<()> {
         self.units[0].release()
     }
@@ -140,11 +140,11 @@ impl FlatShards {
         tch::no_grad(|| self.units[0].reduce())
     }
 
-    /// Runs `work`, the forward pass of the block at `place`, and hooks what its backward pass needs.
+    /// Runs `work`, the forward pass of block number `place`, and installs hooks for its backward pass.
     pub fn around(&self, place: usize, x: &Tensor, work: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let unit = self.units.get(place + 1).ok_or_else(|| Error::new(format!("there is no block {place}")))?;
         unit.gather()?;
-        // Autograd goes back only through what needs a gradient, and after a frozen stem the values need none.
+        // Autograd needs an input that requires a gradient, and after a frozen stem the values require none.
         let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
         let (before, after) = (Rc::clone(unit), Rc::clone(unit));
         let x = torch::backward_hook(&x, move || tch::no_grad(|| after.reduce()))?;
@@ -153,7 +153,7 @@ impl FlatShards {
         torch::backward_hook(&out, move || before.gather())
     }
 
-    /// Hands this rank's pieces their gradients, which are forgotten here, and returns them with the names.
+    /// Sets the gradients of this rank's parts, frees the full gradients, and returns the parts with their names.
     pub fn take_sharded_gradients(&self) -> Result<Vec<Named>> {
         let mut all = Vec::new();
         for unit in &self.units {
@@ -175,14 +175,14 @@ impl FlatShards {
         torch::scale(&gradients, factor)
     }
 
-    /// After the pieces have changed: all ranks have all of them again, where they keep them.
+    /// After the parts have changed: gathers them on all ranks, if these keep full parameters.
     pub fn refresh(&self) -> Result<()> {
         let mut kept = self.units.iter().filter(|unit| !unit.frees);
         kept.try_for_each(|unit| unit.group.all_gather(&unit.flat, &unit.part))
     }
 
-    /// All tensors, or what is kept of them by their names, whole on every rank: one after another, in an order that is
-    /// the same on all. `own` finds a piece; only tensors for which `is_meant`, of their names and whether they are
+    /// Gathers full tensors, or their state, by name on every rank: one after another, in an order that is the same on
+    /// all. `own` returns the local part; only tensors for which `is_meant` returns true, given name and whether it is
     /// trained.
     pub fn each_whole(
         &self,
@@ -211,7 +211,7 @@ impl FlatShards {
         Ok(())
     }
 
-    /// This rank's piece of a whole tensor, in the piece's own form; none where all of it is kept elsewhere.
+    /// This rank's part of a full tensor, in the part's own shape; `None` if other ranks have all of it.
     pub fn piece(&self, name: &str, whole: &Tensor) -> Result<Option<Tensor>> {
         for unit in &self.units {
             let mut pieces = unit.pieces.iter().filter(|piece| unit.tensors[piece.of].name == name);
@@ -278,7 +278,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Gives back what the other ranks keep.
+    /// Frees the other ranks' shards.
     fn release(&self) -> Result<()> {
         if self.frees && self.is_gathered.replace(false) {
             torch::release_memory(&self.flat)?;
@@ -306,7 +306,7 @@ impl Unit {
         Ok(())
     }
 
-    /// The gradients that a backward pass has left, which are forgotten where they were.
+    /// Takes the gradients that a backward pass has left.
     fn flat_gradients(&self) -> Result<Tensor> {
         let flat = Tensor::f_zeros([self.flat.numel() as i64], (Kind::Float, self.flat.device()))?;
         for Flat { name, tensor, size, strides, start, .. } in self.tensors.iter().filter(|flat| flat.is_trained) {
@@ -331,8 +331,8 @@ fn part_of(length: i64, ranks: i64) -> i64 {
     aligned((length + ranks - 1) / ranks).max(ALIGNED)
 }
 
-/// What two stretches of `[start, length]` have in common: where it begins in the first, where in the second, and its
-/// length; none where that is nothing.
+/// The intersection of two ranges `[start, length]`: its start in the first, its start in the second, and its length;
+/// `None` if it is empty.
 fn common([first, long]: [i64; 2], [second, wide]: [i64; 2]) -> Option<[i64; 3]> {
     let (start, end) = (first.max(second), (first + long).min(second + wide));
     (start < end).then(|| [start - first, start - second, end - start])

@@ -2,7 +2,7 @@
 //!
 //! Ranks of a group are neighbours, for they say most to each other. Pure arithmetic.
 
-/// The mesh of all ranks, and a place on it.
+/// The device mesh of all ranks, and a position on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMesh {
     /// This rank among all.
@@ -17,7 +17,7 @@ impl DeviceMesh {
     /// That of a rank without others.
     pub const ALONE: DeviceMesh = DeviceMesh { rank: 0, data: 1, tensor: 1 };
 
-    /// The place of a rank among `size`, of which `tensor` divide each layer; none where that does not go up.
+    /// The position of a rank among `size`, of which `tensor` divide each layer; `None` if `size` is not a multiple.
     pub fn of(rank: u32, size: u32, tensor: u32) -> Option<DeviceMesh> {
         let goes_up = tensor > 0 && size.is_multiple_of(tensor) && rank < size;
         goes_up.then(|| DeviceMesh { rank, data: size / tensor, tensor })

@@ -1,8 +1,8 @@
-//! This rank among all: its share of each batch, and what ranks do together.
+//! This rank among all: its share of each batch, and collective operations.
 //!
-//! One idea: the global batch is what a step is made of, whoever computes it, and all ranks hold the same state after
-//! it. So the loop reads the same for any number of them; for one alone each call here does nothing. The calls below
-//! are made by all ranks in the same order.
+//! One idea: a step processes the global batch, however it is distributed, and all ranks have the same state after it.
+//! So the loop is the same for any number of ranks; for a single one each call here does nothing. The calls below are
+//! made by all ranks in the same order.
 
 mod alike;
 mod division;
@@ -35,19 +35,19 @@ pub struct Ranks {
     rank: u32,
     size: u32,
     mesh: DeviceMesh,
-    /// All; none for one alone.
+    /// The group of all ranks; `None` for a single one.
     group: Option<Rc<ProcessGroup>>,
     /// Those with other samples, and those with other parts of the layers.
     data: Option<Rc<ProcessGroup>>,
     tensor: Option<Rc<ProcessGroup>>,
-    /// Statistics of batches go by a group of their own: they are exchanged amid the gradients.
+    /// Batch statistics have their own group, because they are exchanged between the gradients.
     moments: Option<Rc<ProcessGroup>>,
     exchange: Option<Reducer>,
     /// Whether gradients wait until the backward pass is over.
     waits: bool,
-    /// Which rank updates each parameter; none where every rank updates all.
+    /// Which rank updates each parameter; `None` if every rank updates all.
     owners: Option<Vec<u32>>,
-    /// How the parameters lie; none where each rank has all of them.
+    /// The placement of the parameters; `None` if each rank has all of them.
     division: Option<ParamLayout>,
     /// Whether each rank saves its own part of the state.
     saves_parts: bool,
@@ -129,7 +129,7 @@ impl Ranks {
         })
     }
 
-    /// Place among all, from 0.
+    /// Index among all ranks, from 0.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -139,7 +139,7 @@ impl Ranks {
         self.size
     }
 
-    /// Whether this rank speaks, saves and exports for all.
+    /// Whether this rank reports, saves and exports for all.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
@@ -170,18 +170,18 @@ impl Ranks {
         self.mesh.data()
     }
 
-    /// The group that batch statistics are taken over; none where each rank takes its own.
+    /// The group for batch statistics; `None` if each rank computes its own.
     pub fn moments(&self) -> Option<Rc<ProcessGroup>> {
         self.moments.clone()
     }
 
-    /// Divides the parameters of a network, which is whole and the same on every rank, as the job says.
+    /// Divides the parameters of a network, complete and the same on every rank, as the job specifies.
     pub fn divide(&mut self, network: &mut Network, parallel: Parallel) -> Result<()> {
         self.division = ParamLayout::of(network, parallel, self.mesh, [self.data.as_ref(), self.tensor.as_ref()])?;
         Ok(())
     }
 
-    /// What divides a network of ours while it is made, where no rank is to have all parameters.
+    /// Divides a built-in network during its construction, if no rank may have all parameters.
     pub fn dividing(&self, parallel: Parallel) -> Option<Dividing> {
         let group = self.data.as_ref().filter(|_| self.tensor.is_none() && parallel.shard == Shard::Parameters)?;
         Some(Dividing::among(group, self.mesh, parallel))
@@ -197,13 +197,13 @@ impl Ranks {
         (self.division, self.owners) = (None, None);
     }
 
-    /// Whether the state is divided such that each rank could save its own part.
+    /// Whether the division allows each rank to save its own part of the state.
     pub fn can_save_parts(&self, parallel: Parallel) -> bool {
         let is_sharded = matches!(parallel.shard, Shard::Gradients | Shard::Parameters);
         is_sharded && self.size > 1 && self.tensor.is_none()
     }
 
-    /// Has each rank save its own part of the state, or the first one all of it.
+    /// Makes each rank save its own part of the state, or the first one all of it.
     pub fn set_saves_parts(&mut self, saves_parts: bool) {
         self.saves_parts = saves_parts;
     }
@@ -213,24 +213,24 @@ impl Ranks {
         self.saves_parts
     }
 
-    /// How the parameters lie among the ranks; none where each has all of them.
+    /// The placement of the parameters among the ranks; `None` if each has all of them.
     pub(crate) fn division(&self) -> Option<&ParamLayout> {
         self.division.as_ref()
     }
 
-    /// What is gathered and given back around each block; none where each rank has all of its layers' parameters and
-    /// gradients.
+    /// The flat shards, which are gathered and freed around each block; `None` if each rank has all of its layers'
+    /// parameters and gradients.
     pub fn shards(&self) -> Option<&FlatShards> {
         self.division.as_ref().and_then(ParamLayout::shards)
     }
 
-    /// What this rank has of the parameters between two steps: all, or a part of each.
+    /// This rank's parameters between two steps: all, or a part of each.
     pub fn held(&self, weights: &Weights) -> Weights {
         self.division.as_ref().map_or_else(|| weights.only(|_| true), |division| division.held(weights))
     }
 
-    /// Where the parameters are divided, gives each rank its part of `whole` ones that the first rank knows, to where
-    /// `own` finds it; says whether they are. Only of those for which `is_meant` is true, on all ranks.
+    /// If the parameters are divided, scatters `whole` ones of the first rank to the tensors that `own` returns;
+    /// returns whether they are. Only those for which `is_meant` returns true, on all ranks.
     pub fn scatter_whole(
         &self,
         is_meant: impl Fn(&str) -> bool,
@@ -243,7 +243,7 @@ impl Ranks {
         Ok(true)
     }
 
-    /// Brings the flat shards up to date after parameters were written by anything but [`Ranks::update`].
+    /// Updates the flat shards after parameters were written by anything but [`Ranks::update`].
     pub fn refresh(&self) -> Result<()> {
         self.shards().map_or(Ok(()), FlatShards::refresh)
     }
@@ -312,7 +312,7 @@ impl Ranks {
     }
 
     /// After each step: running statistics become the mean over ranks, each weighted by the samples that it `counted`,
-    /// so that all hold the same and a rank without samples adds nothing.
+    /// so that all ranks have the same and a rank without samples contributes nothing.
     pub fn sync_buffers(&self, network: &Network, counted: usize) -> Result<()> {
         let Some(group) = self.group.as_ref().filter(|_| self.moments.is_none()) else { return Ok(()) };
         let buffers = network.weights().buffers().iter().map(|named| &named.tensor);
@@ -342,7 +342,7 @@ impl Ranks {
         self.group.as_ref().map_or(Ok(()), |group| group.barrier())
     }
 
-    /// What is said of an error: one of the exchange itself is told with who is missing.
+    /// Adds the missing ranks to an error of a collective operation.
     pub fn name_missing(&self, error: Error) -> Error {
         let (Error::Torch(inner), Some(group)) = (&error, &self.group) else { return error };
         if !inner.is_of_exchange() {

@@ -1,8 +1,8 @@
-//! State of which each rank keeps a part: gathered where it is saved, handed out where it is resumed.
+//! Sharded state: gathered to be saved, scattered to be resumed.
 //!
-//! What is saved are whole tensors with names, so it does not show how many ranks there were, and any number of them
-//! resumes it. Where parameters are divided ([`super::division`]), so is what is kept of each; where only the optimiser
-//! is sharded, each rank keeps the state of whole tensors.
+//! Saved tensors are complete and named, so they are independent of the number of ranks, and any number resumes them.
+//! If parameters are divided ([`super::division`]), so is their optimizer state; if only the optimizer is sharded, each
+//! rank has the state of complete tensors.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::model::Named;
 use crate::torch::{self, Result};
 
-/// What one rank tells the others of a tensor that it keeps.
+/// A rank's description of a tensor that it has.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     name: String,
@@ -22,7 +22,7 @@ struct Entry {
     dtype: String,
 }
 
-/// Tensors that are kept for parameters: of each kind one a parameter, named `KIND.PARAMETER`.
+/// State tensors of parameters: of each kind one per parameter, named `KIND.PARAMETER`.
 #[derive(Debug, Clone, Copy)]
 pub struct StateKeys<'a> {
     /// Their names.
@@ -32,7 +32,7 @@ pub struct StateKeys<'a> {
 }
 
 impl StateKeys<'_> {
-    /// Whether something of this name is kept for a parameter, and not for all together.
+    /// Whether the name is that of a parameter's state, rather than global state.
     fn has(self, name: &str) -> bool {
         self.names.iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')))
     }
@@ -71,7 +71,7 @@ pub fn gather(
     for root in 1..ranks.size() {
         for Entry { name, shape, dtype } in entries(own, ranks, root)? {
             let tensor = match own.iter().find(|named| ranks.rank() == root && named.name == name) {
-                // On the CPU as the others' memory, so that all go by the same way.
+                // On the CPU like the others', so that all use the same backend.
                 Some(named) => {
                     let tensor = named.tensor.f_detach().and_then(|tensor| tensor.f_to_device(Device::Cpu));
                     tensor.and_then(|tensor| tensor.f_contiguous())
@@ -88,7 +88,7 @@ pub fn gather(
     Ok(())
 }
 
-/// Fills what each rank keeps with what the first one has `saved` of it; what that does not know stays as it is.
+/// Restores the state of each rank from what the first one has `saved`; state that is not in it is unchanged.
 pub fn scatter(
     own: &[Named],
     kinds: StateKeys,
@@ -157,7 +157,7 @@ fn copy_into(named: &Named, values: &Tensor) -> std::result::Result<(), Error> {
     Ok(target.f_copy_(values).map_err(torch::Error::from)?)
 }
 
-/// What the rank `root` keeps.
+/// The tensors of the rank `root`.
 fn entries(own: &[Named], ranks: &Ranks, root: u32) -> Result<Vec<Entry>> {
     let wrong =
         |error: serde_json::Error| torch::Error::new(format!("the shards of rank {root} cannot be described: {error}"));
@@ -171,7 +171,7 @@ fn entries(own: &[Named], ranks: &Ranks, root: u32) -> Result<Vec<Entry>> {
     serde_json::from_str(&text).map_err(wrong)
 }
 
-/// The number format of this name; state is kept in one of few.
+/// The data type of this name; state uses few of them.
 fn kind(name: &str) -> Result<Kind> {
     let known = [Kind::Float, Kind::Double, Kind::BFloat16, Kind::Half, Kind::Int64, Kind::Int, Kind::Uint8];
     let found = known.into_iter().find(|kind| format!("{kind:?}") == name);

@@ -1,7 +1,8 @@
-//! Which tensors of a transformer are cut among the ranks that divide its layers, and along which dimension.
+//! How the tensors of a transformer are split among the ranks of tensor parallelism, and along which dimension.
 //!
-//! The first product of a pair is cut by what comes out, the second by what goes in, so that in between each rank works
-//! at its own heads or hidden values (Shoeybi et al. 2019, figure 3). Biases of the second are added once, and whole.
+//! The first product of a pair is split by output features, the second by input features, so that each rank computes
+//! its own heads or hidden values in between (Shoeybi et al. 2019, figure 3). Biases of the second are undivided and
+//! added once.
 
 use tch::Tensor;
 
@@ -16,7 +17,7 @@ pub struct TensorSplit {
 }
 
 impl TensorSplit {
-    /// How the tensor of this name is cut; none where every rank has all of it.
+    /// How the tensor of this name is split; `None` if every rank has all of it.
     pub fn of(name: &str) -> Option<TensorSplit> {
         /// Ends of names, of GPT-2, BERT and vision transformers. GPT-2's weights are inputs × outputs, the others
         /// outputs × inputs.
@@ -62,7 +63,7 @@ impl TensorSplit {
         shape[self.dimension as usize] % (self.sections * i64::from(parts)) == 0
     }
 
-    /// The part at a place among `parts`, in memory of its own.
+    /// Part number `place` of `parts`, in its own memory.
     pub fn take(self, whole: &Tensor, place: u32, parts: u32) -> Result<Tensor> {
         let mut taken = Vec::new();
         for section in whole.f_chunk(self.sections, self.dimension)? {
@@ -72,7 +73,7 @@ impl TensorSplit {
         Ok(Tensor::f_cat(&taken, self.dimension)?)
     }
 
-    /// All parts, in the order of their places, as one again.
+    /// Concatenates all parts in order.
     pub fn join(self, parts: &[Tensor]) -> Result<Tensor> {
         let mut sections = Vec::new();
         for section in 0..self.sections {

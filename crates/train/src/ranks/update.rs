@@ -13,7 +13,7 @@ use crate::torch::group::{ProcessGroup, Reducer};
 use crate::torch::{self, Result};
 
 impl Ranks {
-    /// From now on the gradients of this network are exchanged while its backward pass goes on.
+    /// Installs hooks that exchange the gradients of this network during the backward pass.
     pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
         let Some(group) = self.data.as_ref().filter(|_| self.shards().is_none()) else { return Ok(()) };
         let parameters = in_order(network.weights());
@@ -21,7 +21,7 @@ impl Ranks {
         Ok(())
     }
 
-    /// Of what is held here, the parameters whose optimiser is kept here: all, unless the job shards it.
+    /// The local parameters whose optimizer state is local: all, unless the job shards it.
     pub fn kept(&mut self, held: &Weights, parallel: Parallel) -> Weights {
         match parallel.shard {
             Shard::None | Shard::Gradients | Shard::Parameters => held.only(|_| true),
@@ -37,8 +37,7 @@ impl Ranks {
         }
     }
 
-    /// Has gradients wait until the backward pass is over, and go all at once: to measure what it is worth that they do
-    /// not.
+    /// Makes gradients wait until the end of the backward pass, to measure the benefit of overlapping.
     pub fn wait_with_gradients(&mut self, waits: bool) {
         self.waits = waits;
     }
@@ -67,7 +66,7 @@ impl Ranks {
         self.shards().map_or(Ok(()), FlatShards::end)
     }
 
-    /// Multiplies all gradients that the backward passes of a step have left by a scalar.
+    /// Multiplies all accumulated gradients of a step by a scalar.
     pub fn scale_gradients(&self, network: &Network, factor: &Tensor) -> Result<()> {
         if let Some(shards) = self.shards() {
             return shards.scale_gradients(factor);
@@ -77,11 +76,11 @@ impl Ranks {
         torch::scale(&gradients, factor)
     }
 
-    /// One update by the gradients that backward passes have left, which are forgotten. False where a gradient of any
-    /// rank is not finite: then nothing is updated.
+    /// One update by the accumulated gradients, which are cleared. Returns false if a gradient of any rank is not
+    /// finite: then nothing is updated.
     ///
     /// # Errors
-    /// When libtorch, or an exchange between ranks, fails.
+    /// If libtorch, or a collective operation, fails.
     pub fn update(
         &self,
         network: &Network,
@@ -99,7 +98,7 @@ impl Ranks {
             return optimizer.step(lr, clip);
         };
         let parameters = handles(network.weights());
-        // Each rank has all gradients, so all come to the same norm and scale.
+        // Each rank has all gradients, so all compute the same norm and scale.
         let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
         let is_updated = optimizer.step_among(lr, clip, &gradients, None)?;
         torch::drop_gradients(&parameters)?;
@@ -147,7 +146,7 @@ impl Ranks {
         Ok(is_updated)
     }
 
-    /// The exchange of gradients; none for one alone.
+    /// The gradient reducer; `None` for a single rank.
     pub fn exchange(&self) -> Option<&Reducer> {
         self.exchange.as_ref().filter(|_| !self.waits)
     }
@@ -194,7 +193,7 @@ impl GlobalGradients for Parted<'_> {
         };
         let [split, whole] = [square(&self.split)?, square(&self.whole)?];
         let device = if self.split.is_empty() { whole.device() } else { split.device() };
-        // On the CPU, where a rank that holds nothing that is trained has its zeros, so that all go by the same way.
+        // On the CPU, where a rank without trainable parameters has its zeros, so that all use the same backend.
         let [split, whole] = [split.f_to_device(Device::Cpu)?, whole.f_to_device(Device::Cpu)?];
         let both = Tensor::f_stack(&[split, whole], 0)?;
         if let Some(data) = self.ranks.data.as_ref().filter(|_| self.is_sharded) {
@@ -212,14 +211,14 @@ impl GlobalGradients for Parted<'_> {
     }
 }
 
-/// What is trained; a parameter that stays as it is has no gradient.
+/// The trainable parameters; a frozen one has no gradient.
 fn handles(weights: &Weights) -> Vec<Tensor> {
     let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
     trained.map(|named| named.tensor.shallow_clone()).collect()
 }
 
-/// What is trained, from the stem to the head: gradients come the other way round, and buckets of neighbours are complete
-/// early.
+/// The trainable parameters, from the stem to the head: gradients are computed in reverse, and buckets of neighbours
+/// are complete early.
 fn in_order(weights: &Weights) -> Vec<Tensor> {
     let places: BTreeMap<&str, usize> =
         weights.in_order().iter().zip(0..).map(|(name, place)| (name.as_str(), place)).collect();
@@ -228,7 +227,7 @@ fn in_order(weights: &Weights) -> Vec<Tensor> {
     trained.into_iter().map(|named| named.tensor.shallow_clone()).collect()
 }
 
-/// Gives each parameter to the rank that has the fewest values so far, the largest first.
+/// Assigns each parameter to the rank that has the fewest values, largest first.
 fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
     let sizes: Vec<usize> = handles(weights).iter().map(Tensor::numel).collect();
     let mut places: Vec<usize> = (0..sizes.len()).collect();

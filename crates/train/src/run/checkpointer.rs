@@ -1,4 +1,4 @@
-//! When the state is saved, and what that costs the training thread.
+//! When the state is saved, and how long that stalls the training thread.
 
 use std::time::{Duration, Instant};
 
@@ -46,13 +46,13 @@ impl<'a> Checkpointer<'a> {
         self.pace.due(step, self.saved_at.elapsed().as_secs_f64())
     }
 
-    /// The newest step that was handed over to be saved; 0 for none.
+    /// The newest step that was passed on to be saved; 0 for none.
     pub fn saved(&self) -> u64 {
         self.saved.unwrap_or(0)
     }
 
-    /// Copies the state and has it written while training goes on. Does nothing if this step is saved already, unless
-    /// `anew`, for a state that changed without a step.
+    /// Copies the state and writes it in the background. Does nothing if this step is saved already, unless `anew`, for
+    /// a state that changed without a step.
     ///
     /// Called by all ranks; the first one gathers and saves, or each saves its own part.
     pub fn save(&mut self, trainer: &Trainer, anew: bool, ranks: &Ranks) -> Result<(), Error> {
@@ -79,7 +79,7 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// The folders that every rank's part goes to, which the first one makes.
+    /// The folders for every rank's part, created by the first one.
     fn begin_parts(&mut self, trainer: &Trainer, ranks: &Ranks) -> Result<PartFolders, Error> {
         let mut text = String::new();
         if let Some(writer) = self.writer.as_mut().filter(|_| ranks.is_first()) {
@@ -93,7 +93,7 @@ impl<'a> Checkpointer<'a> {
         Ok(PartFolders { step: step.to_owned(), best: (!best.is_empty()).then(|| best.to_owned()) })
     }
 
-    /// Before step `next`: tells what has become durable, and waits if training has run too far ahead of it.
+    /// Before step `next`: reports what has become durable, and waits if training has run too far ahead of it.
     pub fn keep_up(&mut self, next: u64) -> Result<(), Error> {
         let began = Instant::now();
         if let Some(writer) = &mut self.writer {
@@ -104,7 +104,7 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// Waits until what was handed over is durable.
+    /// Waits until the last save is durable.
     pub fn finish(&mut self) -> Result<(), Error> {
         if let Some(writer) = &mut self.writer {
             let done = writer.wait()?;
@@ -113,7 +113,7 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// Takes note of a step's time, and returns how much of it went into saving.
+    /// Records a step's time, and returns how much of it was spent saving.
     pub fn stepped(&mut self, took: Duration) -> Duration {
         let stalled = std::mem::take(&mut self.stalled);
         let bare = took.saturating_sub(stalled).as_secs_f64();
@@ -125,7 +125,7 @@ impl<'a> Checkpointer<'a> {
         let Some(done) = done else { return };
         if let Some(step) = self.step_seconds {
             let seconds = |micros: u64| micros as f64 / 1e6;
-            // A step of no time at all is a clock that stood still.
+            // A zero step time means that the clock did not advance.
             let costs = CheckpointCosts {
                 stall: seconds(done.stall_us),
                 commit: seconds(done.commit_us),

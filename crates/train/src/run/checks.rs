@@ -1,4 +1,4 @@
-//! What is settled before the first step: what is refused, how long the run is, and on what it runs.
+//! Checks before the first step, the length of the run, and its environment.
 
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
@@ -14,7 +14,7 @@ use crate::state::Trainer;
 use crate::step::{StepConfig, micro_batches};
 use crate::torch;
 
-/// Refuses what this program cannot do, before any work starts.
+/// Refuses what this program does not support, before any work starts.
 pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
     if version != domain::torch::VERSION {
         let message = format!("libtorch {version} was loaded, and {} is needed", domain::torch::VERSION);
@@ -37,8 +37,8 @@ pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a mesh that so many ranks cannot be laid out on, or that the model has nothing to divide for. The job file
-/// was checked for as many `processes` as it says; whoever starts ranks by hand may start others.
+/// Refuses a mesh that does not fit the number of ranks, or that the model cannot be divided by. The job file was
+/// checked for its own `processes`; ranks started by hand may differ.
 fn check_mesh(train: &Train, ranks: u32) -> Result<(), Error> {
     let tensor = train.parallel.tensor.max(1);
     if !ranks.is_multiple_of(tensor) {
@@ -59,7 +59,7 @@ fn check_mesh(train: &Train, ranks: u32) -> Result<(), Error> {
     Err(Finding::new(Cause::Job, message).hint("change `parallel.tensor`, or leave it out").into())
 }
 
-/// Steps of the run; the last batch of an epoch takes what is left, so none is lost.
+/// Steps of the run; the last batch of an epoch has the remaining samples.
 pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error> {
     if samples == 0 || train.batch == 0 {
         return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
@@ -101,13 +101,13 @@ pub fn check_batches(train: &Train, shape: ModelShape, [samples, _, _]: [u64; 3]
     Ok(())
 }
 
-/// Refuses batches whose common statistics a rank without samples would spoil.
+/// Refuses batches for whose synchronized statistics each rank needs a sample.
 pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
     if !train.parallel.sync_batch_norm {
         return Ok(());
     }
     let (batch, ranks) = (u64::from(train.batch.max(1)), u64::from(ranks.max(1)));
-    // Ranks meet in every forward pass, so each must make as many micro-batches of its share as the others.
+    // Ranks communicate in every forward pass, so each must make as many micro-batches of its share as the others.
     let passes = |share: u64| share.min(u64::from(train.accumulate.max(1)));
     let is_even = |size: &u64| size / ranks > 0 && passes(size / ranks) == passes(size.div_ceil(ranks));
     let sizes = [batch.min(samples), samples % batch];
@@ -118,7 +118,7 @@ pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Res
         .into())
 }
 
-/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.
+/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its number.
 pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
     let threads = trainer.progress.threads;
     if threads != spec.threads {
@@ -128,12 +128,12 @@ pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
     }
 }
 
-/// On what this rank runs.
+/// The environment of this rank.
 pub fn environment(spec: &Spec, config: &StepConfig, version: &str) -> Environment {
     environment_of(spec.threads, config, version)
 }
 
-/// The same with so many threads.
+/// The environment with a given number of threads.
 pub fn environment_of(threads: u32, config: &StepConfig, version: &str) -> Environment {
     let (device, device_name) = match config.device {
         Device::Cuda(index) => {
@@ -151,7 +151,7 @@ pub fn environment_of(threads: u32, config: &StepConfig, version: &str) -> Envir
     }
 }
 
-/// The processor's name as Linux tells it.
+/// The processor's name according to Linux.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -17,7 +17,7 @@ impl<'a> Commands<'a> {
         Commands { channel, save: false, stop: false }
     }
 
-    /// Takes in what has come since.
+    /// Handles the orders that have arrived.
     pub fn poll(&mut self) {
         while let Some(order) = self.channel.try_order() {
             match order {

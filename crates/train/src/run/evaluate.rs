@@ -1,6 +1,6 @@
-//! How good a network is on samples it was not trained on.
+//! Evaluation of a network on a validation or test split.
 //!
-//! What is counted depends on the task: classes, tokens or boxes. Sums stay on the device until the end.
+//! The metrics depend on the task: classes, tokens or boxes. Sums stay on the device until the end.
 
 use data::{AnnotatedBox, OriginalImage};
 use domain::rank::TaskMetrics;
@@ -20,21 +20,21 @@ const MOST_COUNTED: i64 = 1000;
 /// The true class is looked for among so many of the highest scores.
 const TOP: i64 = 5;
 
-/// Figures over a whole split.
+/// Metrics over a split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvaluationScore {
     /// Mean loss, without smoothing, so that runs can be compared.
     pub loss: f64,
-    /// Share of samples, or of guessed words, whose highest score is the true one; of equal scores the first counts.
-    /// Of boxes the mean average precision over overlaps of 0.5 to 0.95.
+    /// Top-1 accuracy over samples or predicted tokens, in 0–1; of equal scores the first counts. For boxes the mean
+    /// average precision over IoU thresholds from 0.5 to 0.95.
     pub accuracy: f64,
     /// What else was measured.
     pub figures: TaskMetrics,
-    /// How many samples of each class were taken for which; empty above 1,000 classes.
+    /// Confusion matrix; empty above 1,000 classes.
     pub confusion: Vec<Vec<u64>>,
 }
 
-/// Sums over the batches seen so far.
+/// Sums over the batches evaluated.
 #[derive(Default)]
 struct Sums {
     loss: Option<Tensor>,
@@ -48,7 +48,7 @@ struct Sums {
     detection: Vec<f64>,
 }
 
-/// What somebody who watches an evaluation makes of the logits of a batch.
+/// A callback for the logits of each evaluated batch.
 pub type LogitsObserver<'a> = dyn FnMut(&Tensor, &DeviceBatch) -> std::result::Result<(), Error> + 'a;
 
 /// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` returns false on any before the end.
@@ -86,7 +86,7 @@ pub fn evaluate_watched(
 }
 
 impl Sums {
-    /// Adds a batch; returns its logits where it has samples of this rank.
+    /// Adds a batch; returns its logits if it has samples of this rank.
     fn add(
         &mut self,
         network: &Network,

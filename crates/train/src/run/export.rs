@@ -28,12 +28,12 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Serialize)]
 struct Card<'a> {
     schema: u32,
-    /// File beside this one, and its SHA-256.
+    /// File name of the weights, and their SHA-256.
     weights: &'static str,
     weights_sha256: &'a str,
     /// Name of the architecture in a job file; `torchscript` for a module of the user's own.
     architecture: &'static str,
-    /// The user's TorchScript module beside this file, with these weights.
+    /// The user's TorchScript module next to this file, with these weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     module: Option<&'static str>,
     /// Names of the classes, in the order of the logits.
@@ -43,7 +43,7 @@ struct Card<'a> {
     /// Format of the matrix products in training.
     precision: &'static str,
     parameters: u64,
-    /// Step whose weights these are, and steps of the run.
+    /// Step of the weights, and steps of the run.
     step: u64,
     steps: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ struct Card<'a> {
 enum Input<'a> {
     /// Pixels in 0–1, less the mean, divided by the standard deviation, per channel.
     Image { channels: usize, height: usize, width: usize, mean: &'a [f32], std: &'a [f32] },
-    /// Token ids of the tokeniser beside this file; `length` in tokens.
+    /// Token ids of the tokenizer next to this file; `length` in tokens.
     Text { vocabulary: usize, length: u32, tokenizer: &'static str },
 }
 
@@ -105,10 +105,10 @@ impl<'a> Card<'a> {
     }
 }
 
-/// What a card says of its weights.
+/// The scores on a card.
 struct CardScores<'a> {
     validation: Option<BestScore>,
-    /// None for a run that was stopped before it was scored on the test split.
+    /// `None` for a run that was stopped before the test split was evaluated.
     test: Option<&'a EvaluationScore>,
     parameters: u64,
     format: ComputeFormat,
@@ -138,7 +138,7 @@ fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
     }
 }
 
-/// Writes the files that the `transformers` library needs beside the weights, where it has the model.
+/// Writes the files that the `transformers` library needs in addition to the weights, if it has the model.
 fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), Error> {
     let of = |architecture| config(architecture, data.shape(&spec.train), data.classes());
     if let Some(config) = spec.train.model.architecture().and_then(of) {
@@ -151,7 +151,7 @@ fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Writes the user's TorchScript module, whole or not at all; returns false where there is none.
+/// Writes the user's TorchScript module atomically; returns false if there is none.
 fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
     let (path, unfinished) = (folder.join(MODULE), folder.join(format!(".{MODULE}.part")));
     if !network.save_module(&unfinished)? {
@@ -168,7 +168,7 @@ fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
 /// The user's TorchScript module in the export folder.
 const MODULE: &str = "model.pt";
 
-/// The best weights' scores, and what the run took.
+/// The best weights' scores, and the resources used by the run.
 pub struct FinalScores<'a> {
     /// The network that holds them.
     pub network: &'a Network,
@@ -186,10 +186,10 @@ pub struct FinalScores<'a> {
     pub processor_us: u64,
 }
 
-/// Writes weights as `model.safetensors` into the export folder; returns what was written on the first rank.
+/// Writes weights as `model.safetensors` into the export folder; returns the file entry on the first rank.
 ///
 /// # Errors
-/// When the file or the folder cannot be written, or an exchange between ranks fails.
+/// If the file or the folder cannot be written, or a collective operation fails.
 pub fn write_model(
     trainer: &Trainer,
     spec: &Spec,
@@ -216,16 +216,15 @@ fn write(
     ranks: &Ranks,
 ) -> Result<Option<FileEntry>, Error> {
     let made = if ranks.is_first() { folder(spec).map(drop) } else { Ok(()) };
-    // All ranks take part whatever the first one's disk says.
+    // All ranks take part even if the first one's disk fails.
     let written = trainer.write_weights(which, &Path::new(&spec.export).join(name), ranks);
     made.and(written)
 }
 
-/// Writes the files beside the weights of a step into the export folder, each whole or not at all, and returns where they
-/// are.
+/// Writes the files that accompany the weights of a step into the export folder atomically, and returns their paths.
 ///
 /// # Errors
-/// When a file or the folder cannot be written.
+/// If a file or the folder cannot be written.
 pub fn export(
     spec: &Spec,
     data: &TrainingData,
@@ -261,11 +260,11 @@ pub fn export(
     })
 }
 
-/// The card of a run that was stopped, beside the best weights as far as it came, if they were written. A run that is
-/// resumed and done writes its own in their place.
+/// Writes the card of a stopped run next to the best weights, if these were written. A run that is resumed and
+/// completed replaces it.
 ///
 /// # Errors
-/// When a file or the folder cannot be written.
+/// If a file or the folder cannot be written.
 pub fn export_stopped(
     spec: &Spec,
     data: &TrainingData,
@@ -283,7 +282,7 @@ pub fn export_stopped(
     Ok(())
 }
 
-/// The export folder, which is made where it is missing.
+/// The export folder, created if it is missing.
 fn folder(spec: &Spec) -> Result<&Path, Error> {
     let folder = Path::new(&spec.export);
     fs::create_dir_all(folder).map_err(|error| {

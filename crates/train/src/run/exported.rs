@@ -25,10 +25,10 @@ use crate::state::{InitialState, pretrained};
 use crate::step::StepConfig;
 use crate::{detect, torch};
 
-/// What is asked.
+/// The request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
-    /// The run: what it trained, where its data, checkpoints and export are.
+    /// The run: its training specification, and the paths of its data, checkpoints and export.
     pub spec: Spec,
     /// Other data than the run's own, absolute.
     pub data: Option<String>,
@@ -51,9 +51,9 @@ pub struct Evaluation {
     pub figures: TaskMetrics,
     /// Names of the model's classes, in the order of its logits.
     pub classes: Vec<String>,
-    /// How many samples of each class were taken for which, a row for each true class; empty above 1,000 classes.
+    /// Confusion matrix, one row per true class; empty above 1,000 classes.
     pub confusion: Vec<Vec<u64>>,
-    /// Samples that were left out, and the like, a sentence each.
+    /// Notes such as skipped samples, a sentence each.
     pub notes: Vec<String>,
     /// Predictions that were written.
     pub predictions: u64,
@@ -186,7 +186,7 @@ fn open_text(spec: &Spec, path: &Path, provenance: &mut Provenance) -> Result<Te
     Ok(TextDataset::open_known(data, keys, goal, path, seed, Some(&tokens), provenance)?)
 }
 
-/// All of other data, with the classes and the tokenizer of the model; and what is to be told of it.
+/// All of another data set, with the classes and the tokenizer of the model; and notes about it.
 fn other(spec: &mut Spec, path: &Path, card: &Card) -> Result<(TrainingData, Vec<String>), Error> {
     let mut notes = Vec::new();
     let skipped = |skipped: &[data::Skipped]| {
@@ -325,7 +325,7 @@ impl Predictions<'_> {
         Ok(())
     }
 
-    /// Writes the file, whole or not at all; returns the number of samples.
+    /// Writes the file atomically; returns the number of samples.
     fn write(self, path: &Path) -> Result<u64, Error> {
         let text = match self.data {
             TrainingData::Images(_) | TrainingData::Text(_) => self.rows,

@@ -29,7 +29,7 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     };
     let rank_memory = report_memory(context, ranks)?;
     let processor_us = ranks.gather(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
-    // The best weights are the present ones now.
+    // The network has the best weights now.
     let entry = write_model(&trainer, context.spec, WhichWeights::Present, ranks)?;
     let (Some(step), Some(entry)) = (best_step, entry) else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
@@ -46,8 +46,8 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     Ok(Ending::Trained)
 }
 
-/// Leaves the best and the last model of a run that was stopped, by order, deadline or budget. It is stopped all the same
-/// where they cannot be written: its state is in a checkpoint.
+/// Exports the best and the last model of a run that was stopped by order, deadline or budget. Errors do not prevent
+/// the stop: the state is in a checkpoint.
 pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
     let Training { evaluator, trainer, .. } = training;
     let (context, ranks) = (evaluator.context, evaluator.ranks);
@@ -56,7 +56,7 @@ pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
     if trainer.progress.step == 0 {
         return Ok(());
     }
-    // What the disk refuses is told; what ranks exchange is the same on all.
+    // A disk error is reported; the collective operations are the same on all ranks.
     let best = match has_best {
         true => write_model(trainer, context.spec, WhichWeights::Best, ranks),
         false => Ok(None),
@@ -79,7 +79,7 @@ pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes every rank's trace, and reports where the time of each has gone.
+/// Writes every rank's trace, and reports the time of each phase.
 fn report_times(context: &Context, timeline: &Timeline, ranks: &Ranks) -> Result<(), Error> {
     let spec = context.spec;
     let trace = Path::new(&spec.export).with_file_name("profile").join(format!("rank-{}.json", spec.rank));
@@ -90,7 +90,7 @@ fn report_times(context: &Context, timeline: &Timeline, ranks: &Ranks) -> Result
     Ok(())
 }
 
-/// Reports how much memory each of several ranks has used at its peak, in bytes, and returns it.
+/// Reports the peak memory of each rank, in bytes, and returns it.
 fn report_memory(context: &Context, ranks: &Ranks) -> Result<Vec<u64>, Error> {
     if ranks.size() == 1 {
         return Ok(Vec::new());

@@ -1,12 +1,12 @@
-//! What to do after a step whose loss, gradients or state are not finite. Pure decisions.
+//! Handling of steps with a non-finite loss, gradient or state. Pure decisions.
 //!
-//! A single step is skipped: gradients that are not finite updated nothing, as with `torch.amp.GradScaler`. What skipping
-//! does not cure, a second such step in a row or a state that is not finite itself, is rolled back to the newest
-//! checkpoint, and the batches since then are left out. A run that needs a third roll-back ends.
+//! A single step is skipped: non-finite gradients updated nothing, as with `torch.amp.GradScaler`. If skipping does not
+//! help, because of a second such step in a row or a state that is not finite itself, the run is rolled back to the
+//! newest checkpoint, and the batches since then are skipped. A run that needs a third roll-back ends.
 
 use data::Cursor;
 
-/// What is known after a step; the same on every rank.
+/// Observations after a step; the same on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepHealth {
     /// Whether loss and gradients were finite, so that the weights were updated.
@@ -17,12 +17,12 @@ pub(super) struct StepHealth {
     pub has_finite_state: bool,
 }
 
-/// What to do about a step.
+/// Decision about a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaction {
     /// All is well.
     Continue,
-    /// The step counts, though it updated nothing.
+    /// The step counts, although it updated nothing.
     Skip,
     /// Resume from the newest checkpoint, without the batches since then.
     RollBack,
@@ -59,14 +59,14 @@ impl FiniteGuard {
     }
 }
 
-/// Why a run is rolled back, and where it goes on.
+/// The reason for a roll-back, and where the run continues.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RollBack {
     /// The step after which the state was not to be used.
     pub step: u64,
-    /// Where the data goes on: behind the batch of that step.
+    /// The data position to continue from: after the batch of that step.
     pub cursor: Cursor,
-    /// What was not finite, such as "the loss of step 12 is `NaN`".
+    /// The non-finite value, such as "the loss of step 12 is `NaN`".
     pub why: String,
     /// The samples of that step's batch.
     pub samples: String,

@@ -1,8 +1,8 @@
 //! One rank's run, from its specification to its last report, in three phases: `prepare` (data, network, checkpoint),
 //! `training` (the loop over steps) and `finish` (the test split and the exported model).
 //!
-//! Everything here happens on one thread. What goes on beside it is the loader's decoding, the writer's hashing and
-//! writing (`checkpointer`) and the connection to the agent ([`crate::channel`]).
+//! Everything here happens on one thread. Concurrent are the loader's decoding, the writer's hashing and writing
+//! (`checkpointer`) and the connection to the agent ([`crate::channel`]).
 
 mod checkpointer;
 mod checks;
@@ -44,12 +44,12 @@ pub enum Ending {
     Stopped { step: u64 },
 }
 
-/// What is not the job's: where to run, and the mistakes that the chaos test makes.
+/// Settings outside the job: the device, and the deliberate bugs of the chaos test.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
     /// Where the network is.
     pub device: Device,
-    /// What a resume leaves out.
+    /// State that a resume omits.
     pub omitted: OmittedState,
     /// The mistake that the writer makes.
     #[cfg(feature = "mutants")]
@@ -68,7 +68,7 @@ impl RunOptions {
     }
 }
 
-/// What every phase of a run knows.
+/// Shared by every phase of a run.
 struct Context<'a> {
     spec: &'a Spec,
     options: RunOptions,
@@ -77,20 +77,20 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Tells the user something that does not end the run.
+    /// Reports a note to the user that does not end the run.
     fn note(&self, text: String) {
         self.channel.send(Report::Note { text });
     }
 }
 
-/// Trains what `spec` says, from its newest checkpoint on, and reports over `channel`.
+/// Trains according to `spec`, resuming from its newest checkpoint, and reports over `channel`.
 ///
-/// All reports but the last are sent here; that one is for the caller to send, by what this returns.
+/// All reports but the last are sent here; the caller sends that one according to the result.
 ///
-/// Of several ranks, the first reports for all; the others report who they are and how they ended.
+/// With several ranks, the first reports for all; the others report their process ids and how they ended.
 ///
 /// # Errors
-/// Why the rank cannot go on, as the finding that ends its attempt.
+/// Why the rank failed, as the finding that ends its attempt.
 pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending, Error> {
     let config = StepConfig::of(&spec.train, options.device);
     let version = torch::version()?;
@@ -114,7 +114,7 @@ pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending
     run_among(&context, &mut ranks).map_err(|error| ranks.name_missing(error))
 }
 
-/// The run of this rank among `ranks`; from the newest checkpoint again where the state is no longer finite.
+/// The run of this rank among `ranks`; restarts from the newest checkpoint if the state is not finite.
 fn run_among(context: &Context, ranks: &mut Ranks) -> Result<Ending, Error> {
     let mut rolled_back: Option<RollBack> = None;
     for attempt in 0.. {

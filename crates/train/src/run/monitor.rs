@@ -1,4 +1,4 @@
-//! What each step says of its data, and the one note of a run that waits for it.
+//! Loader statistics of each step, and the one note about a run that is bound by its data.
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use domain::rank::{Fetching, Spec};
 
 use crate::input::TrainingData;
 
-/// Steps and the loader beside them.
+/// Measurements of steps and of the loader.
 pub struct LoaderMonitor {
     seen: LoaderActivity,
     before: Option<LoaderStats>,
@@ -35,8 +35,8 @@ impl LoaderMonitor {
         LoaderMonitor { seen, before: None, told: false }
     }
 
-    /// Takes note of a step, and returns what the loader did since the last one. The first tells nothing, for its
-    /// batch was made while nothing else went on.
+    /// Records a step, and returns the loader's activity since the last one. The first is not representative, because
+    /// its batch was prepared while nothing else was running.
     pub fn stepped(&mut self, took: Duration, waited: Duration, now: Option<LoaderStats>) -> Fetching {
         let Some(now) = now else { return Fetching::default() };
         let Some(before) = self.before.replace(now) else {
@@ -64,7 +64,7 @@ impl LoaderMonitor {
         }
     }
 
-    /// That the run waits for its data and what to do, once.
+    /// The note that the run is bound by its data, with remedies, once.
     pub fn note(&mut self) -> Option<String> {
         if self.told {
             return None;

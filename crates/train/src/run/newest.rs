@@ -17,11 +17,11 @@ use crate::state::{CheckpointFiles, Resumed};
 /// A checkpoint, and why newer ones are not used.
 type Newest = (Option<Resumed>, Vec<String>);
 
-/// The newest checkpoint that verifies, and why newer ones do not. Where there are some and none verifies, the run ends:
-/// whether to pay for all steps again is for the user to say.
+/// The newest checkpoint that verifies, and why newer ones do not. If there are checkpoints but none verifies, the run
+/// ends: repeating all steps is the user's decision.
 ///
-/// A checkpoint whose values are not finite is passed over like one that does not verify. Only the first rank has
-/// something, unless the folder `is_shared`.
+/// A checkpoint with non-finite values is skipped like one that does not verify. Only the first rank has one, unless
+/// the folder `is_shared`.
 pub(super) fn newest_checkpoint(spec: &Spec, ranks: &Ranks, is_shared: bool) -> Result<Newest, Error> {
     let folder = Path::new(&spec.checkpoints);
     if ranks.is_first() {
@@ -47,7 +47,7 @@ pub(super) fn newest_checkpoint(spec: &Spec, ranks: &Ranks, is_shared: bool) -> 
     }
 }
 
-/// Whether every rank sees the folder of checkpoints that the first one has; nodes need not share one.
+/// Whether every rank sees the first one's checkpoint folder; nodes need not share one.
 pub(super) fn sees_same_folder(spec: &Spec, ranks: &Ranks) -> Result<bool, Error> {
     let folder = Path::new(&spec.checkpoints);
     let sign = folder.join(".seen");
@@ -61,7 +61,7 @@ pub(super) fn sees_same_folder(spec: &Spec, ranks: &Ranks) -> Result<bool, Error
     let sees = fs::read_to_string(&sign).is_ok_and(|found| found == told);
     let is_shared = !ranks.any(!sees)?;
     if ranks.is_first() {
-        // The next attempt writes it anew.
+        // The next attempt writes it again.
         let _ = fs::remove_file(&sign);
     }
     Ok(is_shared)
@@ -69,7 +69,7 @@ pub(super) fn sees_same_folder(spec: &Spec, ranks: &Ranks) -> Result<bool, Error
 
 /// The same, read by the first rank alone.
 fn newest_whole(spec: &Spec) -> Result<Newest, Error> {
-    // Those that earlier versions saved without a look at their values.
+    // For checkpoints of earlier versions, which were saved without checking their values.
     let is_finite = |loaded: &LoadedCheckpoint| match not_finite(loaded, &spec.train.model) {
         Some(name) => Err(format!("`{name}` has values that are not finite")),
         None => Ok(()),
@@ -88,12 +88,12 @@ fn not_finite<'a>(loaded: &'a LoadedCheckpoint, model: &ModelSource) -> Option<&
     weights.iter().chain(&loaded.training).find(|tensor| !tensor.is_finite()).map(|tensor| tensor.name.as_str())
 }
 
-/// What one rank found of the files that it has verified.
+/// One rank's verdict about the files that it has verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Verdict {
     /// They are as they were written.
     Right,
-    /// One of the best weights is not; why, as half a sentence.
+    /// The best weights are damaged; the reason is part of a sentence.
     BestDamaged(String),
     /// One of the state is not.
     Damaged(String),
@@ -101,8 +101,8 @@ enum Verdict {
     Unreadable(String),
 }
 
-/// The newest checkpoint, verified by all ranks together; nothing where it is one of differences, which are put together
-/// in memory.
+/// The newest checkpoint, verified by all ranks together; `None` if it is a delta checkpoint, which is assembled in
+/// memory.
 fn newest_among_all(spec: &Spec, ranks: &Ranks) -> Result<Option<Newest>, Error> {
     let folder = Path::new(&spec.checkpoints);
     let steps = if ranks.is_first() { checkpoint::steps(folder)? } else { Vec::new() };
@@ -149,7 +149,7 @@ fn newest_among_all(spec: &Spec, ranks: &Ranks) -> Result<Option<Newest>, Error>
     Ok(Some((None, passed_over)))
 }
 
-/// What is wrong with this rank's share of the files of a checkpoint.
+/// The damage in this rank's share of the files of a checkpoint.
 fn verified(folder: &Path, manifest: &CheckpointManifest, spec: &Spec, ranks: &Ranks) -> Verdict {
     let is_own_module = matches!(spec.train.model, ModelSource::Module(_));
     let model = manifest.files_of(StateKind::Model).into_iter().map(|file| (file, !is_own_module, false));
@@ -177,7 +177,7 @@ fn told(rejected: &Rejected) -> Verdict {
     }
 }
 
-/// The verdict that counts: what cannot be read before what is damaged, and the first of several.
+/// The verdict that counts: unreadable before damaged, and the first of several.
 fn worst(verdicts: Vec<Verdict>) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Unreadable(_) => 0,
@@ -188,7 +188,7 @@ fn worst(verdicts: Vec<Verdict>) -> Verdict {
     verdicts.into_iter().min_by_key(rank).unwrap_or(Verdict::Right)
 }
 
-/// What the rank `root` says.
+/// The value of the rank `root`.
 fn agreed<T: Serialize + for<'de> Deserialize<'de>>(ranks: &Ranks, root: u32, own: &T) -> Result<T, Error> {
     let wrong = |error: serde_json::Error| {
         Finding::new(Cause::Internal, format!("ranks do not understand each other: {error}"))

@@ -19,7 +19,7 @@ use crate::state::{InitialState, Resumed, Trainer, pretrained};
 use crate::torch;
 use domain::train::Codec;
 
-/// What the loop over steps begins with.
+/// The initial state of the loop over steps.
 pub(super) struct Prepared {
     pub data: TrainingData,
     pub start: StartingPoint,
@@ -48,7 +48,7 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     if let Some(lost) = resumed.as_ref().and_then(Resumed::lost_best) {
         context.note(format!("{lost}; the next evaluation finds the best ones anew"));
     }
-    // Differences are made of whole tensors, by one rank.
+    // Deltas are made of complete tensors, by one rank.
     let is_whole = matches!(resumed, Some(Resumed::Whole(_))) || train.checkpoint.codec != Codec::Full;
     let [is_whole] = ranks.broadcast_flags([is_whole])?;
     ranks.set_saves_parts(is_shared && !is_whole);
@@ -81,7 +81,7 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     if let Some(RollBack { step, cursor, .. }) = rolled_back {
         initial.skip_to(*step, *cursor);
     }
-    // All ranks begin with what the first one has.
+    // All ranks begin with the state of the first one.
     let trainer = initial.among(train, ranks)?;
     let length = length.counted_from(trainer.progress.origin, train.epochs);
     keep_threads(spec, &trainer, channel);

@@ -1,7 +1,7 @@
 //! A rank without an agent: `gradus-rank --job JOB.yaml --out FOLDER`, started by torchrun or by hand on every node.
 //!
-//! Each node has the job file and the data; only rank 0 writes, so the nodes share no folder. What `gradus run` adds,
-//! such as recovery and the bill, is not there; a run that is started again goes on from its newest checkpoint.
+//! Each node has the job file and the data; only rank 0 writes, so the nodes share no folder. Features of `gradus run`,
+//! such as recovery and the bill, are not available; a restarted run resumes from its newest checkpoint.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use domain::train::{Checkpoint, Parallel, Train};
 use domain::{Job, Work};
 use sha2::{Digest, Sha256};
 
-/// The specification of the only rank there is, as long as no launcher says otherwise.
+/// The specification of a single rank, unless a launcher assigns others.
 ///
 /// # Errors
-/// A sentence about the job file, or about what `options` lacks.
+/// An error in the job file, or a missing option.
 pub fn spec(options: &[String]) -> Result<Spec, String> {
     let (mut job, mut out) = (None, None);
     let accepts = |option: &String| option == "--accept-data-change";

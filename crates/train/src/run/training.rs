@@ -118,10 +118,10 @@ impl<'a> Training<'a> {
         })
     }
 
-    /// Makes all steps, until they are done, an order to stop comes, or the state is no longer finite.
+    /// Makes all steps, until they are done, an order to stop arrives, or the state is no longer finite.
     ///
     /// # Errors
-    /// Why the rank cannot go on.
+    /// Why the rank failed.
     pub fn run(&mut self) -> Result<StepsEnd, Error> {
         loop {
             let at = self.trainer.progress.step;
@@ -151,12 +151,12 @@ impl<'a> Training<'a> {
             // A step's time does not include the evaluation before it.
             self.step_ended = Instant::now();
         }
-        // Orders and clocks are the first rank's; all do what it says.
+        // The first rank reads orders and clocks; all follow its decision.
         let due = checkpointer.due(at);
         let [stop, save] = ranks.broadcast_flags([commands.stop, commands.save || due])?;
         let has_stalled = epoch_ended && has_stalled(evaluator.context, trainer, *length);
         let done = at >= self.last || is_target_met(evaluator.context, trainer) || has_stalled;
-        // What is not finite is never saved as a good state.
+        // A non-finite state is never saved as a valid one.
         if (stop || save || done) && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)? {
             checkpointer.finish()?;
             let step = checkpointer.saved();
@@ -182,7 +182,7 @@ impl<'a> Training<'a> {
         Ok(None)
     }
 
-    /// Makes the step after `at`, and reports it; returns what is wrong with the state after it.
+    /// Makes the step after `at`, and reports it; returns a roll-back if the state after it is not finite.
     fn step(&mut self, at: u64) -> Result<Option<RollBack>, Error> {
         let Training { evaluator, length, trainer, timeline, loader, .. } = self;
         let (Context { spec, options, config, .. }, ranks) = (evaluator.context, evaluator.ranks);
@@ -231,7 +231,7 @@ impl<'a> Training<'a> {
     fn check_finite(&mut self, step: u64, loss: f64, is_updated: bool) -> Result<Option<RollBack>, Error> {
         let Evaluator { context, ranks, .. } = self.evaluator;
         let is_finite = is_updated && loss.is_finite();
-        // A forward pass that overflows poisons running statistics even where no weight is updated.
+        // An overflow in the forward pass corrupts running statistics even if no weight is updated.
         let has_finite_state = is_finite || is_finite_state(&self.trainer, context, ranks)?;
         let is_scaled = self.trainer.optimizer.is_scaled();
         let why = match loss.is_finite() {
@@ -260,7 +260,7 @@ impl<'a> Training<'a> {
     }
 }
 
-/// Whether all that a checkpoint holds is finite, unless the check is left out to prove that it is needed.
+/// Whether the complete state is finite, unless the check is disabled to prove that it is needed.
 fn is_finite_state(trainer: &Trainer, context: &Context, ranks: &Ranks) -> Result<bool, Error> {
     if context.options.omitted.finite_check { Ok(true) } else { trainer.is_finite(ranks) }
 }

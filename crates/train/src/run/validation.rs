@@ -14,7 +14,7 @@ use crate::ranks::Ranks;
 use crate::state::average::measure_statistics;
 use crate::state::{BestScore, Trainer};
 
-/// What it takes to score a split.
+/// Everything needed to evaluate a split.
 #[derive(Clone, Copy)]
 pub(super) struct Evaluator<'a> {
     pub context: &'a Context<'a>,
@@ -56,7 +56,7 @@ impl Evaluator<'_> {
             trainer.keep_best(score, self.ranks)?;
         }
         trainer.progress.evaluated = true;
-        // Nothing was scored, so there is no figure to report.
+        // Nothing was evaluated, so there is no metric to report.
         if validation == 0 {
             return Ok(());
         }

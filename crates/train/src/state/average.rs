@@ -1,7 +1,7 @@
-//! Means of the weights over the steps, and what batch normalisations need before a mean is used.
+//! Averages of the weights over the steps (EMA, SWA), and the batch statistics that they need.
 //!
-//! When the mean takes how much of the present weights is a pure function of the step, so that only the mean itself is
-//! saved. It stands in for the weights where they are judged: in validation, in the best weights and so in the export.
+//! The contribution of the current weights to the average is a pure function of the step, so that only the average
+//! itself is saved. It replaces the weights in validation, in the best weights and so in the export.
 
 use domain::train::{Average, Ema, Swa};
 use tch::Tensor;
@@ -23,7 +23,7 @@ pub struct AveragedModel {
 }
 
 impl AveragedModel {
-    /// Of nothing yet.
+    /// An empty average.
     pub fn new(rule: Average, weights: &Weights) -> Result<AveragedModel> {
         let (mut parameters, mut means) = (Vec::new(), Vec::new());
         for named in weights.parameters() {
@@ -42,7 +42,7 @@ impl AveragedModel {
         }
     }
 
-    /// Puts the mean in the place of the weights.
+    /// Copies the average over the weights.
     pub fn put(&self) -> Result<()> {
         for (parameter, mean) in self.parameters.iter().zip(&self.means) {
             parameter.shallow_clone().f_copy_(&mean.tensor)?;
@@ -58,7 +58,7 @@ impl AveragedModel {
         }
     }
 
-    /// Batches from which statistics are measured anew.
+    /// Number of batches from which statistics are measured again.
     pub fn batches(&self) -> u32 {
         self.rule.batches()
     }
@@ -73,11 +73,11 @@ impl AveragedModel {
     }
 }
 
-/// How much of the weights after `step` steps the mean takes; none leaves it as it is.
+/// The contribution of the weights after `step` steps to the average; `None` if it is unchanged.
 fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
     match rule {
         Average::Ema(Ema { decay, warmup, .. }) => {
-            // The first step makes it, whatever was there before, as in `torch.optim.swa_utils.AveragedModel`.
+            // The first step initializes it, as in `torch.optim.swa_utils.AveragedModel`.
             let before = step.saturating_sub(1) as f64;
             if before == 0.0 {
                 return Some(1.0);
@@ -107,7 +107,7 @@ pub fn measure_statistics(
     for _ in 0..batches {
         let Some(batch) = feed.next(config.device) else { break };
         let samples = batch?.samples;
-        // A rank's share of a small batch may hold nothing but a blank.
+        // A rank's share of a small batch may be only a blank sample.
         let is_blank = samples.share.counted == 0;
         if is_blank && ranks.shards().is_none() {
             continue;

@@ -1,4 +1,4 @@
-//! The best weights so far: remembered, put back, and written as a model.
+//! The best weights: stored, restored, and written as a model.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::ranks::{ParamSet, Ranks};
 pub enum WhichWeights {
     /// Those that the network has now.
     Present,
-    /// The best ones so far.
+    /// The best weights.
     Best,
 }
 
 impl Trainer {
-    /// Remembers the present weights as the best ones: on the first rank, for which all gather them, or on each rank that
+    /// Stores the current weights as the best ones: on the first rank, for which all gather them, or on each rank that
     /// saves its own part.
     pub fn keep_best(&mut self, score: BestScore, ranks: &Ranks) -> Result<(), Error> {
         let model = match ranks.saves_parts() {
@@ -36,13 +36,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// The step of the best weights so far, where they or a part of them are here.
+    /// The step of the best weights, if they or a part of them are here.
     pub fn best_step(&self) -> Option<u64> {
         self.best.as_ref().map(|best| best.step)
     }
 
-    /// Puts the best weights, which the first rank knows or each a part of, into the network of every rank; returns their
-    /// step on the first one.
+    /// Loads the best weights, of which the first rank has all or each rank a part, into the network of every rank;
+    /// returns their step on the first one.
     pub fn load_best(&mut self, ranks: &Ranks) -> Result<Option<u64>, Error> {
         if ranks.is_first() && self.best.is_none() {
             return Err(state_mismatch("it holds no best weights"));
@@ -64,12 +64,12 @@ impl Trainer {
         Ok(self.best_step().filter(|_| ranks.is_first()))
     }
 
-    /// Writes weights as a model file, whole or not at all; returns what was written on the first rank, which writes. All
-    /// ranks take part, and none has to have all of the weights: where they are divided, one unit at a time is gathered.
-    /// The bytes depend on the weights alone.
+    /// Writes weights as a model file atomically; returns the file entry on the first rank, which writes. Collective:
+    /// called by all ranks, and none has to hold all of the weights: if they are divided, one unit at a time is
+    /// gathered. The bytes depend on the weights alone.
     ///
     /// # Errors
-    /// When the file cannot be written, there are no such weights, or an exchange between ranks fails.
+    /// If the file cannot be written, there are no such weights, or a collective operation fails.
     pub fn write_weights(&self, which: WhichWeights, path: &Path, ranks: &Ranks) -> Result<Option<FileEntry>, Error> {
         let best = self.best.as_ref().map(|best| best.model.as_slice());
         let format = [("format", "pt")];
@@ -116,7 +116,7 @@ impl Trainer {
         let mut heads: Vec<_> =
             division.shapes().map(|(name, shape)| (name.to_owned(), Dtype::F32, unsigned(shape))).collect();
         heads.extend(buffers.iter().map(|tensor| (tensor.name.clone(), tensor.dtype, tensor.shape.clone())));
-        // What the first rank cannot write does not keep it from what the others wait for.
+        // A write error on the first rank must not prevent it from the collective operations.
         let mut writer: Result<Option<TensorFileWriter>, Error> = match ranks.is_first() {
             true => TensorFileWriter::create(path, heads, &[("format", "pt")]).map(Some).map_err(Error::from),
             false => Ok(None),
@@ -139,7 +139,7 @@ impl Trainer {
         Ok(Some(writer.finish()?))
     }
 
-    /// What is held here of a parameter.
+    /// The local part of a parameter.
     fn held_tensor(&self, name: &str) -> Option<Tensor> {
         let found = self.held.parameters().iter().find(|named| named.name == name);
         found.map(|named| named.tensor.shallow_clone())

@@ -1,7 +1,7 @@
-//! Everything that one step changes, and how it is copied out to be saved and back to be resumed.
+//! The training state: everything that a step changes, and how it is saved and resumed.
 //!
-//! The whole state is: weights and running statistics, the optimiser's tensors, the random number generators, the best
-//! weights so far, and [`TrainProgress`]. The schedule is a function of the step, and the loader of the position, so
+//! The complete state is: weights and running statistics, the optimizer's tensors, the random number generators, the
+//! best weights, and [`TrainProgress`]. The schedule is a function of the step, and the loader of the position, so
 //! neither has state of its own.
 
 pub mod average;
@@ -47,7 +47,7 @@ pub(crate) use tensors::{copy, to_tensor as tensor_of};
 /// The tensors of all ranks' generators, of the CPU and of CUDA devices.
 const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
 
-/// What a resume leaves out, so that the chaos test can prove that it would notice. Nothing, in any other build.
+/// State that a resume omits, so that the chaos test can prove that it would notice. Empty in any other build.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OmittedState {
     /// The state of the random number generators.
@@ -62,22 +62,22 @@ pub struct OmittedState {
     pub finite_check: bool,
 }
 
-/// What a run begins with: a network that is whole on every rank, until the ranks divide it; or divided from the start,
-/// where no rank is to have all of it.
+/// The initial state of a run: a network that is complete on every rank until the ranks divide it, or divided from the
+/// start if no rank may have all of it.
 pub struct InitialState {
     /// The network.
     pub network: Network,
     progress: TrainProgress,
     best: Option<Arc<BestWeights>>,
     device: Device,
-    /// What was saved besides the weights, where something was.
+    /// The saved state besides the weights, if any.
     resumed: Option<SavedState>,
     /// Weights of the first rank for a network that is divided.
     whole: Option<WholeWeights>,
     omitted: OmittedState,
 }
 
-/// What was saved besides the weights.
+/// The saved state besides the weights.
 enum SavedState {
     /// In memory, on the first rank.
     Tensors(Vec<checkpoint::Tensor>),
@@ -87,19 +87,19 @@ enum SavedState {
 
 /// A network in training.
 pub struct Trainer {
-    /// What is trained.
+    /// The trained network.
     pub network: Network,
     /// What trains it.
     pub optimizer: ModelOptimizer,
     /// How far it has come.
     pub progress: TrainProgress,
-    /// The mean of its weights, where one is kept.
+    /// The average of its weights, if configured.
     pub average: Option<AveragedModel>,
-    /// What this rank has of the weights between two steps: all, or a part of each.
+    /// This rank's weights between two steps: all, or a part of each.
     held: Weights,
-    /// What the optimiser keeps for each parameter.
+    /// The kinds of optimizer state per parameter.
     kinds: &'static [&'static str],
-    /// Where each rank saves its own part: how each tensor of it lies in the whole.
+    /// If each rank saves its own part: the placement of each of its tensors.
     places: Arc<BTreeMap<String, Placement>>,
     /// On the first rank, or a part of them on each that saves its own.
     best: Option<Arc<BestWeights>>,
@@ -110,7 +110,7 @@ pub struct Trainer {
 const AVERAGE: StateKeys<'static> = StateKeys { names: &["average"], of: ParamSet::All };
 
 impl InitialState {
-    /// A network that has seen nothing.
+    /// A newly initialized network.
     pub fn fresh(
         train: &Train,
         shape: ModelShape,
@@ -154,7 +154,7 @@ impl InitialState {
         Ok(InitialState { network, progress, best: None, device, resumed: None, whole: None, omitted })
     }
 
-    /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job.
+    /// Restores a saved state. Either all of it fits, or it is refused: the file is of the same job.
     pub fn restore(&mut self, resumed: Resumed, omitted: OmittedState, ranks: &Ranks) -> Result<(), Error> {
         let state = serde_json::from_value(resumed.manifest().state.clone());
         let mut progress: TrainProgress =
@@ -169,7 +169,8 @@ impl InitialState {
             progress.position = 0;
         }
         if resumed.lost_best().is_some() {
-            // The next evaluation finds the best weights anew; also the one of this step, if an epoch ends here.
+            // The next evaluation determines the best weights again, including the one of this step if an epoch ends
+            // here.
             (progress.best, progress.evaluated) = (None, false);
         }
         self.progress = progress;
@@ -207,8 +208,8 @@ impl InitialState {
         Ok(())
     }
 
-    /// Remembers the digest of the data. `changed` says that it is not the data of before: the samples of training and
-    /// of a batch now.
+    /// Records the digest of the data. `changed` means that the data differs from before, and has the current numbers
+    /// of training samples and samples per batch.
     pub fn trains_on(&mut self, digest: Option<String>, changed: Option<(u64, u64)>) {
         self.progress.data = digest;
         if let (Some((samples, batch)), true) = (changed, self.resumed.is_some()) {
@@ -216,7 +217,7 @@ impl InitialState {
         }
     }
 
-    /// Goes on after `step` and behind `cursor`, as if the steps since this state had updated nothing.
+    /// Continues after `step` and at `cursor`, as if the steps since this state had updated nothing.
     pub fn skip_to(&mut self, step: u64, cursor: Cursor) {
         (self.progress.step, self.progress.epoch, self.progress.position) = (step, cursor.epoch, cursor.pos);
         self.progress.evaluated = false;
@@ -261,7 +262,7 @@ impl InitialState {
 }
 
 impl Trainer {
-    /// A network that has seen nothing, divided among the ranks.
+    /// A newly initialized network, divided among the ranks.
     pub fn fresh(
         train: &Train,
         shape: ModelShape,
@@ -272,12 +273,12 @@ impl Trainer {
         InitialState::fresh(train, shape, device, threads, ranks)?.among(train, ranks)
     }
 
-    /// What the optimiser keeps for each parameter.
+    /// The optimizer state per parameter.
     fn kept(&self) -> StateKeys<'static> {
         StateKeys { names: self.kinds, of: ParamSet::Trained }
     }
 
-    /// What is held here of the weights, and the buffers.
+    /// The local weights, and the buffers.
     fn here(&self) -> impl Iterator<Item = &Named> {
         self.held.parameters().iter().chain(self.network.weights().buffers())
     }
@@ -305,7 +306,7 @@ impl Trainer {
         }
     }
 
-    /// Puts the mean of the weights in their place, if there is one by now, and returns what was there.
+    /// Replaces the weights by their average, if there is one yet, and returns the weights.
     pub fn swap_in_average(&self, length: Length, ranks: &Ranks) -> Result<Option<SwappedWeights>, Error> {
         let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, self.progress.step)) else {
             return Ok(None);
@@ -318,7 +319,7 @@ impl Trainer {
         Ok(Some(SwappedWeights { copies, batches: if has_statistics { average.batches() } else { 0 } }))
     }
 
-    /// Puts back what the mean took the place of.
+    /// Restores the weights that the average replaced.
     pub fn swap_back(&self, lent: SwappedWeights, ranks: &Ranks) -> Result<(), Error> {
         for (named, copy) in self.here().zip(lent.copies) {
             let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
@@ -336,19 +337,19 @@ impl Trainer {
     }
 }
 
-/// What the generators of all ranks are saved as.
+/// The name under which the generators of all ranks are saved.
 fn generators_name(device: Device) -> &'static str {
     GENERATORS[usize::from(device.is_cuda())]
 }
 
-/// The weights while their mean stands in their place.
+/// The weights while they are replaced by their average.
 pub struct SwappedWeights {
     copies: Vec<Tensor>,
-    /// Batches from which statistics have to be measured for the mean; 0 where there are none.
+    /// Number of batches from which statistics must be measured for the average; 0 if there are none.
     pub batches: u32,
 }
 
-/// Keeps parameters as they are whose names begin like this.
+/// Freezes parameters whose names have these prefixes.
 fn freeze(network: &Network, beginnings: &[String]) -> Result<(), Error> {
     let parameters = network.weights().parameters();
     for beginning in beginnings {

@@ -1,4 +1,4 @@
-//! How far a run has come: what is saved besides tensors.
+//! Progress of a run: the saved state besides tensors.
 
 use data::Cursor;
 use domain::rank::TaskMetrics;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::optim::schedule::EpochOrigin;
 
-/// What is saved besides tensors.
+/// The saved state besides tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainProgress {
     /// Optimiser steps done.
@@ -20,7 +20,7 @@ pub struct TrainProgress {
     pub evaluated: bool,
     /// Threads of libtorch, which are part of the result.
     pub threads: u32,
-    /// The best scores so far.
+    /// The best scores.
     pub best: Option<BestScore>,
     /// SHA-256 of the file of a network that the user has built; its program is not in a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,8 +41,8 @@ impl TrainProgress {
         self.evaluated = false;
     }
 
-    /// Goes on where it was left, of an epoch that has so many samples now; with the next epoch, if it has fewer than
-    /// were used.
+    /// Continues in an epoch that now has the given number of samples, or with the next epoch if it has fewer than were
+    /// used.
     pub(super) fn count_anew(&mut self, samples: u64, batch: u64) {
         if self.position < samples {
             let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
@@ -61,7 +61,7 @@ pub struct BestScore {
     pub step: u64,
     /// Mean loss.
     pub loss: f64,
-    /// Share of samples whose prediction is right, in 0–1; of boxes the mean average precision.
+    /// Share of correct predictions, in 0–1; for boxes the mean average precision.
     pub accuracy: f64,
     /// What else was measured.
     #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]

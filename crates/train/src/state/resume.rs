@@ -13,8 +13,8 @@ use crate::ranks::Ranks;
 use crate::ranks::shards;
 use crate::torch;
 
-/// How each tensor that this rank keeps lies in the whole, by its name: of the weights, the optimiser and their mean.
-/// Nothing where the first rank saves all.
+/// The placement of each of this rank's tensors, by name: of the weights, the optimizer and their average. Empty if the
+/// first rank saves all.
 pub(super) fn places(ranks: &Ranks, kinds: &[&str]) -> BTreeMap<String, Placement> {
     let shards = ranks.shards().filter(|_| ranks.saves_parts());
     let mut places = BTreeMap::new();
@@ -50,7 +50,7 @@ pub(super) fn scatter_weights(whole: Option<&WholeWeights>, held: &Weights, rank
 }
 
 impl Trainer {
-    /// Fills what each rank keeps with what the first one has `saved`.
+    /// Restores each rank's state from what the first one has `saved`.
     pub(super) fn resume(
         &self,
         is_resumed: bool,
@@ -59,7 +59,7 @@ impl Trainer {
         seed: u64,
         ranks: &Ranks,
     ) -> Result<(), Error> {
-        // A run that goes on with scaled losses, where it began without, scales them as a fresh one.
+        // A run resumed with loss scaling, but started without, starts with the initial scale.
         let find = |name: &str| match find(saved, name) {
             Ok(tensor) => to_tensor(tensor).map(Some),
             Err(_) if !ranks.is_first() || name.starts_with("scaler.") => Ok(None),
@@ -85,7 +85,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Fills what this rank keeps from files; every rank reads its own part.
+    /// Restores this rank's state from files; every rank reads its own part.
     pub(super) fn resume_files(
         &mut self,
         files: &CheckpointFiles,

@@ -1,4 +1,5 @@
-//! What a run resumes from: a checkpoint in the memory of the first rank, or files of which each rank reads its part.
+//! The state that a run resumes from: a checkpoint in the memory of the first rank, or files of which each rank reads
+//! its part.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use super::tensors::{copy_values, find, state_mismatch, to_tensor};
 use crate::error::Error;
 use crate::model::Named;
 
-/// What a run begins with besides fresh values.
+/// The saved state that a run starts from.
 pub enum Resumed {
-    /// A checkpoint in memory, on the first rank; the others have nothing.
+    /// A checkpoint in memory, on the first rank only.
     Whole(Box<LoadedCheckpoint>),
     /// A checkpoint that every rank reads.
     Files(Box<CheckpointFiles>),
@@ -47,10 +48,10 @@ pub struct CheckpointFiles {
 }
 
 impl CheckpointFiles {
-    /// Opens the files of a manifest, none of which are differences.
+    /// Opens the files of a manifest, none of which are deltas.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// If one of them cannot be read.
     pub fn open(
         folder: &Path,
         manifest: CheckpointManifest,
@@ -68,8 +69,7 @@ impl CheckpointFiles {
         Ok(CheckpointFiles { manifest, lost_best, model, training, best })
     }
 
-    /// What this rank keeps of the best weights: its stretch of each tensor that it has a `place` of, and on the first
-    /// rank `whole` ones.
+    /// This rank's best weights: its part of each tensor that has a `place`, and on the first rank `whole` ones.
     pub(super) fn best(
         &self,
         places: impl Iterator<Item = (String, Placement, u64)>,
@@ -88,8 +88,8 @@ impl CheckpointFiles {
     }
 }
 
-/// Fills tensors from files: those that have a `place` with their stretch, others whole. What is `optional` may be
-/// missing, and stays as it is then.
+/// Reads tensors from files: a part of those that have a `place`, all of others. An `optional` one may be missing, and
+/// is unchanged then.
 pub(super) fn fill_from_files<'a>(
     tensors: impl IntoIterator<Item = &'a Named>,
     source: &TensorSource,
@@ -110,7 +110,7 @@ pub(super) fn fill_from_files<'a>(
     Ok(())
 }
 
-/// Whole weights that only the first rank has, to be given to ranks that each keep a part.
+/// Full weights that only the first rank has, to be scattered to the ranks.
 pub(super) enum WholeWeights {
     /// Of a checkpoint.
     Loaded(Vec<checkpoint::Tensor>),
@@ -119,7 +119,7 @@ pub(super) enum WholeWeights {
 }
 
 impl WholeWeights {
-    /// The names of those that are known; none for all.
+    /// The names of those that are known; `None` for all.
     pub(super) fn names(&self) -> Option<Vec<&str>> {
         match self {
             WholeWeights::Loaded(_) => None,

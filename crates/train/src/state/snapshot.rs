@@ -14,8 +14,8 @@ use crate::ranks::{ParamSet, Ranks};
 use crate::torch;
 
 impl Trainer {
-    /// Copies the state of all ranks, into the memory of an earlier snapshot where there is one; none on a rank that
-    /// is not the first.
+    /// Copies the state of all ranks, into the memory of an earlier snapshot if there is one; `None` on a rank that is
+    /// not the first.
     pub fn snapshot(&self, spare: Option<Snapshot>, ranks: &Ranks) -> Result<Option<Snapshot>, Error> {
         let began = Instant::now();
         ranks.check_replicas(&self.network, self.progress.step)?;
@@ -42,7 +42,7 @@ impl Trainer {
         Ok(Some(Snapshot { step, began, model, training, state, best, part: None }))
     }
 
-    /// Copies of all weights and buffers, sorted by name, on the first rank; nothing on the others.
+    /// Copies of all weights and buffers, sorted by name, on the first rank; empty on the others.
     pub(super) fn whole_weights(
         &self,
         spare: Vec<checkpoint::Tensor>,
@@ -75,8 +75,8 @@ impl Trainer {
         Ok(copies.made)
     }
 
-    /// Copies this rank's part of the state, into the memory of an earlier snapshot where there is one. What is not
-    /// divided is the first rank's.
+    /// Copies this rank's part of the state, into the memory of an earlier snapshot if there is one. Undivided state is
+    /// copied by the first rank.
     pub fn snapshot_part(
         &self,
         spare: Option<Snapshot>,

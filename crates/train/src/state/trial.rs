@@ -1,4 +1,4 @@
-//! A trial step of a TorchScript module before the run depends on it: whether it takes the data, returns logits of the right
+//! A trial step of a TorchScript module before the run: checks that it accepts the data, returns logits of the right
 //! shape, and can be trained by its loss.
 //!
 //! Buffers and random numbers are restored afterwards, so that a run is the same with and without it.
@@ -18,7 +18,7 @@ const SAMPLES: i64 = 2;
 /// Makes a forward and a backward pass of zeros through `network`.
 ///
 /// # Errors
-/// When the network does not take the data, returns another shape, or cannot be trained; with what would fit.
+/// If the network does not accept the data, returns another shape, or cannot be trained; with what would fit.
 pub fn trial_step(network: &Network, train: &Train, shape: ModelShape, device: Device) -> Result<(), Error> {
     let batch = samples(shape, device)?;
     let trial = Trial { network, train, shape, device, config: StepConfig::of(train, device), batch };
@@ -78,7 +78,7 @@ impl Trial<'_> {
         Err(wrong(message, hint))
     }
 
-    /// Refuses averaged weights where running statistics would have to be recomputed for them.
+    /// Refuses averaged weights if running statistics would have to be recomputed for them.
     fn check_average(&self) -> Result<(), Error> {
         let mut buffers = self.network.weights().buffers().iter();
         if self.train.average.is_none() || !buffers.any(|named| named.tensor.is_floating_point()) {

@@ -13,8 +13,8 @@ pub struct BatchTensors {
     /// Of texts: true for tokens and false for padding, boolean; none without padding. Or, where several documents share a
     /// row, the position of each token within its document, int64.
     pub mask: Option<Tensor>,
-    /// One class per sample; or the target token at each position and −100 where there is none; both int64. Or, of mixed
-    /// images, the share of each class, float32 `samples × classes`. Or the objects of each image, as a
+    /// One class per sample; or the target token at each position and −100 if there is none; both int64. Or, for mixed
+    /// images, the probability of each class, float32 `samples × classes`. Or the objects of each image, as a
     /// [`crate::detect::ground_truth_tensor`].
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.
@@ -24,7 +24,7 @@ pub struct BatchTensors {
 /// Which part of the batch of all ranks some samples are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchShare {
-    /// How many of them count: all, or none where the samples are a blank that keeps the ranks in step.
+    /// Number of samples that count: all, or 0 for a blank sample that keeps the ranks in step.
     pub counted: usize,
     /// Samples of all ranks.
     pub whole: usize,
@@ -63,7 +63,7 @@ impl BatchTensors {
         })
     }
 
-    /// The same in memory of their own.
+    /// A copy in new memory.
     pub(crate) fn copied(&self) -> Result<BatchTensors> {
         Ok(BatchTensors {
             values: torch::copied(&self.values)?,
@@ -89,8 +89,8 @@ impl BatchTensors {
     }
 }
 
-/// The share of each class in each sample, `samples × classes`: `own` of its own class, and the rest of the class of the
-/// image that it was mixed with.
+/// The target probabilities, `samples × classes`: `own` for its own class, and the remainder for the class of the image
+/// that it was mixed with.
 pub fn mixed_targets(labels: &Tensor, others: &[i64], own: f64, classes: i64) -> Result<Tensor> {
     let others = Tensor::f_from_slice(others)?.f_to_device(labels.device())?;
     let one = |of: &Tensor| of.f_one_hot(classes)?.f_to_kind(Kind::Float);
@@ -108,7 +108,7 @@ pub fn image_batch(
     let count = labels.len() as i64;
     let values = Tensor::f_from_slice(images)?;
     let images = if channels_last {
-        // The pixels stay where they are: only the strides say that channels come last.
+        // The pixels are not moved: only the strides express channels-last.
         values.f_view([count, height, width, channels])?.f_permute([0, 3, 1, 2])?
     } else {
         values.f_view([count, channels, height, width])?

@@ -23,7 +23,7 @@ pub struct StepConfig {
 }
 
 impl StepConfig {
-    /// What the job says, on this device.
+    /// The job's settings, on this device.
     pub fn of(train: &Train, device: Device) -> StepConfig {
         StepConfig {
             device,

@@ -1,7 +1,7 @@
-//! One optimiser step: everything that is done with a batch, and nothing else.
+//! One optimizer step: everything that is done with a batch, and nothing else.
 //!
-//! `xtask bench train` measures [`step()`] against PyTorch's and the whole run against it. Read on in `batch` (what a
-//! step is given), [`config`] (what the job says of it), [`precision`], [`recompute`] and [`cuda_graphs`].
+//! `xtask bench train` compares [`step()`] with PyTorch, and a complete run with it. Read on in `batch` (the input of a
+//! step), [`config`] (the job's settings), [`precision`], [`recompute`] and [`cuda_graphs`].
 
 mod batch;
 pub mod config;
@@ -25,11 +25,11 @@ use profile::{Phase, Timeline};
 
 /// Updates the network by one batch and returns the mean loss over the samples of all ranks, before the update.
 ///
-/// Each micro-batch's loss is weighted by its share of the whole batch, so that micro-batches and ranks, however uneven,
-/// add up to the whole batch's mean. Reading the loss is the only time the device is waited for.
+/// Each micro-batch's loss is weighted by its share of the batch, so that micro-batches and ranks, however uneven, add
+/// up to the batch's mean. Reading the loss is the only synchronization with the device.
 ///
 /// # Errors
-/// When libtorch, or an exchange between ranks, fails.
+/// If libtorch, or a collective operation, fails.
 pub fn step(
     network: &Network,
     optimizer: &mut ModelOptimizer,
@@ -51,7 +51,7 @@ pub struct StepOutcome {
     pub is_updated: bool,
 }
 
-/// What a batch changes, and with whom.
+/// Everything that a step uses and changes.
 pub struct TrainStep<'a> {
     /// The network.
     pub network: &'a Network,
@@ -63,10 +63,10 @@ pub struct TrainStep<'a> {
     pub cuda_graphs: Option<&'a mut CudaGraphRunner>,
 }
 
-/// The same as [`step()`], with each phase timed in `timeline`. Recorded passes count as forward passes.
+/// Like [`step()`], with each phase timed in `timeline`. Recorded passes count as forward passes.
 ///
 /// # Errors
-/// When libtorch, or an exchange between ranks, fails.
+/// If libtorch, or a collective operation, fails.
 pub fn timed_step(
     step: TrainStep,
     config: &StepConfig,
@@ -112,23 +112,23 @@ pub fn timed_step(
     Ok(StepOutcome { loss: loss[0], is_updated })
 }
 
-/// What is added up over the micro-batches of a step.
+/// Sums over the micro-batches of a step.
 #[derive(Default)]
 struct Sums {
     loss: Option<Tensor>,
-    /// In detection, the sum of the target scores: how much there is to find is known once all have been seen, and until
-    /// then losses are weighted by their images.
+    /// For detection, the sum of the target scores, which normalizes the loss: it is known once all micro-batches were
+    /// processed, and until then losses are weighted by their images.
     target_scores: Option<Tensor>,
 }
 
-/// What the passes of all micro-batches of a step have in common.
+/// Common to the passes of all micro-batches of a step.
 struct Passes<'a> {
     network: &'a Network,
     config: &'a StepConfig,
     ranks: &'a Ranks,
-    /// Tokens to be predicted in the batch of all ranks; none where a micro-batch is the whole batch.
+    /// Number of target tokens in the batch of all ranks; `None` if a micro-batch is the complete batch.
     target_tokens: Option<Tensor>,
-    /// Whether losses of detection are put together from several micro-batches.
+    /// Whether detection losses are combined from several micro-batches.
     is_detection: bool,
 }
 
@@ -184,10 +184,10 @@ impl Passes<'_> {
         add(&mut sums.loss, value)
     }
 
-    /// What a micro-batch adds to the mean loss of the batch of all ranks, in which `target_tokens` are predicted.
+    /// A micro-batch's contribution to the mean loss of the batch of all ranks, which has `target_tokens` targets.
     fn forward(&self, part: &BatchTensors, target_tokens: Option<&Tensor>) -> Result<Tensor> {
         let Passes { network, config, ranks, .. } = *self;
-        // The ranks exchange the mean of what they have, and the sum is needed.
+        // The ranks average their contributions, and the sum is needed.
         let weight = part.share.weight() * f64::from(ranks.shares());
         let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.share.whole as f64);
         let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
@@ -204,7 +204,7 @@ impl Passes<'_> {
         Ok(loss)
     }
 
-    /// What a micro-batch of detection adds to the sums over the batch of all ranks, divided by the batch's images.
+    /// A micro-batch's contribution to the detection sums over the batch of all ranks, divided by the batch's images.
     fn forward_detection(&self, part: &BatchTensors) -> Result<LossSums> {
         let Passes { network, config, ranks, .. } = *self;
         let weight = part.share.weight();
@@ -212,7 +212,7 @@ impl Passes<'_> {
         let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
         let predictions = config.format.forward(config.device, forward)?;
         let LossSums { loss, scores } = detect::sums(&predictions, &part.labels, [size[2], size[3]])?;
-        // The ranks exchange the mean of what they have, and the sum is needed.
+        // The ranks average their contributions, and the sum is needed.
         let share = weight * f64::from(ranks.shares()) / part.share.whole as f64;
         Ok(LossSums { loss: loss.f_mul_scalar(share)?, scores: scores.f_detach()?.f_mul_scalar(weight)? })
     }
@@ -252,8 +252,8 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor, smoothing: f64) -> Result
     Ok(logits.f_cross_entropy_loss::<Tensor>(&labels, None, Reduction::Mean, -100, smoothing)?)
 }
 
-/// Sizes of the micro-batches of this rank's share. Where ranks meet in every pass, each makes as many as the largest
-/// share has, if need be of a single sample that does not count.
+/// Sizes of the micro-batches of this rank's share. If ranks communicate in every pass, each makes as many as the
+/// largest share has, if need be of a single sample that does not count.
 fn micro_batch_sizes(batch: &BatchTensors, accumulate: u32, ranks: &Ranks) -> Result<Vec<i64>> {
     let (total, parts) = (batch.count()?, i64::from(accumulate));
     let mut sizes: Vec<i64> = micro_batches(total, parts).collect();
@@ -264,7 +264,7 @@ fn micro_batch_sizes(batch: &BatchTensors, accumulate: u32, ranks: &Ranks) -> Re
     Ok(sizes)
 }
 
-/// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.
+/// Sizes of at most `parts` micro-batches of `total` samples; the first ones are larger by one if needed.
 pub(crate) fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
     let parts = parts.clamp(1, total.max(1));
     (0..parts).map(move |place| total / parts + i64::from(place < total % parts))

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use crate::error::Error;
 use crate::torch::{self, AutocastDtype, Result};
 
-/// What a [`Precision`] comes to on a device.
+/// The effect of a [`Precision`] on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComputeFormat {
     /// 32-bit floating point.
@@ -50,7 +50,7 @@ impl ComputeFormat {
         }
     }
 
-    /// Tells the library what holds for the whole process; refuses what the device does not have.
+    /// Applies process-wide settings; refuses what the device does not support.
     pub fn settle(self, device: Device) -> std::result::Result<(), Error> {
         let has_tf32 = device.is_cuda() && torch::cuda_generation().is_none_or(|generation| generation >= AMPERE);
         if self == ComputeFormat::Tf32 && !has_tf32 {
@@ -68,7 +68,7 @@ impl ComputeFormat {
         }
     }
 
-    /// Runs a part of a forward pass in this format, and leaves what comes out as it is.
+    /// Runs a part of a forward pass in this data type, and leaves the output unchanged.
     pub fn scope(self, device: Device, part: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         match self {
             ComputeFormat::Fp32 | ComputeFormat::Tf32 => part(),

@@ -1,8 +1,8 @@
-//! Where a step's time goes: each phase timed on the training thread, summed up in words, and written as a trace that
-//! `chrome://tracing` and Perfetto show.
+//! Profiles a step: each phase is timed on the training thread, summarized, and written as a trace for
+//! `chrome://tracing` and Perfetto.
 //!
-//! A phase on a GPU is over when the device is done with it, so a profiled run waits for it after each; times of a
-//! profiled step are a little longer than otherwise.
+//! A phase on a GPU ends when the device has finished it, so a profiled run synchronizes after each; profiled steps
+//! take a little longer than others.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,14 +14,14 @@ use tch::{Cuda, Device};
 
 use crate::error::Error;
 
-/// What the training thread is doing.
+/// The phase of the training thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Waiting for a batch, and moving it to the device.
     Data,
     /// From a batch to its loss.
     Forward,
-    /// From the loss to gradients, what is computed again included.
+    /// From the loss to gradients, including recomputation.
     Backward,
     /// Adding up gradients over the ranks, as far as it is not hidden behind the backward pass.
     Exchange,
@@ -43,7 +43,7 @@ const ALL: [Phase; 7] = [
     Phase::Evaluation,
 ];
 
-/// Spans that are kept for the trace; sums are of all.
+/// Maximum number of spans in the trace; sums include all.
 const LONGEST_TRACE: usize = 50_000;
 
 impl Phase {
@@ -82,7 +82,7 @@ struct Span {
     took: Duration,
 }
 
-/// The clock of a run; off, it costs nothing.
+/// The profiler of a run; free of cost when it is off.
 pub struct Timeline(Option<Recorder>);
 
 struct Recorder {
@@ -105,7 +105,7 @@ impl Timeline {
         Timeline(Some(Recorder { began: Instant::now(), device, spans, sums, steps: 0 }))
     }
 
-    /// Does the work, and takes note of how long it took.
+    /// Runs the work, and records its duration.
     pub fn time<T>(&mut self, phase: Phase, work: impl FnOnce() -> T) -> T {
         let Some(recorder) = &mut self.0 else { return work() };
         let from = recorder.began.elapsed();
@@ -125,7 +125,7 @@ impl Timeline {
         }
     }
 
-    /// Writes the trace of rank `rank` and returns what it comes to in words; none if no notes were taken.
+    /// Writes the trace of rank `rank` and returns its summary; `None` if profiling is off.
     pub fn finish(&self, path: &Path, rank: u32) -> Result<Option<String>, Error> {
         let Some(recorder) = &self.0 else { return Ok(None) };
         let text = recorder.trace(rank).to_string();

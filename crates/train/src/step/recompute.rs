@@ -1,9 +1,9 @@
-//! Activation checkpointing: blocks whose activations are dropped in the forward pass and recomputed in the backward pass
-//! (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): less memory for a third more work, and the same
-//! bits.
+//! Activation checkpointing: activations of blocks are dropped in the forward pass and recomputed in the backward pass
+//! (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): less memory for a third more computation, with
+//! bit-identical results.
 //!
-//! What a second pass must not change or see changed are the random numbers that dropout draws and the running
-//! statistics of batch normalisations.
+//! The random numbers that dropout draws and the running statistics of batch normalizations must be the same in both
+//! passes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::step::StepConfig;
 use crate::step::precision::ComputeFormat;
 use crate::torch::{self, Result};
 
-/// The network's output, computed as the config says; a backward pass follows.
+/// The network's output, computed according to the config; a backward pass follows.
 pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepConfig, ranks: &Ranks) -> Result<Tensor> {
     if let Some(shards) = ranks.shards() {
         shards.begin()?;
@@ -50,7 +50,7 @@ pub fn forward_alone(
     Ok(scores)
 }
 
-/// Whether the block at this place, from 0, recomputes its activations.
+/// Whether block number `place`, from 0, recomputes its activations.
 fn chosen(recompute: Recompute, place: u32) -> bool {
     match recompute {
         Recompute::None => false,
@@ -64,7 +64,7 @@ fn checkpointed(block: &Arc<ModelBlock>, x: &Tensor, pass: &Pass, config: &StepC
     let back = Pass { running: BatchNormMode::KeepRunning, ..pass.clone() };
     let (format, device) = (config.format, config.device);
     let before = RngState::now(device)?;
-    // Autograd goes back only through what needs a gradient, and after a frozen stem the values need none.
+    // Autograd needs an input that requires a gradient, and after a frozen stem the values require none.
     let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
     torch::recompute(&x, move |x, is_again| {
         if !is_again {

@@ -21,7 +21,7 @@ fn sgd(lr: f64) -> Rule {
     Rule::Sgd(Sgd { lr, momentum: 0.9, nesterov: true, weight_decay: 1e-4 })
 }
 
-/// Seven samples, in which each class has a pattern of its own.
+/// Seven samples, in which each class has a distinct pattern.
 fn batch() -> BatchTensors {
     let labels: Vec<i64> = vec![0, 1, 2, 0, 1, 2, 0];
     let images: Vec<f32> = labels
@@ -118,7 +118,7 @@ fn pixels_that_lie_together_are_the_same_pictures() {
     assert!(plain.values.equal(&last.values));
 }
 
-/// Networks with blocks, and what each is fed: of pictures with batch normalisation, and of words with dropout.
+/// Networks with blocks, and their inputs: images with batch normalization, and token ids with dropout.
 fn blocks(model: Model) -> (Network, BatchTensors) {
     let words = ModelShape {
         input: InputShape::Text(TextShape { vocabulary: 50, length: 12 }),
@@ -202,7 +202,7 @@ fn losses_in_16_bits_are_those_in_32() {
     }
 }
 
-/// Mixed classes are the same loss as both classes one by one, by their shares.
+/// The loss of mixed classes equals the weighted losses of both classes.
 #[test]
 fn shares_of_classes_are_a_mean_of_losses() {
     let scores = Tensor::from_slice2(&[[0.3_f32, -1.0, 2.0], [1.5, 0.0, -0.5]]);

@@ -1,6 +1,6 @@
-//! The border between Rust and the shim's C++: nothing but declarations, pointers and their proofs.
+//! The FFI boundary between Rust and the C++ shim: only declarations, pointers and their safety proofs.
 //!
-//! [`super`] is the safe side. Callers hand over `&Tensor`s; here they become pointers for the length of one call.
+//! [`super`] is the safe interface. Callers pass `&Tensor`s; here they become pointers for the duration of one call.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use tch::Tensor;
 
 #[cxx::bridge(namespace = "gradus")]
 pub(super) mod ffi {
-    /// A tensor lent for the length of a call.
+    /// A tensor borrowed for the duration of a call.
     struct Borrowed {
         tensor: *mut Tensor,
     }
@@ -91,9 +91,9 @@ pub(super) mod ffi {
 
 /// A closure that autograd runs in the forward pass, and `again` in the backward pass.
 ///
-/// Autograd may drop it on a thread of its own, at any time after the backward pass, and what a closure holds counts its
-/// references without atomics. So a closure that is dropped anywhere else than on the thread that made it is sent back
-/// there, and dropped when that thread makes another one or ends.
+/// Autograd may drop it on any thread, at any time after the backward pass, and the closure's captures are not `Send`.
+/// So a closure that is dropped on another thread than the one that created it is sent back, and dropped when that
+/// thread creates another one or ends.
 pub struct AutogradClosure {
     /// Present until it is dropped.
     work: Option<Work>,
@@ -110,7 +110,7 @@ struct Work(Compute);
 // its maker only: see `AutogradClosure`.
 unsafe impl Send for Work {}
 
-/// Closures that other threads have dropped; none are taken in once the thread that made them has ended.
+/// Closures dropped by other threads; none are accepted once the thread that created them has ended.
 struct Returns {
     maker: ThreadId,
     waiting: Mutex<Option<Vec<Work>>>,
@@ -135,7 +135,7 @@ impl Drop for OwnReturns {
 }
 
 impl AutogradClosure {
-    /// A closure of this thread, which drops those of its own that have come back.
+    /// Creates a closure of this thread, and drops returned ones.
     pub(super) fn new(work: Compute) -> AutogradClosure {
         let maker = OWN.with(|own| Arc::clone(&own.0));
         let returned = maker.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take);
@@ -160,13 +160,13 @@ impl Drop for AutogradClosure {
         }
         match &mut *self.maker.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(waiting) => waiting.push(work),
-            // Nobody is left who may drop it.
+            // No thread remains that may drop it.
             None => std::mem::forget(work),
         }
     }
 }
 
-/// The tensors as pointers; used up within the statement that lends them.
+/// The tensors as pointers, to be used within the statement that borrows them.
 pub(super) fn lend(tensors: &[Tensor]) -> Vec<ffi::Borrowed> {
     tensors.iter().map(|tensor| ffi::Borrowed { tensor: tensor.as_ptr().cast_mut().cast() }).collect()
 }

@@ -1,6 +1,6 @@
-//! Operations of a CUDA device that are recorded once and repeated with a single launch: CUDA graphs.
+//! CUDA graphs: operations of a CUDA device that are recorded once and replayed with a single launch.
 //!
-//! `cuda/graph.cpp` is a library of its own that is opened at run time ([`super::open_cuda`]); without it nothing can be
+//! `cuda/graph.cpp` is a separate library that is loaded at run time ([`super::open_cuda`]); without it nothing can be
 //! recorded. It never ran on a device.
 
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ pub struct CudaGraphLibrary {
     forget: Forget,
 }
 
-/// What was recorded. It holds the memory that its operations use.
+/// A recorded graph. It owns the memory that its operations use.
 #[derive(Debug)]
 pub struct CudaGraph {
     recording: NonNull<c_void>,
@@ -49,12 +49,12 @@ impl CudaGraphLibrary {
         }
     }
 
-    /// Records what `work` asks of the CUDA device of this number; none of it is done yet, and no value may be read in
-    /// it. What `work` returns lies where each [`CudaGraph::repeat`] writes it. The memory is that of an `earlier` recording,
-    /// if there is one: whatever one of the two has left is gone when the other is repeated.
+    /// Records the operations of `work` on the CUDA device with this index; none is executed yet, and no value may be
+    /// read in it. The result of `work` is the tensor that each [`CudaGraph::repeat`] writes. It shares the memory pool
+    /// of an `earlier` graph, if there is one: replaying one of the two invalidates the other's results.
     ///
     /// # Errors
-    /// What `work` says, or what it does that cannot be recorded.
+    /// Errors of `work`, or operations that cannot be recorded.
     pub fn record<T>(
         self,
         device: usize,
@@ -77,10 +77,10 @@ impl CudaGraphLibrary {
 }
 
 impl CudaGraph {
-    /// Does all that was recorded, once more; nothing waits for it.
+    /// Launches the graph, without waiting for it.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn repeat(&self) -> Result<()> {
         // SAFETY: a recording that has ended and is not forgotten.
         check(unsafe { (self.library.repeat)(self.recording.as_ptr()) })

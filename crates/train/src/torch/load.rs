@@ -1,14 +1,13 @@
-//! What must happen to the process before the first tensor: the CUDA half of the library, and the allocator.
+//! Initialization of the process before the first tensor: the CUDA half of libtorch, and the allocator.
 
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-/// Loads the CUDA half of the library if it is there; without it, the CPU is all there is.
+/// Loads the CUDA half of libtorch if it exists; otherwise only the CPU is available.
 ///
-/// The executable links the CPU half only, so that it runs where no CUDA is installed. Opening the other half
-/// registers its devices.
+/// The executable links the CPU half only, so that it runs without CUDA. Loading the other half registers its devices.
 pub fn open_cuda() -> bool {
     let is_open = open(c"libtorch_cuda.so");
     if is_open {
@@ -23,13 +22,14 @@ pub(super) const CUDA_PART: u32 = 1;
 /// Why a `libgradus-cuda.so` that was found is not used.
 static REFUSED: OnceLock<String> = OnceLock::new();
 
-/// Why the `libgradus-cuda.so` that was found is not used, as a sentence without its end; none if it is, or is missing.
+/// Why the `libgradus-cuda.so` that was found is not used, as a sentence without its full stop; `None` if it is used,
+/// or missing.
 pub fn refused_cuda_part() -> Option<&'static str> {
     REFUSED.get().map(String::as_str)
 }
 
-/// Loads our own part for CUDA devices if it is there: beside this executable, or where libraries are looked for.
-/// Without it, what ranks exchange goes through the host, and no pass is recorded.
+/// Loads our own library for CUDA devices if it exists: next to this executable, or on the library path. Without it,
+/// communication goes through the host, and CUDA graphs are not available.
 fn open_own_part() {
     let beside = std::env::current_exe().ok().and_then(|program| {
         CString::new(program.parent()?.join("libgradus-cuda.so").into_os_string().into_encoded_bytes()).ok()
@@ -43,11 +43,11 @@ fn open_own_part() {
     }
 }
 
-/// Opens a library whose names are known to all that come after it, if it says that it has this version and was built
-/// for this PyTorch; `false` if it is not there. Until it has said so, none of its names are known to anybody.
+/// Loads a library with global symbols, if it has this version and was built for this PyTorch; `false` if it does not
+/// exist. Until it is verified, its symbols are local.
 ///
 /// # Errors
-/// Why it is not opened.
+/// Why it is not loaded.
 pub(super) fn open_if_built_for(name: &CStr, version: u32, torch: &str) -> Result<bool, String> {
     type BuiltFor = unsafe extern "C" fn() -> *const libc::c_char;
     // SAFETY: the name ends with a zero byte; the library's initialisers run before any tensor exists, on the only
@@ -83,7 +83,7 @@ pub(super) fn is_known(name: &CStr) -> bool {
     !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
 }
 
-/// Opens a library for good, its names known to all that come after it.
+/// Loads a library permanently, with global symbols.
 fn open(name: &CStr) -> bool {
     // SAFETY: the name ends with a zero byte; the library's initialisers run before any tensor exists, on the only
     // thread. The handle is never closed.
@@ -91,14 +91,14 @@ fn open(name: &CStr) -> bool {
     !handle.is_null()
 }
 
-/// Largest tensor whose memory is kept when it is freed; glibc accepts no more.
+/// Largest tensor whose memory is retained when it is freed; the maximum of glibc.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT: libc::c_int = 32 << 20;
 
-/// Keeps what tensors leave behind within the process.
+/// Makes the allocator retain freed memory of tensors.
 ///
-/// By default glibc gives freed memory of this size back to the kernel, until its threshold adapts, and asks for it again a
-/// moment later: with zeroed pages, one fault every 4 KiB. When every tensor above 1 MiB was mapped anew, a step of a
+/// By default glibc returns freed memory of this size to the kernel, until its threshold adapts, and requests it again
+/// a moment later: with zeroed pages, one fault per 4 KiB. When every tensor above 1 MiB was mapped again, a step of a
 /// ResNet-18 (batch 32, 32×32, two cores) took 1.4 to 1.8 times as long, for 0.75 of the memory.
 pub fn steady_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -109,9 +109,9 @@ pub fn steady_allocator() {
     }
 }
 
-/// The generation of the first CUDA device, such as 9 for H100 and 8 for A100; none without one.
+/// The compute capability (major) of the first CUDA device, such as 9 for H100 and 8 for A100; `None` without one.
 ///
-/// Asked of the run-time library that the CUDA half brought along, for the executable does not link it.
+/// Queried from the run-time library that the CUDA half loads, because the executable does not link it.
 pub fn cuda_generation() -> Option<i32> {
     type GetAttribute = unsafe extern "C" fn(*mut libc::c_int, libc::c_int, libc::c_int) -> libc::c_int;
     /// `cudaDevAttrComputeCapabilityMajor` of `driver_types.h`.
@@ -129,7 +129,7 @@ pub fn cuda_generation() -> Option<i32> {
     (failed == 0).then_some(major)
 }
 
-/// The name of a CUDA device as its driver tells it, such as `NVIDIA H100 80GB HBM3`; none where there is no driver.
+/// The name of a CUDA device according to its driver, such as `NVIDIA H100 80GB HBM3`; `None` without a driver.
 pub fn cuda_name(device: usize) -> Option<String> {
     type GetName = unsafe extern "C" fn(*mut libc::c_char, libc::c_int, libc::c_int) -> libc::c_int;
     // SAFETY: the name ends with a zero byte. A library that CUDA opened already is only counted once more.

@@ -1,7 +1,7 @@
-//! What the trainer needs of libtorch and `tch` lacks.
+//! Functions of libtorch that `tch` lacks.
 //!
-//! One idea: C++ is a handful of plain functions (`shim.cpp`), the border is one file ([`bridge`]), and everything
-//! here is safe, returns a [`Result`], and says what failed in one line.
+//! One idea: the C++ is a few plain functions (`shim.cpp`), the FFI boundary is one file ([`bridge`]), and everything
+//! here is safe, returns a [`Result`], and reports errors in one line.
 
 mod bridge;
 pub mod graph;
@@ -19,7 +19,7 @@ pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_
 #[error("{0}")]
 pub struct Error(String);
 
-/// What a call into libtorch returns.
+/// The result of a call into libtorch.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -188,7 +188,7 @@ impl Drop for Noted {
     }
 }
 
-/// Autograd may drop a graph on a thread of its own, as it does for CUDA devices.
+/// Autograd may drop a graph on another thread, as it does for CUDA devices.
 #[test]
 fn a_closure_is_dropped_where_it_was_made_whoever_drops_it() {
     let (notes, noted) = mpsc::channel();

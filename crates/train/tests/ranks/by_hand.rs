@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use domain::rank::{Rendezvous, Report};
 use train::torch::group::TcpStore;
 
-/// Starts `nodes` nodes, which share neither folder nor job file and meet at `port`, and waits for their ends.
+/// Starts `nodes` nodes, which share neither folder nor job file and rendezvous at `port`, and waits until they end.
 fn launch(folder: &Path, job: &str, nodes: u32, port: u16, variables: &[(&str, &str)]) -> Vec<Output> {
     let started: Vec<_> = (0..nodes)
         .map(|node| {
@@ -51,7 +51,7 @@ fn nodes_without_a_common_folder_leave_whole_checkpoints() {
     let job = format!("{JOB}  parallel: {{shard: parameters}}\n  optimizer: {{adamw: {{lr: 0.001}}}}\n");
     let model = folder.path().join("node-0/out/export/model.safetensors");
     let mut models = Vec::new();
-    // The second time each rank gets its part of what the first one reads.
+    // The second time each rank gets its part of the tensors that the first one reads.
     for _ in 0..2 {
         let outputs = launch(folder.path(), &job, 2, crate::scene::port(), &[]);
         assert_eq!(outputs.iter().map(last).collect::<Vec<_>>(), [Report::Trained, Report::Trained]);
@@ -67,7 +67,8 @@ fn nodes_without_a_common_folder_leave_whole_checkpoints() {
     assert!(!folder.path().join("node-1/out").exists(), "only rank 0 writes");
 }
 
-/// As `torchrun --max-restarts`: the launcher keeps the store, in which the ranks of before have left their addresses.
+/// As with `torchrun --max-restarts`: the launcher keeps the store, which still contains the addresses of earlier
+/// ranks.
 #[test]
 fn ranks_that_are_restarted_do_not_meet_their_old_selves() {
     let meeting = || Rendezvous {

@@ -1,4 +1,4 @@
-//! Ranks that end, are killed or never come, and runs that go on with more or fewer of them.
+//! Ranks that end, are killed or never start, and runs that resume with more or fewer of them.
 
 use domain::finding::Cause;
 use domain::rank::Report;
@@ -67,7 +67,7 @@ fn another_number_of_ranks_goes_on_with_the_same_curve() {
     }
 }
 
-/// BERT with AdamW, a mean of its weights and scaled losses, whose scale must be resumed as well.
+/// BERT with AdamW, an average of its weights and loss scaling, whose scale must be resumed as well.
 #[test]
 fn shards_of_all_that_is_kept_go_on_with_the_same_bits() {
     for shard in ["optimizer", "gradients", "parameters"] {

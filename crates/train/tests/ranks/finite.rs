@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{Outcome, Scene};
 
-/// Sixty black images of two classes; `white` are the numbers of images whose pixels are 10³⁶ after normalisation.
+/// Sixty black images of two classes; the pixels of the images in `white` are 10³⁶ after normalization.
 fn black_images(changes: Value, white: &[usize]) -> Scene {
     let mut job = json!({
         "data": {"path": "", "split": [0.9, 0.05, 0.05], "normalize": {"mean": [0.0], "std": [1e-36]}},

@@ -1,4 +1,4 @@
-//! Checkpoints that ranks write and read by parts: no rank has the whole, and any number of them resumes.
+//! Checkpoints that ranks write and read in parts: no rank has all of it, and any number of ranks resumes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,10 +56,10 @@ fn checkpoints_of_any_ranks_and_shards_are_resumed_by_any_others() {
     }
 }
 
-/// The best weights are of an epoch before the one in which the run is taken up by another number of ranks.
+/// The best weights are of an epoch before the one that another number of ranks resumes.
 #[test]
 fn best_weights_of_parts_outlive_their_ranks() {
-    // A rate that grows tears down what the first epochs have built.
+    // A growing rate destroys what the first epochs have trained.
     let job = json!({
         "parallel": {"shard": "parameters"}, "epochs": 3, "optimizer": {"sgd": {"lr": 0.05}},
         "checkpoint": {"every": "1 steps", "keep": 2}, "model": "resnet20", "memory_format": "channels_last",
@@ -75,8 +75,8 @@ fn best_weights_of_parts_outlive_their_ranks() {
     let scene = scene.with("epochs", json!(3));
     for (ranks, shard) in [(2, "parameters"), (3, "parameters"), (1, "none"), (2, "none")] {
         let resumed = scene.fork().with("parallel", json!({"shard": shard})).finish(ranks);
-        // Other numbers of ranks round differently, so that on some processors a later epoch is better; none that is worse
-        // takes the place of the best.
+        // Other numbers of ranks round differently, so that on some processors a later epoch is better; a worse one
+        // never replaces the best.
         let (found, best) = (resumed.exported(), whole.exported());
         let is_better = found.validation_accuracy > best.validation_accuracy;
         assert!(found.step == best.step || is_better, "{ranks} ranks, {shard}: {found:?}");
@@ -123,7 +123,7 @@ fn weights_of_a_file_are_divided_as_they_are_read() {
     assert!(losses <= 1e-6 && weights <= 1e-6, "{losses:e}, {weights:e}");
 }
 
-/// Whatever rank is killed at whatever instant of saving, the run goes on from a whole state with the same bits.
+/// Whichever rank is killed while saving, the run resumes from a complete state with the same bits.
 #[test]
 fn a_kill_while_parts_are_written_changes_no_bit() {
     let job = json!({

@@ -1,4 +1,4 @@
-//! A batch is the same for any number of ranks, and so is what is learnt from it.
+//! A batch is the same for any number of ranks, and so is the result of training.
 
 use domain::rank::Report;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn check(job: Value, bounds: [f64; 2]) {
     check_scene(Scene::new, job, &[2, 4], bounds);
 }
 
-/// The same with another kind of data and other numbers of ranks.
+/// Like `check`, with another kind of data and other numbers of ranks.
 pub fn check_scene(scene: impl Fn(Value) -> Scene, job: Value, sizes: &[u32], [bound, of_weights]: [f64; 2]) {
     let several = |ranks: u32| {
         let mut job = job.clone();
@@ -56,7 +56,7 @@ fn any_number_of_ranks_mixes_the_same_pictures() {
 
 #[test]
 fn ranks_normalise_together_if_they_are_told_to() {
-    // One rank runs the fused kernel, whose backward pass rounds elsewhere; the first layers see most of it.
+    // One rank uses the fused kernel, whose backward pass rounds differently, most visibly in the first layers.
     let job = json!({
         "model": "resnet20", "batch": 629, "epochs": 1, "optimizer": {"sgd": {"lr": 0.01}},
         "parallel": {"sync_batch_norm": true},

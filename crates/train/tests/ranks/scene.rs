@@ -17,10 +17,10 @@ use domain::threads::Threads;
 use domain::train::Train;
 use serde_json::{Value, json};
 
-/// Long enough for any machine; nothing waits for it that does not fail.
+/// Long enough for any machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A port that nobody listens at, outside the range from which the system gives ports to those who ask for any.
+/// An unused port, outside the ephemeral range.
 pub fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -38,14 +38,14 @@ pub struct Scene {
     pub data: PathBuf,
     attempts: u64,
     pub accept_data_change: bool,
-    /// Kills a rank when it comes to a point for the nth time, from 1.
+    /// Kills a rank when it reaches a point for the nth time, from 1.
     pub kill: Option<(u32, &'static str, usize)>,
 }
 
 /// Ranks that run.
 pub struct Ranks {
     processes: Vec<Child>,
-    /// What rank 0 says.
+    /// The output of rank 0.
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     reports: Vec<Report>,
     logs: Vec<PathBuf>,
@@ -74,7 +74,8 @@ impl Scene {
         Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0, accept_data_change: false, kill: None }
     }
 
-    /// A small job on a few lines of text: a model that says the next word, or one that tells three classes apart.
+    /// A small job on a few lines of text: a model that predicts the next token, or one that classifies into three
+    /// classes.
     pub fn of_texts(changes: Value) -> Scene {
         let mut train = json!({
             "model": "gpt_tiny", "data": {"path": "texts.csv", "text": {"length": 16, "vocabulary": 300}},
@@ -165,7 +166,7 @@ impl Scene {
         running.end()
     }
 
-    /// Takes away what was saved after step `last`, as if the ranks had been killed before it was durable.
+    /// Removes everything that was saved after step `last`, as if the ranks had been killed before it was durable.
     pub fn lose_after(&self, last: u64) {
         for entry in fs::read_dir(self.path("checkpoints")).unwrap() {
             let entry = entry.unwrap();
@@ -200,7 +201,7 @@ impl Scene {
     }
 }
 
-/// Kills the process that comes to `point` for the nth time, of those that report to this socket.
+/// Kills the process that reaches `point` for the nth time, of those that report to this socket.
 fn kill_at(socket: &Path, point: &'static str, nth: usize) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
@@ -264,7 +265,7 @@ impl Ranks {
     }
 }
 
-/// Nothing is left behind by a test that fails.
+/// A failing test leaves no processes behind.
 impl Drop for Ranks {
     fn drop(&mut self) {
         for process in &mut self.processes {
@@ -304,7 +305,7 @@ impl Outcome {
     }
 }
 
-/// Texts of three subjects with words of their own, and a few words that all use; of different lengths.
+/// Texts of three topics with distinct words, and a few common ones; of different lengths.
 fn texts() -> String {
     let subjects = [["goal", "match", "team"], ["bank", "share", "price"], ["chip", "code", "phone"]];
     let line = |number: usize| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::same::check_scene;
 use crate::scene::{Scene, apart};
 
-/// Holds a job whose gradients or parameters are sharded among two ranks against the same without shards.
+/// Compares a job whose gradients or parameters are sharded among two ranks with the same one without shards.
 fn check(scene: impl Fn(Value) -> Scene, job: Value, bound: f64) {
     let plain = scene(job.clone()).finish(2);
     for shard in ["gradients", "parameters"] {

@@ -1,4 +1,4 @@
-//! Layers that ranks divide among them: the same is learnt as where each rank has whole ones.
+//! Tensor parallelism: training gives the same result as with undivided layers.
 
 use domain::finding::Cause;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn words() -> Value {
 fn layers_are_divided_among_two_ranks() {
     check(json!({"clip_norm": 0.5}), json!({"tensor": 2}), 2, 1e-5);
     check(json!({"model": "bert_mini", "accumulate": 2}), json!({"tensor": 2}), 2, 1e-5);
-    // Without a class, words that are masked are filled in.
+    // Without classes, the objective is masked language modelling.
     check(json!({"model": "bert_mini", "data": words()}), json!({"tensor": 2}), 2, 1e-5);
 }
 
@@ -39,7 +39,7 @@ fn a_vision_transformer_is_divided() {
         let mut scene = Scene::new(changes);
         scene.data = scene.path("pictures");
         std::fs::create_dir(&scene.data).unwrap();
-        // In CIFAR-10's form: a class and 32×32 pixels in three colours, of which each class has its own pattern.
+        // In CIFAR-10's format: a class and 32×32 pixels in three colours, with a distinct pattern per class.
         let record = |number: usize| {
             let pixel = move |place: usize| ((place * (number % 10 + 1)) % 251 + number) as u8;
             [(number % 10) as u8].into_iter().chain((0..3072).map(pixel))

@@ -25,7 +25,7 @@ fn objects_are_found_and_a_resumed_run_ends_with_the_same_bytes() {
     let whole = finding(json!({})).finish();
     assert_eq!(whole.ending, Ok(Ending::Trained));
     let losses = whole.losses();
-    // Six steps are no more than a beginning; that it learns is shown by `examples/shapes.yaml`.
+    // Six steps are only a start; `examples/shapes.yaml` shows that it trains.
     assert!(losses.len() == 6 && losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
     let exported = whole.exported();
     assert!(exported.figures.map50.is_some_and(|found| (0.0..=1.0).contains(&found)), "{:?}", exported.figures);
@@ -33,7 +33,7 @@ fn objects_are_found_and_a_resumed_run_ends_with_the_same_bytes() {
     bench.stop_after(4);
     let resumed = bench.finish();
     assert_eq!(resumed.exported().model_sha256, exported.model_sha256);
-    // Other classes: everything but what is said of them is taken over.
+    // With other classes, everything but the classification head is reused.
     let mut tensors = checkpoint::read_tensors(&bench.path("export/model.safetensors")).unwrap();
     tensors.retain(|tensor| !tensor.name.starts_with("model.22.cv3."));
     let file = bench.path("other.safetensors");

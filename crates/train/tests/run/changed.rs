@@ -81,7 +81,7 @@ fn changed_images_are_refused_and_accepted_where_the_user_says_so() {
     }
 }
 
-/// Without the comparison the run goes on with the changed data, which is what the test above would notice.
+/// Without the comparison the run continues with the changed data, which the test above would notice.
 #[test]
 fn data_that_is_not_compared_is_trained_on_whatever_it_is() {
     let mut bench = images(json!({}));
@@ -92,13 +92,13 @@ fn data_that_is_not_compared_is_trained_on_whatever_it_is() {
     assert_eq!((resumed.resumed_from(), resumed.ending), (12, Ok(Ending::Trained)));
 }
 
-/// Whether an image was in the test split is seen in what a run says of an image that it was trained on.
+/// Whether an image was in the test split shows in a run's predictions for images that it was trained on.
 #[test]
 fn a_training_image_does_not_become_a_test_image() {
     let removed = |accepts: bool| {
         let mut bench = images(json!({"epochs": 40, "optimizer": {"adamw": {"lr": 3e-3}}, "model": "cnn"}));
         bench.train.data.size = Some(32);
-        // Classes that nothing tells apart, so that only what was seen before is known.
+        // Indistinguishable classes, so that only memorized samples are predicted.
         bench.stop_after(40 * 5 - 1);
         fs::remove_file(bench.data.join("a/00004.png")).unwrap();
         bench.accept_data_change = accepts;
@@ -122,7 +122,7 @@ fn an_epoch_of_other_length_goes_on_from_where_it_was() {
         bench.accept_data_change = true;
         let resumed = bench.finish();
         if remove == 38 && resumed.ending.is_err() {
-            // Every test image is gone.
+            // All test images are removed.
             resumed.finding(Cause::Job);
             continue;
         }
@@ -135,7 +135,7 @@ fn an_epoch_of_other_length_goes_on_from_where_it_was() {
         assert!(epochs.is_sorted() && epochs.last() == Some(&3), "{epochs:?}");
         let last = epochs.iter().filter(|epoch| **epoch == 3).count() as u64;
         assert_eq!(last, per_epoch, "{epochs:?}");
-        // What is resumed again has the same steps: the counting is saved.
+        // A second resume has the same steps: the count is saved.
         bench.accept_data_change = false;
         assert_eq!(bench.finish().steps().len(), 0);
     }
@@ -204,7 +204,7 @@ fn a_replaced_text_is_refused_and_the_vocabulary_stays() {
     assert_eq!(tokenizer(&bench), tokenizer(&whole));
 }
 
-/// Lets `change` change what the trainer has saved in every manifest.
+/// Lets `change` modify the trainer's state in every manifest.
 fn rewrite(bench: &Bench, change: impl Fn(&mut Value)) {
     for entry in fs::read_dir(bench.path("checkpoints")).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! Steps whose gradients or state are not finite: what is skipped, what is rolled back, and what is never saved.
+//! Steps with non-finite gradients or state: which are skipped, which are rolled back, and which are never saved.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use train::state::OmittedState;
 
 use crate::scene::{Bench, Outcome, bench};
 
-/// Sixty black images of two classes; `white` are the numbers of images whose pixels are 10³⁶ after normalisation.
+/// Sixty black images of two classes; the pixels of the images in `white` are 10³⁶ after normalization.
 fn black_images(changes: Value, white: &[usize]) -> Bench {
     let mut job = json!({
         "data": {
@@ -73,7 +73,7 @@ fn a_step_with_gradients_that_overflow_is_skipped() {
     assert_finite(bench.folder.path());
 }
 
-/// A forward pass over the white image makes running variances infinite, whatever becomes of the update.
+/// A forward pass over the white image makes running variances infinite, with or without an update.
 #[test]
 fn a_state_that_is_not_finite_is_rolled_back_and_its_batches_are_left_out() {
     let mut bench = black_images(json!({"model": "resnet20"}), &[4]);
@@ -94,7 +94,7 @@ fn a_third_roll_back_ends_the_run_with_the_samples_of_the_batch() {
     assert_finite(&bench.path("checkpoints"));
 }
 
-/// With so small an epsilon, a weight whose gradient is zero is updated by 0/0, while loss and gradients are finite.
+/// With such a small epsilon, a weight whose gradient is zero is updated by 0/0, while loss and gradients are finite.
 #[test]
 fn weights_that_are_not_finite_are_never_saved() {
     let optimizer = json!({"adamw": {"lr": 0.01, "eps": 1e-60}});
@@ -109,13 +109,13 @@ fn weights_that_are_not_finite_are_never_saved() {
     let names = saved.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
     assert!(!names.iter().any(|name| name.starts_with("manifest-")), "{names:?}");
 
-    // Without the check they are, which is what this test would notice.
+    // Without the check they are, which this test would notice.
     let none = OmittedState::default();
     bench.attempt(OmittedState { finite_check: true, ..none }, |_| None);
     let loaded = checkpoint::newest_verified(&bench.path("checkpoints"), "job").unwrap().0.unwrap();
     assert!(loaded.model.iter().any(|tensor| !is_finite(tensor)));
 
-    // As it may be found from an earlier version: it is not resumed, and nothing finite is left to be.
+    // As found from an earlier version: it is not resumed, and there is no finite one to resume.
     let outcome = bench.attempt(none, |_| None);
     let finding = outcome.finding(Cause::Internal);
     assert!(finding.message.contains("has values that are not finite"), "{finding:?}");

@@ -1,4 +1,4 @@
-//! What a run learns, reports and exports, what it begins with, and what it refuses.
+//! Training results, reports and exports of a run, its initialization, and refusals.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn a_run_begins_with_the_weights_of_a_file() {
     assert!(outcome.losses()[0] < 0.2 * fresh, "{} after {fresh}", outcome.losses()[0]);
     assert!(notes.contains("6 tensors were taken from"), "{notes}");
 
-    // Other classes: all but the head is taken.
+    // With other classes, everything but the head is reused.
     let mut tensors = checkpoint::read_tensors(Path::new(&file)).unwrap();
     for tensor in tensors.iter_mut().filter(|tensor| tensor.name.starts_with("fc3.")) {
         tensor.shape[0] = 7;

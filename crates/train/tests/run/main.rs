@@ -1,4 +1,4 @@
-//! Whole runs in this process, on the digits of the repository.
+//! Complete runs in this process, on the digits of the repository.
 //!
 //! Every run uses the process' random number generator, so runs take turns.
 

@@ -1,4 +1,4 @@
-//! Modules that users bring along: `tests/modules/make.py` has written them.
+//! Users' modules, written by `tests/modules/make.py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn what_is_exported_is_the_module_with_the_trained_weights() {
     let card: Value = serde_json::from_str(&card).unwrap();
     assert_eq!((&card["architecture"], &card["module"]), (&json!("torchscript"), &json!("model.pt")));
 
-    // The exported module, and the first one with the exported weights, go on alike.
+    // The exported module, and the first one with the exported weights, train identically.
     let again = module(&bench.path("export/model.pt"), json!({"epochs": 1})).finish();
     let weights = json!({"epochs": 1, "weights": outcome.exported().model});
     assert_eq!(again.losses(), module(&file("pictures.pt"), weights).finish().losses());

@@ -1,4 +1,4 @@
-//! Runs that are stopped and go on.
+//! Runs that are stopped and resumed.
 
 use std::fs;
 use std::path::Path;
@@ -118,7 +118,7 @@ fn threads_stay_as_they_were() {
     assert_eq!(undisturbed.finish().exported().model_sha256, resumed.exported().model_sha256);
 }
 
-/// The best weights are no part of what is resumed: without them, the next evaluation finds them anew.
+/// The best weights are not needed to resume: without them, the next evaluation determines them again.
 #[test]
 fn damaged_best_weights_cost_no_step() {
     let mut bench = bench(json!({"checkpoint": {"every": "100000 steps", "keep": 100}}));
@@ -137,7 +137,7 @@ fn damaged_best_weights_cost_no_step() {
     assert_eq!(resumed.exported().step, 26);
 }
 
-/// Starting over from step 0 costs what was paid for already, so that is for the user to say.
+/// Starting over from step 0 repeats paid work, so it is the user's decision.
 #[test]
 fn where_no_checkpoint_verifies_the_run_does_not_start_over() {
     let mut bench = bench(json!({"checkpoint": {"every": "100000 steps", "keep": 100}}));
@@ -154,7 +154,7 @@ fn where_no_checkpoint_verifies_the_run_does_not_start_over() {
     assert!(refused.steps().is_empty());
 }
 
-/// Whoever is stopped by a deadline or a budget keeps what was paid for.
+/// A run stopped by a deadline or a budget keeps its best and last models.
 #[test]
 fn a_stopped_run_leaves_its_best_and_its_last_model() {
     let mut bench = bench(json!({"epochs": 100_000}));

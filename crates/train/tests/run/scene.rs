@@ -1,4 +1,4 @@
-//! One run in a folder of its own, with an agent played by a thread.
+//! One run in its own folder, with an agent simulated by a thread.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -62,7 +62,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// One attempt; `order` says what the agent orders on seeing a report.
+    /// One attempt; `order` returns the agent's order after a report.
     pub fn attempt(
         &mut self,
         omitted: OmittedState,
@@ -124,7 +124,7 @@ impl Bench {
         })
     }
 
-    /// Takes away what was saved after step `last`, as if the rank had been killed before it was durable.
+    /// Removes everything that was saved after step `last`, as if the rank had been killed before it was durable.
     pub fn lose_after(&self, last: u64) {
         for entry in fs::read_dir(self.path("checkpoints")).unwrap() {
             let entry = entry.unwrap();

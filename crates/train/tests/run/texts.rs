@@ -10,7 +10,7 @@ use train::run::Ending;
 
 use crate::scene::{Bench, bench};
 
-/// Texts of three subjects with words of their own, and a few words that all use.
+/// Texts of three topics with distinct words, and a few common ones.
 fn texts() -> String {
     let subjects = [
         ["goal", "match", "team", "coach"],
@@ -68,7 +68,7 @@ fn classes_of_texts_are_learnt_and_a_resumed_run_ends_with_the_same_bytes() {
     assert_eq!(resumed.exported().model_sha256, outcome.exported().model_sha256);
 }
 
-/// Each way of learning that keeps something of its own: resumed in the middle, it ends with the same bytes.
+/// Each training feature with state of its own: resumed in the middle, it ends with the same bytes.
 #[test]
 fn every_way_of_learning_goes_on_as_if_it_had_not_been_stopped() {
     let ways = [
@@ -96,8 +96,8 @@ fn every_way_of_learning_goes_on_as_if_it_had_not_been_stopped() {
     }
 }
 
-/// A head whose gradients overflow at the usual scale: the scale falls before the checkpoint, and a resume that began
-/// with the usual one again would leave out steps that the undisturbed run makes.
+/// A head whose gradients overflow at the initial scale: the scale falls before the checkpoint, and a resume that began
+/// with the initial one again would skip steps that the undisturbed run makes.
 #[test]
 fn a_loss_scale_that_has_fallen_is_resumed() {
     let text = json!({"label": "class", "length": 8, "vocabulary": 300});
@@ -159,7 +159,7 @@ fn weights_of_one_task_begin_another() {
     let notes = outcome.reports.iter().filter_map(note).collect::<Vec<_>>().join("\n");
     assert!(notes.contains("the head keeps its initial weights: `bert.pooler.dense.bias` is missing"), "{notes}");
     assert!(notes.contains("this network does not have: `cls.predictions.bias`"), "{notes}");
-    // A tokeniser of another size has other words.
+    // A tokenizer of another size has another vocabulary.
     keys.as_object_mut().unwrap().remove("tokenizer");
     keys["vocabulary"] = json!(60);
     let outcome = reading("texts.csv", keys, json!({"weights": model})).finish();

@@ -75,8 +75,8 @@ pub(in crate::model) fn places(pass: &Pass) -> Option<&Tensor> {
     pass.mask.as_ref().filter(|mask| mask.kind() == Kind::Int64)
 }
 
-/// What each token attends to: itself and the tokens before it in the same document; boolean,
-/// `samples × 1 × length × length`.
+/// The attention mask of each token: itself and the tokens before it in the same document; boolean, `samples × 1 ×
+/// length × length`.
 fn own_document(places: &Tensor) -> Result<Tensor> {
     let documents = places.f_eq(0)?.f_cumsum(1, Kind::Int64)?;
     let same = documents.f_unsqueeze(2)?.f_eq_tensor(&documents.f_unsqueeze(1)?)?;
@@ -100,7 +100,7 @@ impl Affine {
         Ok(out.f_view(&shape[..])?)
     }
 
-    /// The same for an `x` whose width may be divided among ranks.
+    /// Like `forward`, for an `x` whose width may be divided among ranks.
     fn join(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         pass.join(|| self.forward(x), || Ok(x.f_matmul(&self.weight)?), &self.bias)
     }

@@ -22,7 +22,7 @@ impl Activation {
             Activation::None => Ok(x),
             Activation::Relu => relu(x),
             Activation::Relu6 => Ok(x.f_relu6()?),
-            // Not in place: its derivative needs the input, which nothing else saves.
+            // Not in place: its derivative needs the input, which no other operation saves.
             Activation::HardSwish => Ok(x.f_hardswish()?),
         }
     }

@@ -1,7 +1,7 @@
-//! A block: the part of a network that repeats, and that a wrapper may run again or on another thread.
+//! A block: the repeated unit of a network, which a wrapper may recompute or run on another thread.
 //!
-//! A network is a stem, blocks one after another, and a head. Activation checkpointing and the profiler go through
-//! [`super::Network::forward_through`] and are handed each block; the network does not know.
+//! A network is a stem, consecutive blocks, and a head. Activation checkpointing and the profiler use
+//! [`super::Network::forward_through`], which passes them each block; the network is unaware of them.
 
 pub(super) mod bert;
 pub(super) mod gpt;

@@ -16,7 +16,7 @@ use crate::torch::{Error, Result};
 /// The padding token; its embedding stays zero.
 pub(in crate::model) const PAD: i64 = 0;
 
-/// What sets one BERT apart from another.
+/// Configuration of a BERT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
     pub layers: i64,

@@ -12,7 +12,7 @@ use crate::model::nn::{Pass, Weights};
 use crate::model::shape::TextShape;
 use crate::torch::Result;
 
-/// What sets one GPT apart from another.
+/// Configuration of a GPT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
     pub layers: i64,

@@ -141,7 +141,7 @@ impl Mobilenet {
         Ok(Mobilenet { stem, blocks, last, classifier: Classifier::Double(first, second) })
     }
 
-    /// Prefixes of the names of the tensors whose shape depends on the number of classes.
+    /// Name prefixes of the tensors whose shape depends on the number of classes.
     pub(in crate::model) fn head_names(&self) -> &'static [&'static str] {
         match self.classifier {
             Classifier::Single(_) => &["classifier.1."],

@@ -142,7 +142,7 @@ impl Family {
         }
     }
 
-    /// Prefixes of the names of the tensors of the head, whose shapes depend on the number of classes.
+    /// Name prefixes of the tensors of the head, whose shapes depend on the number of classes.
     pub(in crate::model) fn head_names(&self) -> &'static [&'static str] {
         match self {
             Family::Mlp(_) => &["fc3."],

@@ -1,7 +1,7 @@
-//! A network of the user's own, saved as a TorchScript module.
+//! A user's own network, saved as a TorchScript module.
 //!
-//! Nothing is known of its layers: it has no blocks, and its tensors have the names that the module gave them. Whether
-//! it takes the data and returns logits of the right shape is tried before the first step: [`crate::state::trial`].
+//! Its layers are opaque: it has no blocks, and its tensors have the module's own names. Before the first step a trial
+//! checks that it accepts the data and returns logits of the right shape: [`crate::state::trial`].
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::model::nn::{Pass, Weights};
 use crate::torch::module::ScriptModule;
 use crate::torch::{self, Result};
 
-/// A module whose tensors are among the weights.
+/// A module whose tensors are registered as weights.
 pub(in crate::model) struct UserModule {
     script: ScriptModule,
-    /// Whether it takes, beside words, which of them only fill a row.
+    /// Whether it takes an attention mask in addition to token ids.
     takes_mask: bool,
 }
 
@@ -75,7 +75,7 @@ impl UserModule {
     }
 }
 
-/// SHA-256 of a module's file, in hexadecimal: a run goes on with the program that it began with.
+/// SHA-256 of a module's file, in hexadecimal, so that a run resumes with the same program.
 pub fn fingerprint(path: &Path) -> std::result::Result<String, Error> {
     let bytes = std::fs::read(path).map_err(|error| {
         let message = format!("the module `{}` cannot be read: {error}", path.display());

@@ -21,7 +21,7 @@ use crate::torch::Result;
 /// Height and width, in pixels, from which the usual stem is used.
 const LARGE: i64 = 64;
 
-/// What sets one residual network of four stages apart from another.
+/// Configuration of a residual network of four stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
     pub block: ResidualBlock,

@@ -13,7 +13,7 @@ use crate::model::nn::{Pass, Weights};
 use crate::model::shape::ImageShape;
 use crate::torch::Result;
 
-/// What sets one vision transformer apart from another.
+/// Configuration of a vision transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
     /// Height and width of a patch, in pixels.

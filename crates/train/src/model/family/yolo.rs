@@ -16,7 +16,7 @@ use crate::model::nn::{Pass, Weights};
 use crate::model::shape::ImageShape;
 use crate::torch::{Error, Result};
 
-/// What sets one size of it apart from another.
+/// Configuration of a size of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
     /// Channels of the first convolution; the stages have 2, 4, 8 and 16 times as many.
@@ -36,7 +36,7 @@ pub(in crate::model) struct Yolo {
     heads: [Head; 3],
 }
 
-/// Spatial pyramid pooling, fast: three poolings one after another, concatenated, for ever larger receptive fields.
+/// Spatial pyramid pooling, fast (SPPF): three consecutive poolings, concatenated, for increasing receptive fields.
 struct Sppf {
     cv1: ConvBnSilu,
     cv2: ConvBnSilu,

@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use crate::torch::Result;
 
-/// Which positions each position attends to.
+/// The attention mask.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) enum AttentionMask<'a> {
     /// All positions.

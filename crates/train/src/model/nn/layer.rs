@@ -28,7 +28,7 @@ impl Linear {
         })
     }
 
-    /// The same with weights drawn from a normal distribution around zero and a bias of zeros.
+    /// Like [`Linear::new`], with weights drawn from a normal distribution around zero and a bias of zeros.
     pub fn normal(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], deviation: f64) -> Result<Linear> {
         let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs], deviation)?;
         Ok(Linear { weight, bias: weights.zeros(format!("{name}.bias"), &[outputs])? })
@@ -49,13 +49,13 @@ impl Linear {
         pass.logits(x, &self.weight, Some(&self.bias), count)
     }
 
-    /// The same for an `x` whose width may be divided among ranks.
+    /// Like `forward`, for an `x` whose width may be divided among ranks.
     pub fn join(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         pass.join(|| self.forward(x), || Ok(x.f_linear(&self.weight, None::<&Tensor>)?), &self.bias)
     }
 }
 
-/// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the image's size.
+/// The window of a convolution; its padding is half the kernel, so that a stride of 1 preserves the image's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvWindow {
     /// Height and width, in pixels.
@@ -153,7 +153,7 @@ impl BatchNorm {
         BatchNorm::with(weights, name, channels, [0.1, 1e-5])
     }
 
-    /// The same with another `[momentum, eps]`.
+    /// Like [`BatchNorm::new`], with another `[momentum, eps]`.
     pub fn with(weights: &mut Weights, name: &str, channels: i64, [momentum, eps]: [f64; 2]) -> Result<BatchNorm> {
         weights.normalises(name, eps);
         let float = (Kind::Float, Device::Cpu);
@@ -170,7 +170,7 @@ impl BatchNorm {
         })
     }
 
-    /// Normalises by the batch's statistics in training mode, else by the running ones.
+    /// Normalizes by the batch's statistics in training mode, otherwise by the running ones.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (mean, var) = (Some(&self.running_mean), Some(&self.running_var));
         let (mean, var, share) = match pass.running {
@@ -189,8 +189,8 @@ impl BatchNorm {
 }
 
 impl BatchNorm {
-    /// By the statistics of all ranks' samples in 32 bits; the running ones move by `share` towards them. Mean and variance
-    /// are summed one after the other: a variance as the difference of two large numbers would lose its last digits.
+    /// Normalizes by the statistics of all ranks' samples in 32 bits; the running ones move by `share` towards them.
+    /// The variance is computed after the mean: as the difference of two large numbers it would lose precision.
     fn forward_synced(&self, x: &Tensor, group: &ProcessGroup, share: Option<f64>) -> Result<Tensor> {
         let kind = x.kind();
         let wide = x.f_to_kind(Kind::Float)?;
@@ -252,7 +252,7 @@ pub fn max_pool(x: &Tensor, kernel: i64, stride: i64, padding: i64) -> Result<Te
     Ok(x.f_max_pool2d([kernel; 2], [stride; 2], [padding; 2], [1, 1], false)?)
 }
 
-/// `max(x, 0)`, in place: neither convolution nor normalisation saves its output for the backward pass.
+/// `max(x, 0)`, in place: neither convolution nor normalization saves its output for the backward pass.
 pub fn relu(mut x: Tensor) -> Result<Tensor> {
     Ok(x.f_relu_()?)
 }

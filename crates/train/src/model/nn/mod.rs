@@ -1,7 +1,7 @@
-//! Layers, as PyTorch's `torch.nn` has them, and what is handed from layer to layer.
+//! Layers as in PyTorch's `torch.nn`, and the state passed between them.
 //!
-//! [`layer`] and `attention` compute; [`Weights`] names every tensor that a layer makes; [`Pass`] carries what holds
-//! throughout one forward pass, and `tensor_parallel` is how ranks that divide a layer work together.
+//! [`layer`] and `attention` compute; [`Weights`] names every tensor that a layer creates; [`Pass`] carries the state
+//! of one forward pass, and `tensor_parallel` implements layers divided among ranks.
 
 pub(in crate::model) mod attention;
 pub mod layer;

@@ -1,4 +1,4 @@
-//! The state of one forward pass, which is handed from layer to layer.
+//! The state of one forward pass, which is passed from layer to layer.
 
 use std::rc::Rc;
 
@@ -12,18 +12,18 @@ use crate::torch::Result;
 pub struct Pass {
     /// Training mode, as `module.train()`: batch normalisation uses the batch's statistics, and dropout is on.
     pub train: bool,
-    /// Of text, `samples × length`: boolean, true for a token and false for padding. Or, where several documents share a
-    /// row and must not attend to each other, the position of each token within its document, int64.
+    /// For text, `samples × length`: boolean, `true` for a token and `false` for padding. Or, if several documents
+    /// share a row and must not attend to each other, the position of each token within its document, int64.
     pub mask: Option<Tensor>,
-    /// What happens to the running statistics of batch normalisation in training mode.
+    /// How batch normalization treats its running statistics in training mode.
     pub running: BatchNormMode,
     /// Dropout probability; `None` for the architecture's own.
     pub dropout: Option<f64>,
-    /// The ranks that divide each layer's heads and hidden features; `None` where this rank has whole layers.
+    /// The ranks that divide each layer's heads and hidden features; `None` without tensor parallelism.
     pub tensor_parallel: Option<Rc<TensorParallel>>,
 }
 
-/// What happens to the running statistics of batch normalisation.
+/// How batch normalization treats its running statistics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BatchNormMode {
     /// They follow the batches, by the momentum of each layer.

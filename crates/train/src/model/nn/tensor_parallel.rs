@@ -27,7 +27,7 @@ impl TensorParallel {
 }
 
 impl Pass {
-    /// `x`, whose gradient is the sum of the gradients of all ranks' parts: Megatron's operator f.
+    /// Returns `x`; in the backward pass, sums the gradients of all ranks' parts: Megatron's operator f.
     pub(in crate::model) fn fork(&self, x: &Tensor) -> Result<Tensor> {
         match &self.tensor_parallel {
             Some(parts) => parts.group.sum_backward(x),
@@ -35,7 +35,8 @@ impl Pass {
         }
     }
 
-    /// `whole()` of an undivided layer, else the sum of every rank's `part()`, plus `bias`: Megatron's operator g.
+    /// `whole()` for an undivided layer, otherwise the sum of every rank's `part()`, plus `bias`: Megatron's operator
+    /// g.
     pub(in crate::model) fn join(
         &self,
         whole: impl FnOnce() -> Result<Tensor>,
@@ -44,12 +45,12 @@ impl Pass {
     ) -> Result<Tensor> {
         let Some(parts) = &self.tensor_parallel else { return whole() };
         let part = part()?;
-        // Summed in 32 bits, whatever the format of the matrix products.
+        // Summed in 32 bits, whatever the data type of the matrix products.
         let sum = parts.group.sum_forward(&part.f_to_kind(Kind::Float)?)?;
         Ok(sum.f_add(bias)?.f_to_kind(part.kind())?)
     }
 
-    /// The embeddings of `tokens`, `samples × length × width`. `vectors` are those of the whole `vocabulary`, or this
+    /// The embeddings of `tokens`, `samples × length × width`. `vectors` are those of the full `vocabulary`, or this
     /// rank's rows of them; the token `padding` gets no gradient.
     pub(in crate::model) fn look_up(
         &self,
@@ -85,13 +86,13 @@ impl Pass {
         };
         let first = rows * i64::from(parts.group.rank());
         let own = parts.group.sum_backward(x)?.f_linear(vectors, bias)?.f_to_kind(Kind::Float)?;
-        // Zero in the places of the other ranks, so that the sum is the concatenation.
+        // Zero at the positions of the other ranks, so that the sum is the concatenation.
         parts.group.sum_forward(&own.f_constant_pad_nd([first, count - rows - first])?)
     }
 
-    /// Runs `work`, on values like `x`, with a random seed of its own on each rank, so that the parts do not drop the same
-    /// places; afterwards all ranks draw the same numbers again. The seeds follow from the generator's state alone, so
-    /// that a pass that is repeated from that state drops the same.
+    /// Runs `work`, on values like `x`, with a different random seed on each rank, so that the parts do not drop the
+    /// same positions; afterwards all ranks draw the same numbers again. The seeds are derived from the generator's
+    /// state alone, so that a pass that is repeated from that state drops the same values.
     pub(in crate::model) fn with_rank_dropout(
         &self,
         dropout: f64,

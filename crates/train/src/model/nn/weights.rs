@@ -49,12 +49,12 @@ impl std::fmt::Debug for OnBlock {
     }
 }
 
-/// What other ranks have to do with a network that is being made.
+/// Distribution of a network under construction.
 #[derive(Debug, Default)]
 pub struct BuildHooks {
-    /// The ranks over which batch statistics are taken; none for this one alone.
+    /// The ranks over which batch statistics are computed; `None` for this one alone.
     pub sync_batch_norm: Option<Rc<ProcessGroup>>,
-    /// Divides the values of each block; none where each rank has all of them.
+    /// Divides the values of each block; `None` if each rank has all of them.
     pub on_block: Option<OnBlock>,
 }
 
@@ -105,7 +105,7 @@ impl Weights {
         Ok(())
     }
 
-    /// A block of the network, whose parameters are those that `make` creates.
+    /// Registers a block, whose parameters are those that `make` creates.
     pub(in crate::model) fn block<Block>(
         &mut self,
         make: impl FnOnce(&mut Weights) -> Result<Block>,
@@ -128,7 +128,8 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// A trained tensor drawn uniformly from `-bound` to `bound`; on the CPU, whose generator is the same on every machine.
+    /// A trainable tensor drawn uniformly from `-bound` to `bound`; on the CPU, whose generator is the same on every
+    /// machine.
     pub(in crate::model) fn uniform(&mut self, name: String, shape: &[i64], bound: f64) -> Result<Tensor> {
         let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
         let _ = values.f_uniform_(-bound, bound)?;
@@ -153,7 +154,7 @@ impl Weights {
         self.parameter(name, Tensor::f_zeros(shape, (Kind::Float, Device::Cpu))?)
     }
 
-    /// A trained tensor of ones.
+    /// A trainable tensor of ones.
     pub(in crate::model) fn ones(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
         self.parameter(name, Tensor::f_ones(shape, (Kind::Float, Device::Cpu))?)
     }
@@ -208,15 +209,15 @@ impl Weights {
         self.with(kept.map(shared).collect())
     }
 
-    /// The same with other tensors in place of the parameters, such as shards of them, by the same names.
+    /// A copy with other tensors in place of the parameters, such as shards of them, by the same names.
     pub fn with(&self, parameters: Vec<Named>) -> Weights {
         let (device, format, buffers, count) = (self.device, self.format, Vec::new(), self.count);
-        // The order is that of all parameters: it says to which layer each belongs.
+        // The order of all parameters assigns each to a layer.
         let (made, blocks, pairs) = (self.made.clone(), self.blocks.clone(), self.pairs.clone());
         Weights { device, format, hooks: BuildHooks::default(), parameters, buffers, made, blocks, count, pairs }
     }
 
-    /// The ranks over which batch statistics are taken.
+    /// The ranks over which batch statistics are computed.
     pub(in crate::model) fn sync_batch_norm(&self) -> Option<Rc<ProcessGroup>> {
         self.hooks.sync_batch_norm.clone()
     }

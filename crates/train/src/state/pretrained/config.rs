@@ -1,7 +1,7 @@
-//! A `config.json` of the `transformers` library compared with the network that is to be filled.
+//! Compares a `config.json` of the `transformers` library with the network that is to be filled.
 //!
-//! Most of it shows in the tensors' shapes. What does not, such as the number of heads or the activation, would be
-//! taken over wrongly in silence, so it is compared with the network here.
+//! Most of it is reflected in the tensors' shapes. The rest, such as the number of heads or the activation, would be
+//! wrong without notice, so it is compared with the network here.
 
 use domain::architecture::Architecture;
 use domain::train::Model;
@@ -19,7 +19,8 @@ const MODELS: [Model; 8] = [
     Model::Gpt2Xl,
 ];
 
-/// Where `config` speaks of another network, a part of a sentence each; nothing for models that it does not have.
+/// Differences between `config` and the network, each part of a sentence; empty for models that the library does not
+/// have.
 pub(super) fn differences(config: &Value, model: Model) -> Vec<String> {
     let mut found = Vec::new();
     for (key, here) in expected(model) {
@@ -28,7 +29,7 @@ pub(super) fn differences(config: &Value, model: Model) -> Vec<String> {
             (Some(there), Some(here)) => (there - here).abs() <= 1e-9 * here.abs(),
             (_, _) => *there == here,
         };
-        // What is left out has the library's default, which is BERT's or GPT-2's own.
+        // A missing key has the library's default, which is BERT's or GPT-2's own.
         if !there.is_null() && !is_same {
             found.push(format!("`{key}` is {there}, and {here} here"));
         }
@@ -42,7 +43,7 @@ pub(super) fn described(config: &Value) -> Option<Model> {
     MODELS.into_iter().find(|model| is_whole(model) && differences(config, *model).is_empty())
 }
 
-/// Keys and the values they must have, the first four of which tell models apart.
+/// Keys and their expected values, the first four of which distinguish models.
 fn expected(model: Model) -> Vec<(&'static str, Value)> {
     match Architecture::of(model) {
         Architecture::Bert { layers, width, heads } => vec![

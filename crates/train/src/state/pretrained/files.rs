@@ -1,5 +1,5 @@
-//! What a path of weights holds: one `.safetensors` file, or a folder as `save_pretrained` of the `transformers` library
-//! writes it, with a `config.json` and perhaps the weights in several files.
+//! The files of pretrained weights: one `.safetensors` file, or a folder as written by `save_pretrained` of the
+//! `transformers` library, with a `config.json` and possibly several files of weights.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Tensors, of which only names and shapes are read so far, and their configuration.
+/// Tensors, of which only names and shapes were read, and their configuration.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub source: TensorSource,
-    /// The `config.json` beside them; none where there is none.
+    /// The accompanying `config.json`; `None` if there is none.
     pub config: Option<Value>,
 }
 

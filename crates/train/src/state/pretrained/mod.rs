@@ -1,7 +1,7 @@
 //! Pretrained weights: a `model.safetensors` under the names of torchvision or of the `transformers` library.
 //!
-//! All of a file is used or the run does not start, with two exceptions, which are reported. The head, whose shapes depend
-//! on the classes, keeps its initial values where the file's does not fit; and tensors of another head are left out.
+//! All of a file is used or the run does not start, with two exceptions, which are reported. The head, whose shapes
+//! depend on the classes, keeps its initial values if the file's does not fit; and tensors of another head are skipped.
 //! Decisions are made over names and shapes alone ([`WeightMatch::of`]), before anything is copied.
 
 mod config;
@@ -33,7 +33,7 @@ const NAMED: usize = 6;
 /// How the tensors of a file fit those of a network.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WeightMatch {
-    /// Tensors that are taken over.
+    /// Tensors to copy.
     pub taken: Vec<String>,
     /// Tensors of the head that keep their fresh values, each with the reason.
     pub fresh: Vec<String>,
@@ -97,11 +97,11 @@ fn several(list: &[String]) -> String {
     text
 }
 
-/// What a tensor of a file is called here; none for what is no weight, or a second name of one that is there.
+/// The local name of a tensor of a file; `None` for one that is not a weight, or a second name of another.
 ///
-/// Files hold more than one spelling: a model saved without its head lacks the first part of each name, one saved in
-/// training by several processes begins with `module.`, and the first BERT files wrote `gamma` and `beta`. The names of
-/// a module of the user's own are its own.
+/// Files use several conventions: a model saved without its head lacks the first part of each name, one saved in
+/// distributed training begins with `module.`, and the first BERT files used `gamma` and `beta`. The names of a user's
+/// own module are unchanged.
 fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
     let Some(architecture) = architecture else { return Some(name.to_owned()) };
     let name = name.strip_prefix("module.").unwrap_or(name);
@@ -133,7 +133,7 @@ fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
 
 /// Weights that fit a network, still in their files: each is read when it is needed.
 pub struct Pretrained {
-    /// What to tell the user, a sentence each.
+    /// Notes for the user, a sentence each.
     pub notes: Vec<String>,
     source: TensorSource,
     /// By the names of tensors here, those in the files.
@@ -146,10 +146,10 @@ impl Pretrained {
         self.taken.keys().map(String::as_str)
     }
 
-    /// One of them, in 32 bits where it is a float.
+    /// One of the tensors, in 32 bits if it is a float.
     ///
     /// # Errors
-    /// When the file cannot be read, or has none for this name.
+    /// If the file cannot be read, or has none of this name.
     pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
         let saved = self.taken.get(name).map(|there| self.source.whole(there)).transpose()?.flatten();
         let missing = || Finding::new(Cause::Internal, format!("`{name}` is not among the pretrained weights"));
@@ -172,10 +172,10 @@ impl Pretrained {
     }
 }
 
-/// Fills `network`, a `model`, from the file at `path`, and returns what to tell the user.
+/// Fills `network`, a `model`, from the file at `path`, and returns notes for the user.
 ///
 /// # Errors
-/// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
+/// If the file cannot be read, or tensors outside the head do not fit: all are counted, the first ones named.
 pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<String>, Error> {
     let pretrained = open(network, model, path)?;
     pretrained.fill(network.weights().all())?;
@@ -231,7 +231,7 @@ pub fn open(network: &Network, model: &ModelSource, path: &Path) -> Result<Pretr
     Ok(Pretrained { notes: fit.notes(path), source, taken })
 }
 
-/// Refuses weights of another network whose tensors look alike.
+/// Refuses weights of another network whose tensors have the same names and shapes.
 fn check_config(config: &Value, model: Model, path: &Path) -> Result<(), Error> {
     let wrong = config::differences(config, model);
     if wrong.is_empty() {

@@ -1,9 +1,9 @@
-//! The passes of a step on a GPU, recorded once for each shape of a batch and then repeated with a single launch, so that
-//! the processor need not name every operation again (`cuda_graphs`).
+//! CUDA graphs: the passes of a step on a GPU, recorded once for each shape of a batch and then replayed with a single
+//! launch, which avoids the launch overhead of every operation (`cuda_graphs`).
 //!
-//! What is recorded reads and writes fixed addresses. So a batch is copied to where the first of its shape lay, gradients
-//! are zeroed and added to instead of handed over, and the loss is copied away before the next pass. Norms, scales and
-//! updates stay outside: they are few, and learning rates change.
+//! A graph reads and writes fixed addresses. So a batch is copied to the buffers of the first of its shape, gradients
+//! are zeroed and accumulated in place, and the loss is copied before the next pass. Norms, scales and updates stay
+//! outside: they are few, and learning rates change.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -18,28 +18,28 @@ use crate::torch::{self, Error, Result};
 
 /// Passes that are made as usual before one is recorded: libraries choose their kernels and take their memory.
 const FIRST: u32 = 3;
-/// Shapes that are recorded; what comes in other shapes is computed as usual.
+/// Maximum number of recorded shapes; batches of other shapes run without graphs.
 const MOST: usize = 4;
 
-/// Forward and backward pass of a part of a batch, of which the words to be guessed in all of it may be known; returns the
-/// loss.
+/// Forward and backward pass of a micro-batch, with the number of target tokens in the complete batch, if known;
+/// returns the loss.
 pub type Passes<'a> = &'a mut dyn FnMut(&BatchTensors, Option<&Tensor>) -> Result<Tensor>;
 
-/// Who records what is asked of a device.
+/// Records operations of a device.
 pub trait GraphRecorder {
-    /// Records `work` and does none of it. Returns where each repetition leaves the result.
+    /// Records `work` without executing it. Returns the tensor that holds the result of each replay.
     ///
     /// # Errors
-    /// What `work` says, or that it cannot be recorded.
+    /// Errors of `work`, or that it cannot be recorded.
     fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)>;
 }
 
-/// What was recorded.
+/// A recorded graph.
 pub trait RecordedGraph {
-    /// Does it once more; `work` is what was recorded.
+    /// Replays it; `work` is the recorded closure.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     fn repeat(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<()>;
 }
 
@@ -47,7 +47,7 @@ pub trait RecordedGraph {
 struct Device {
     number: usize,
     library: CudaGraphLibrary,
-    /// The first that was recorded, whose memory all share.
+    /// The first graph, whose memory pool all share.
     first: OnceCell<Rc<CudaGraph>>,
 }
 
@@ -70,7 +70,7 @@ impl RecordedGraph for Rc<CudaGraph> {
 pub struct CudaGraphRunner {
     recorder: Box<dyn GraphRecorder>,
     parameters: Vec<Tensor>,
-    /// Of each parameter, always at the same place.
+    /// Gradients of each parameter, at fixed addresses.
     gradients: Vec<Tensor>,
     shapes: Vec<Shape>,
 }
@@ -82,7 +82,7 @@ struct Shape {
     fixed: Option<Fixed>,
 }
 
-/// What must be alike for a recorded pass to stand for another.
+/// The properties in which batches must agree to share a graph.
 #[derive(Debug, Clone, PartialEq)]
 struct Key {
     values: Vec<i64>,
@@ -92,7 +92,7 @@ struct Key {
     has_target_count: bool,
 }
 
-/// A recorded pass, and what it reads and writes.
+/// A recorded pass, with its inputs and outputs.
 struct Fixed {
     part: BatchTensors,
     target_count: Option<Tensor>,
@@ -101,8 +101,8 @@ struct Fixed {
 }
 
 impl CudaGraphRunner {
-    /// Nothing recorded yet, on the CUDA device that `device` is; none where it is no such device, or where the library
-    /// that records was not found.
+    /// Empty, for the CUDA device `device`; `None` if it is another kind of device, or the recording library was not
+    /// found.
     pub fn on(device: tch::Device, weights: &Weights) -> Result<Option<CudaGraphRunner>> {
         match (device, CudaGraphLibrary::find()) {
             (tch::Device::Cuda(number), Some(library)) => {
@@ -113,7 +113,7 @@ impl CudaGraphRunner {
         }
     }
 
-    /// What the job asks for, as far as it can be had among so many ranks; and why not, where it asks in vain.
+    /// The job's setting, as far as it is supported for the number of ranks; and why not otherwise.
     pub fn asked(
         train: &Train,
         device: tch::Device,
@@ -147,7 +147,7 @@ impl CudaGraphRunner {
         torch::set_gradients(&self.parameters, &self.gradients)
     }
 
-    /// Both passes of one part, as usual or by what is recorded; returns the loss.
+    /// Both passes of one micro-batch, directly or by replaying a graph; returns the loss.
     pub fn pass(&mut self, part: &BatchTensors, target_count: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
         let CudaGraphRunner { recorder, shapes, .. } = self;
         let Some(shape) = known(shapes, part, target_count) else { return passes(part, target_count) };
@@ -170,7 +170,7 @@ impl CudaGraphRunner {
     }
 }
 
-/// What is known of parts of this shape; none if there are too many shapes.
+/// The state of micro-batches of this shape; `None` if there are too many shapes.
 fn known<'a>(shapes: &'a mut Vec<Shape>, part: &BatchTensors, target_count: Option<&Tensor>) -> Option<&'a mut Shape> {
     let key = Key::of(part, target_count);
     let place = match shapes.iter().position(|shape| shape.key == key) {
@@ -197,14 +197,14 @@ impl Key {
 }
 
 impl Fixed {
-    /// What was recorded, for other values.
+    /// Replays the graph for other values.
     fn pass(&self, part: &BatchTensors, target_count: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
         self.part.take(part)?;
         if let (Some(mine), Some(target_count)) = (&self.target_count, target_count) {
             mine.shallow_clone().f_copy_(target_count)?;
         }
         self.recording.repeat(&mut || passes(&self.part, self.target_count.as_ref()))?;
-        // The next pass writes to the same place.
+        // The next pass writes to the same address.
         torch::copied(&self.loss)
     }
 }

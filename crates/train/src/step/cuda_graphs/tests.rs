@@ -1,5 +1,5 @@
-//! Passes that are repeated, with a recorder that does again what was recorded: as a device, it does nothing while it
-//! records, reads and writes the same places each time, and leaves the loss where the last one was.
+//! Replays with a recorder that calls the recorded closure again: like a device, it executes nothing while it records,
+//! uses the same addresses each time, and leaves the loss where the last one was.
 
 use domain::train::{Adamw, MemoryFormat, Model, Optimizer as Rule, Recompute};
 use tch::{Device, Kind};
@@ -30,7 +30,7 @@ impl RecordedGraph for Kept {
     }
 }
 
-/// A batch of rows of 12 words whose ends are filled up, of which each step has other words.
+/// A batch of padded rows of 12 tokens, which differ in each step.
 fn batch(model: Model, step: i64, count: i64) -> BatchTensors {
     let words = Tensor::arange(count * 12, (Kind::Int64, Device::Cpu)) * 7 + step * 13;
     let values = (words.remainder(49) + 1).view([count, 12]);

@@ -1,8 +1,8 @@
-//! Several processes as one: they meet at a store, join groups, and compute together over Gloo, or over NCCL where each
-//! of them has a CUDA device and the library for it.
+//! Process groups: processes rendezvous at a store, join groups, and communicate over Gloo, or over NCCL if each of
+//! them has a CUDA device and the library for it.
 //!
-//! Every call is made by all ranks of a group in the same order; each waits for the others, and at most as long as the
-//! meeting says. What a rank that waited in vain can say is who is missing: [`ProcessGroup::missing`].
+//! Every call is collective: made by all ranks of a group in the same order; each waits for the others, up to the
+//! rendezvous' timeout. After a timeout, a rank can find out who is missing: [`ProcessGroup::missing`].
 
 mod bridge;
 
@@ -19,18 +19,18 @@ use super::{Error, Result};
 
 /// Between two looks for who has arrived.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long others that noticed the same loss may take to say so.
+/// How long other ranks that noticed the same loss may take to report it.
 const NOTICE: Duration = Duration::from_secs(3);
 /// Gradients that are sent at a time, as `torch.nn.parallel.DistributedDataParallel`.
 const BUCKET_BYTES: u64 = 25 << 20;
 
-/// The store that ranks meet at; rank 0 keeps it.
+/// The store of the rendezvous, hosted by rank 0.
 pub struct TcpStore {
     inner: UniquePtr<ffi::Store>,
     /// This machine's address, as others reach it.
     here: String,
     patience: Duration,
-    /// What every name in it begins with.
+    /// Prefix of its keys.
     prefix: String,
     /// The CUDA device of this process; −1 without one.
     device: i32,
@@ -47,7 +47,7 @@ pub enum Transport {
     HostFor(Vec<u32>),
 }
 
-/// Some of the ranks, numbered anew from 0.
+/// A group of ranks, numbered from 0.
 pub struct ProcessGroup {
     inner: UniquePtr<ffi::Group>,
     way: Transport,
@@ -57,13 +57,13 @@ pub struct ProcessGroup {
     size: u32,
 }
 
-/// The exchange of gradients while the backward pass goes on: `c10d::Reducer`.
+/// Exchange of gradients during the backward pass: `c10d::Reducer`.
 pub struct Reducer {
     inner: UniquePtr<ffi::Exchange>,
 }
 
 impl TcpStore {
-    /// Opens the store at the meeting's address; `keep` where this process is the one that keeps it.
+    /// Opens the store at the rendezvous' address; `keep` if this process hosts it.
     pub fn open(meeting: &Rendezvous, keep: bool) -> Result<TcpStore> {
         let patience = Duration::from_secs(meeting.patience_s.max(1));
         let inner = ffi::store_open(&meeting.host, meeting.port, keep, millis(patience)).map_err(|error| {
@@ -84,7 +84,7 @@ impl ProcessGroup {
         let name = &format!("{}{name}", store.prefix);
         let key = |rank: u32| format!("{name}/here/{rank}");
         let nccl = |rank: u32| format!("{name}/nccl/{rank}");
-        // Before it is known to be here, so that whoever sees it sees this too.
+        // Before its own key is set, so that a rank that sees that key sees this one too.
         if store.device >= 0 && ffi::has_nccl()? {
             ffi::store_set(&store.inner, &nccl(rank))?;
         }
@@ -107,7 +107,7 @@ impl ProcessGroup {
         &self.way
     }
 
-    /// Place of this process, from 0.
+    /// Rank of this process, from 0.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -137,7 +137,7 @@ impl ProcessGroup {
         Ok(ffi::group_all_gather(&self.inner, borrow(output), borrow(input))?)
     }
 
-    /// Sums `input` over ranks; each takes its own part, of the size of `output`.
+    /// Sums `input` over ranks; each gets its own part, of the size of `output`.
     pub fn reduce_scatter(&self, output: &Tensor, input: &Tensor) -> Result<()> {
         Ok(ffi::group_reduce_scatter(&self.inner, borrow(output), borrow(input))?)
     }
@@ -152,17 +152,17 @@ impl ProcessGroup {
         Ok(adopt(ffi::group_sum_both(&self.inner, borrow(tensor))?))
     }
 
-    /// Within autograd: the same values, whose gradients are summed over ranks.
+    /// Within autograd: the identity, whose gradients are summed over ranks.
     pub fn sum_backward(&self, tensor: &Tensor) -> Result<Tensor> {
         Ok(adopt(ffi::group_sum_backward(&self.inner, borrow(tensor))?))
     }
 
-    /// Within autograd: the sum of values over ranks, whose gradient each takes as it is.
+    /// Within autograd: the sum over ranks, whose gradient is passed on unchanged.
     pub fn sum_forward(&self, tensor: &Tensor) -> Result<Tensor> {
         Ok(adopt(ffi::group_sum_forward(&self.inner, borrow(tensor))?))
     }
 
-    /// After something went wrong: the ranks that do not say so too, within a few seconds.
+    /// After an error: the ranks that do not report one too, within a few seconds.
     pub fn missing(&self) -> Vec<u32> {
         let key = |rank: u32| format!("{}/lost/{rank}", self.name);
         let absent = ffi::store_set(&self.store.inner, &key(self.rank))
@@ -170,7 +170,7 @@ impl ProcessGroup {
             .and_then(|()| wait_for(&self.store, NOTICE, (0..self.size).map(key).collect()));
         match absent {
             Ok(absent) => absent.into_iter().map(|place| place as u32).collect(),
-            // The store went with its keeper.
+            // The store is gone with its host.
             Err(_) => vec![0],
         }
     }
@@ -183,19 +183,19 @@ impl std::fmt::Debug for ProcessGroup {
 }
 
 impl Reducer {
-    /// Hooks itself to the parameters, which are the same in the same order on every rank. `bf16` sends half of the
-    /// bytes.
+    /// Registers hooks on the parameters, which must be the same in the same order on every rank. `bf16` halves the
+    /// bytes sent.
     pub fn new(group: &ProcessGroup, parameters: &[Tensor], bf16: bool) -> Result<Reducer> {
         Ok(Reducer { inner: ffi::exchange_new(&group.inner, &lend(parameters), BUCKET_BYTES, bf16)? })
     }
 
-    /// Before the forward pass whose gradients are exchanged.
+    /// Called before the forward pass whose gradients are exchanged.
     pub fn before_forward(&self) -> Result<()> {
         Ok(ffi::exchange_forward(&self.inner)?)
     }
 
-    /// Before the backward pass whose gradients are exchanged; what earlier passes left in them is exchanged as well.
-    /// Afterwards they are the mean over ranks.
+    /// Called before the backward pass whose gradients are exchanged, including accumulated ones. Afterwards they are
+    /// the mean over ranks.
     pub fn before_backward(&self) -> Result<()> {
         Ok(ffi::exchange_backward(&self.inner)?)
     }
@@ -212,7 +212,7 @@ fn way(ranks: &[u32], can: &[bool]) -> Transport {
     }
 }
 
-/// The places of keys that nobody has set in time.
+/// The indices of keys that were not set in time.
 fn wait_for(store: &TcpStore, patience: Duration, keys: Vec<String>) -> Result<Vec<usize>> {
     let began = Instant::now();
     let mut absent: Vec<usize> = (0..keys.len()).collect();
@@ -236,7 +236,7 @@ fn here(host: &str, port: u16) -> String {
     let route = || -> Option<String> {
         let to = (host, port).to_socket_addrs().ok()?.next()?;
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        // Nothing is sent: connecting a datagram socket only chooses the route.
+        // Nothing is sent: connecting a datagram socket only selects the route.
         let socket = UdpSocket::bind(any).ok()?;
         socket.connect(to).ok()?;
         Some(socket.local_addr().ok()?.ip().to_string())

@@ -1,6 +1,6 @@
-//! The border between Rust and the C++ of `module.cpp`: nothing but declarations, pointers and their proofs.
+//! The FFI boundary between Rust and the C++ of `module.cpp`: only declarations, pointers and their safety proofs.
 //!
-//! [`super`] is the safe side.
+//! [`super`] is the safe interface.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ pub(super) use crate::torch::bridge::adopt;
 
 #[cxx::bridge(namespace = "gradus")]
 pub(super) mod ffi {
-    /// A tensor lent for the length of a call.
+    /// A tensor borrowed for the duration of a call.
     struct Given {
         tensor: *mut Tensor,
     }
@@ -33,7 +33,7 @@ pub(super) mod ffi {
     }
 }
 
-/// The tensors as pointers; used up within the statement that lends them.
+/// The tensors as pointers, to be used within the statement that borrows them.
 pub(super) fn lend(tensors: &[Tensor]) -> Vec<ffi::Given> {
     tensors.iter().map(|tensor| ffi::Given { tensor: tensor.as_ptr().cast_mut().cast() }).collect()
 }

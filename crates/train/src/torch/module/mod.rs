@@ -1,8 +1,7 @@
-//! TorchScript modules: read from a file, run, and written back with their present tensors.
+//! TorchScript modules: loaded from a file, run, and saved with their current tensors.
 //!
-//! A module runs operation by operation, as Python would run it: the library's own optimiser of such graphs is off, for
-//! with it the first passes compute otherwise than later ones. A file is a program: it is run only where its user may
-//! run programs.
+//! A module runs operation by operation, as in Python: the library's graph optimizer is off, because with it the first
+//! passes compute differently from later ones. A file is a program: it is run only where its user may run programs.
 
 mod bridge;
 
@@ -39,12 +38,12 @@ impl ScriptModule {
         Ok(ffi::script_save(&self.inner, &path.to_string_lossy())?)
     }
 
-    /// What it trains, by name, in the order of its layers; writing to the tensors changes the module.
+    /// Its parameters, by name, in the order of its layers; writing to the tensors changes the module.
     pub fn parameters(&self) -> Result<Vec<(String, Tensor)>> {
         self.tensors(false)
     }
 
-    /// What it keeps besides.
+    /// Its buffers.
     pub fn buffers(&self) -> Result<Vec<(String, Tensor)>> {
         self.tensors(true)
     }
