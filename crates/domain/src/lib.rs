@@ -1,16 +1,16 @@
-//! The vocabulary of gradus: values only, and how the job file is read.
+//! The vocabulary of gradus: plain values, and the parser of job files.
 //!
-//! Every other crate speaks in these types. Nothing here does I/O, reads a clock or decides anything; a decision
-//! belongs in `plan`. Each folder below uses only those to its left:
+//! Every other crate uses these types. This crate does no I/O, reads no clock and makes no decisions; decisions belong
+//! in `plan`. Each folder below uses only those to its left:
 //!
 //! ```text
 //! values → market → training → runs → jobs → records → file
 //! ```
 //!
-//! `values` are units, money, names and seeded random draws; `market` is what can be rented and at what price; `training`
-//! is what is trained and how; `runs` is where a run stands and what its ranks report; `jobs` is what a user asks for;
-//! `records` is what is written down or sent about it; `file` reads the job file. Start with [`Job`], then [`Event`],
-//! what has happened to it, then [`rank`] and [`wire`], what the processes of a run send each other.
+//! `values` are units, money, names and seeded random draws; `market` is offers and prices; `training` is the model and
+//! its training; `runs` is the state of a run and its ranks' reports; `jobs` is the user's request; `records` is what
+//! is stored or sent about it; `file` parses the job file. Start with [`Job`], then [`Event`], its history, then
+//! [`rank`] and [`wire`], the messages between the processes of a run.
 
 pub mod file;
 mod jobs;

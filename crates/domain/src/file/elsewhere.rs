@@ -1,6 +1,6 @@
-//! Keys that PyTorch, Lightning, Hugging Face and Keras have for what `train:` names otherwise, and what to write here.
+//! Keys of PyTorch, Lightning, Hugging Face and Keras that `train:` names differently, with hints.
 
-/// A key of `train` as other tools spell it, and what to write instead.
+/// A key of `train` as other tools spell it, and the hint.
 const KEYS: [(&[&str], &str); 11] = [
     (
         &["learning_rate", "lr", "base_lr", "max_lr"],
@@ -24,7 +24,7 @@ const KEYS: [(&[&str], &str); 11] = [
     (&["dataset", "data_dir", "train_data"], "write `data: {path: …}`"),
 ];
 
-/// What to write for an unknown key at this path; none where no other tool is known to have it.
+/// The hint for an unknown key at this path; `None` if no other tool is known to have it.
 pub(super) fn instead(path: &str) -> Option<&'static str> {
     let name = path.strip_prefix("train.")?;
     KEYS.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, hint)| *hint)

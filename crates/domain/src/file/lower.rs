@@ -9,22 +9,22 @@ use crate::sweep::{Metric, Parameter, Sweep};
 use crate::train::Train;
 use crate::wants::{Spot, Wants};
 
-/// What the keys ask for.
+/// The result of lowering.
 pub(super) struct Lowered {
     /// Everything but the work.
     pub rest: Job,
-    /// The work, unless the keys ask for none or for two.
+    /// The work, unless the keys specify none or two.
     pub work: Option<Work>,
 }
 
 impl Lowered {
-    /// The whole job.
+    /// The complete job.
     pub fn job(self) -> Option<Job> {
         Some(Job { work: self.work?, ..self.rest })
     }
 }
 
-/// What the keys ask for, with every default filled in.
+/// Lowers the keys, filling in every default.
 pub(super) fn lower(
     file: JobFile,
     parameters: Vec<Parameter>,
@@ -105,7 +105,7 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
     }
 }
 
-/// What is searched; only our own trainer can be told other values.
+/// The search space; only the built-in trainer can be given other values.
 fn sweep(
     keys: SweepKeys,
     parameters: Vec<Parameter>,
@@ -134,7 +134,7 @@ fn sweep(
     })
 }
 
-/// What may be rented. Keys that say the same thing twice, and differently, are told.
+/// The resource request. Contradictory keys are reported.
 fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<Problem>) -> Wants {
     let names = |names: &mut Option<super::keys::Names>| names.take().map(super::keys::Names::all).unwrap_or_default();
     let mut wants = Wants {

@@ -1,10 +1,9 @@
-//! How the job file is read.
+//! The parser of job files.
 //!
-//! The text becomes a [`tree`] that knows its lines; the tree is checked against the [`shape`] of the types in
-//! [`keys`]; only then does serde read it and [`lower`] make a [`Job`] of it, whose values [`sense`] checks against
-//! each other. Every step collects problems and goes on, so that a user hears of all of them at once. What SkyPilot's
-//! keys mean here stands in [`served`], how its scalars are read in [`scalar`].
-//! [`written`] goes the other way: job files that gradus writes itself.
+//! The text becomes a [`tree`] with line numbers; the tree is checked against the [`shape`] of the types in [`keys`];
+//! only then does serde read it and [`lower`] create a [`Job`], whose values [`sense`] checks against each other. Every
+//! step collects problems and continues, so that all of them are reported at once. [`served`] defines the support of
+//! SkyPilot's keys, [`scalar`] the parsing of scalars. [`written`] is the inverse: job files that gradus writes itself.
 
 mod elsewhere;
 mod keys;
@@ -37,29 +36,30 @@ use sweep::Space;
 pub use served::{SKY_KEYS, SkyKey, SkySupport};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
-/// A job that was read, and what is worth saying about its file.
+/// A parsed job, and remarks about its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The job with every default filled in; its paths stand as they were written, see [`Job::resolve`].
     pub job: Job,
-    /// What the user should know but need not mend, in the order of the lines.
+    /// Warnings, in the order of the lines.
     pub warnings: Vec<Problem>,
-    /// What asks for machines that can be planned but not yet rented, in the order of the lines: `gradus run` refuses it.
+    /// Requests for machines that can be planned but not yet rented, in the order of the lines: `gradus run` refuses
+    /// them.
     pub unrentable: Vec<Problem>,
     /// Variables of `envs` without a value, as `envs.NAME: null` writes them: each must be given with `--env`.
     pub unset: Vec<Problem>,
 }
 
 impl Job {
-    /// Reads a job file. `file_name` is told in problems, and its stem names a job that has no `name`.
+    /// Parses a job file. `file_name` appears in problems, and its stem names a job that has no `name`.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, in the order of its lines.
+    /// All problems of the file, in the order of its lines.
     pub fn parse(text: &str, file_name: &str) -> Result<Parsed, Problems> {
         read(text, file_name).map_err(|problems| Problems { file: file_name.to_owned(), problems })
     }
 
-    /// What is wrong with its `train:` section, such as one that a sweep has put other values into.
+    /// The problems of its `train:` section, such as one with the values of a sweep's trial.
     pub fn problems(&self) -> Vec<Problem> {
         match &self.work {
             Work::Train(train) => sense::of_train(train),
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// Makes the paths of the job absolute: those that are relative are taken from `base`, the job file's folder.
+    /// Makes the paths of the job absolute: relative ones are resolved against `base`, the job file's folder.
     pub fn resolve(&mut self, base: &Path) {
         // An address is absolute already.
         let join = |path: &mut String| {
@@ -92,7 +92,7 @@ impl Job {
     }
 }
 
-/// The line of a key of a job file, such as `workload.model`, or of the nearest key above it; none where there is none.
+/// The line of a key of a job file, such as `workload.model`, or of the nearest key above it; `None` if there is none.
 pub fn line_of(text: &str, key: &str) -> Option<u32> {
     tree::read(text).ok()?.0.line_of(key)
 }
@@ -119,7 +119,7 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     let keys = match keys::JobFile::deserialize(&shaped) {
         Ok(keys) => keys,
         Err(error) => {
-            // A required key that could not be read leaves a hole, and then the complaint about it is the reason.
+            // A required key that could not be parsed is missing; then the problem about it is sufficient.
             if problems.is_empty() {
                 problems.push(Problem::at("", error.to_string()));
             }
@@ -166,7 +166,7 @@ fn unset(keys: &keys::JobFile, tree: &tree::Node) -> Vec<Problem> {
     names.map(problem).collect()
 }
 
-/// The sections that can be read on their own, so that the others do not hide what is wrong with them.
+/// The sections that can be parsed independently, so that an invalid one does not hide problems of the others.
 fn without_holes(shaped: serde_json::Value) -> keys::JobFile {
     let sections = shaped.as_object().into_iter().flatten();
     let readable = sections.filter(|(key, value)| {
@@ -177,7 +177,7 @@ fn without_holes(shaped: serde_json::Value) -> keys::JobFile {
     keys::JobFile::deserialize(serde_json::Value::Object(readable)).unwrap_or_default()
 }
 
-/// Gives each problem the line of its key and sorts them by line; those of the whole file come first.
+/// Adds the line of its key to each problem and sorts them by line; those about the file come first.
 fn in_order(problems: &mut [Problem], tree: &tree::Node) {
     for problem in problems.iter_mut().filter(|problem| problem.line.is_none() && !problem.key.is_empty()) {
         problem.line = tree.line_of(&problem.key);

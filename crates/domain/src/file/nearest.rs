@@ -1,12 +1,12 @@
-//! The known word that a mistyped one most likely meant.
+//! Suggestions for mistyped names.
 
-/// The word with the smallest edit distance to `written`, when it is near enough to be meant; the first one on a tie.
+/// The known name with the smallest edit distance to `written`, if it is near enough; the first one on a tie.
 pub fn nearest<'word>(written: &str, known: impl IntoIterator<Item = &'word str>) -> Option<&'word str> {
     let letters = written.chars().count();
     if letters > 64 {
         return None;
     }
-    // A third of the letters may be wrong, and in short words one of them.
+    // A third of the letters may differ, and in short names one of them.
     let limit = (letters / 3).max(1);
     let lower = written.to_lowercase().replace('-', "_");
     let mut best: Option<(usize, &str)> = None;
@@ -19,7 +19,7 @@ pub fn nearest<'word>(written: &str, known: impl IntoIterator<Item = &'word str>
     best.map(|(_, word)| word)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two words (optimal string alignment).
+/// Optimal string alignment distance: insertions, deletions, replacements and transpositions.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,4 +1,4 @@
-//! Whether ranks and micro-batches can share a batch as the job says, and the ranks a model.
+//! Checks that ranks and micro-batches can divide a batch, and ranks a model.
 
 use super::sense::Validator;
 use crate::architecture::Architecture;
@@ -34,7 +34,7 @@ impl Validator {
         }
     }
 
-    /// Refuses a mesh that the ranks or the model cannot be laid out on.
+    /// Refuses a mesh that does not fit the ranks or the model.
     fn tensor_parallel(&mut self, train: &Train) {
         let Train { processes, parallel, model, .. } = train;
         let (key, tensor, name) = ("train.parallel.tensor", parallel.tensor, model.name());
@@ -69,7 +69,7 @@ impl Validator {
     }
 }
 
-/// The name of a rule whose update of a value depends on others of its tensor.
+/// The name of a rule whose update of a value depends on other values of its tensor.
 fn by_tensor(rule: Optimizer) -> Option<&'static str> {
     match rule {
         Optimizer::Sgd(_) | Optimizer::Adamw(_) => None,

@@ -1,9 +1,9 @@
-//! What a plain scalar means: by YAML 1.2's core schema under our own keys, and as PyYAML (YAML 1.1) reads it under
-//! SkyPilot's, so that a file means the same in both.
+//! Parsing of plain scalars: by YAML 1.2's core schema for our own keys, and like PyYAML (YAML 1.1) for SkyPilot's, so
+//! that a file means the same in both.
 
 use super::tree::{Kind, Raw};
 
-/// Whose rules a scalar is read by.
+/// The rules by which a scalar is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// YAML 1.2.2, section 10.3.
@@ -24,7 +24,7 @@ pub(super) enum Scalar {
     Text,
 }
 
-/// What the scalar means in this dialect.
+/// Parses the scalar in this dialect.
 pub(super) fn resolve(raw: &Raw, dialect: Dialect) -> Scalar {
     match (raw.kind, dialect) {
         (Kind::Text, _) => Scalar::Text,
@@ -141,7 +141,7 @@ fn python_int(digits: &str, negative: bool) -> Option<Scalar> {
     in_radix(digits, 10)
 }
 
-/// `1:30` counts sixties. The first part may be grouped with `_`, the later ones are below 60.
+/// Sexagesimal numbers such as `1:30`. The first part may be grouped with `_`, the later ones are below 60.
 fn sexagesimal(digits: &str) -> Option<f64> {
     let mut parts = digits.split(':');
     let first = parts.next()?;
@@ -188,8 +188,8 @@ fn is_date(text: &str) -> bool {
         && (zone.is_empty() || zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(in_zone))
 }
 
-/// The text that Python's `str` gives of what PyYAML reads; none for what has no text of its own (null, a point in
-/// time). SkyPilot turns the values of `envs` into text this way before it looks at their types.
+/// Python's `str` of the value that PyYAML parses; `None` for null and timestamps. SkyPilot converts the values of
+/// `envs` to text this way before it checks their types.
 pub(super) fn python_text(raw: &Raw) -> Option<String> {
     match resolve(raw, Dialect::Python) {
         Scalar::Null => None,

@@ -1,5 +1,5 @@
-//! What a job must satisfy beyond the shape of its file: keys that contradict each other, and values that have the
-//! right type and still make no sense. All are told at once.
+//! Semantic checks of a job beyond the types of its keys: contradictory keys, and values out of range. All problems are
+//! reported at once.
 
 mod data;
 mod learning;
@@ -20,7 +20,7 @@ const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "htt
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
-/// What is wrong with the job, and what its author should know.
+/// The problems and warnings found.
 pub(super) struct Validator {
     pub problems: Vec<Problem>,
     pub warnings: Vec<Problem>,
@@ -39,7 +39,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
     sense
 }
 
-/// What is wrong with values of `train:` that did not come from a file, such as those of a sweep's trial.
+/// The problems of a `train:` section that did not come from a file, such as that of a sweep's trial.
 pub(super) fn of_train(train: &Train) -> Vec<Problem> {
     let mut sense = Validator { problems: Vec::new(), warnings: Vec::new() };
     sense.train(train);
@@ -109,7 +109,7 @@ impl Validator {
         }
     }
 
-    /// Text that is handed to another program.
+    /// Text that is passed to another program.
     fn text(&mut self, key: &str, text: &str) {
         if text.contains('\0') {
             self.wrong(key, "the text holds a zero byte, which no program can be given", "leave it out");

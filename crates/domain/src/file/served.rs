@@ -1,5 +1,5 @@
-//! SkyPilot's task keys: which are served, and why the others are refused. One table for the reader of job files and
-//! for `docs/job-file.md`; a key that stands here is never ignored.
+//! Support of SkyPilot's task keys, and why unsupported ones are refused. One table for the parser and for
+//! `docs/job-file.md`; a key in it is never silently ignored.
 
 /// One of SkyPilot's keys.
 #[derive(Debug, Clone, Copy)]
@@ -13,22 +13,22 @@ pub struct SkyKey {
 /// What becomes of one of SkyPilot's keys.
 #[derive(Debug, Clone, Copy)]
 pub enum SkySupport {
-    /// Served; the type's documentation says how.
+    /// Supported; documented at its type.
     Yes,
-    /// Read for plans over everything that is offered; `gradus run` refuses all but these words.
+    /// Accepted for plans over the market; `gradus run` refuses all values but these.
     Planned {
-        /// The words.
+        /// The accepted values.
         words: &'static [&'static str],
         /// Why `gradus run` refuses the others: lower case, no full stop.
         why: &'static str,
-        /// What to write instead.
+        /// The hint.
         hint: &'static str,
     },
     /// Refused, unless it is empty.
     No {
         /// Why: lower case, no full stop.
         why: &'static str,
-        /// What to write instead.
+        /// The hint.
         hint: &'static str,
     },
 }
@@ -167,7 +167,7 @@ pub(super) const OUR_PLANNED: &[SkyKey] = &[
     planned("resources.max_carbon", &[], "what this machine emits is not known", LEAVE_OUT),
 ];
 
-/// What a job may ask for of a cloud that is rented from.
+/// Requests that can be fulfilled by renting.
 pub(super) const RENTED: &[&str] = &[
     "resources.infra",
     "resources.cloud",
@@ -181,7 +181,7 @@ pub(super) const RENTED: &[&str] = &[
     "resources.compliance",
 ];
 
-/// What becomes of the key at `path`, where SkyPilot knows it.
+/// The support of the key at `path`, if SkyPilot has it.
 pub(super) fn served(path: &str) -> Option<SkySupport> {
     SKY_KEYS.iter().chain(OUR_PLANNED).find(|key| key.path == path).map(|key| key.served)
 }

@@ -1,8 +1,8 @@
-//! A tree against the schema of the types: every unknown key, wrong type, missing key, unknown word and unreadable
-//! amount at once, each with its line and what to write instead.
+//! Validates a tree against the JSON schema of the types: every unknown key, wrong type, missing key, unknown value and
+//! unparsable amount at once, each with its line and a hint.
 //!
-//! The same walk builds the JSON value that serde then reads, so that a scalar's meaning is decided once, by its
-//! schema and its dialect. It knows the part of JSON Schema that schemars writes for our types and nothing more.
+//! The same traversal builds the JSON value that serde then reads, so that a scalar is parsed once, according to its
+//! schema and its dialect. It supports the subset of JSON Schema that schemars generates for our types.
 
 mod amounts;
 
@@ -19,15 +19,15 @@ use crate::problem::Problem;
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
 pub(super) const OUR_SECTIONS: [&str; 7] = ["project", "train", "sweep", "workload", "data", "budget", "deadline"];
 
-/// Checks `node` against `schema` (a whole schema with `$defs`); what cannot be read is left out of the result. What is
-/// right but cannot be rented yet is told apart.
+/// Validates `node` against `schema` (with `$defs`); invalid parts are omitted from the result. Valid requests that
+/// cannot be rented yet are collected separately.
 pub(super) fn check(schema: &Json, node: &Node, problems: &mut Vec<Problem>, unrentable: &mut Vec<Problem>) -> Json {
     let mut walk = Walk { definitions: &schema["$defs"], problems, unrentable };
     let place = Place { path: String::new(), line: 1, dialect: Dialect::Python };
     walk.value(schema, node, &place).unwrap_or(Json::Null)
 }
 
-/// Whether a value asks for more than nothing and than these words; one that ends with `/` stands for all that begin so.
+/// Whether a value is not empty and not among these; one that ends with `/` matches all with that prefix.
 fn asks_for(node: &Node, words: &[&str]) -> bool {
     let Value::Scalar(raw) = &node.value else { return !is_empty(node) };
     let is = |word: &str, text: &str| word == text || (word.ends_with('/') && text.starts_with(word));
@@ -43,7 +43,7 @@ fn is_empty(node: &Node) -> bool {
     }
 }
 
-/// The name that a key goes by now; a schema lists former names under `aliases`.
+/// The current name of a key; a schema lists former names under `aliases`.
 fn canonical<'a>(properties: &'a Json, written: &'a str) -> &'a str {
     let is_alias =
         |schema: &Json| schema["aliases"].as_array().is_some_and(|names| names.iter().any(|name| name == written));
@@ -51,10 +51,10 @@ fn canonical<'a>(properties: &'a Json, written: &'a str) -> &'a str {
     if properties.get(written).is_some() { written } else { renamed().unwrap_or(written) }
 }
 
-/// Where the walk stands.
+/// The position of the traversal.
 struct Place {
     path: String,
-    /// Line of the key, for problems with a whole list or mapping.
+    /// Line of the key, for problems with a list or mapping.
     line: u32,
     dialect: Dialect,
 }
@@ -62,7 +62,7 @@ struct Place {
 struct Walk<'schema, 'problems> {
     definitions: &'schema Json,
     problems: &'problems mut Vec<Problem>,
-    /// What can be planned but not yet rented.
+    /// Requests that can be planned but not yet rented.
     unrentable: &'problems mut Vec<Problem>,
 }
 
@@ -170,12 +170,12 @@ impl<'schema> Walk<'schema, '_> {
         Some(Json::Object(values))
     }
 
-    /// Whether the key is one of SkyPilot's that need not be read: it is refused, and that was said, or it is empty.
+    /// Whether the key is an unsupported one of SkyPilot's: it is refused with a problem, or empty.
     fn refused(&mut self, node: &Node, is_field: bool, place: &Place) -> bool {
         let (words, why, hint) = match served(&place.path) {
             Some(SkySupport::No { why, hint }) => (&[][..], why, hint),
             Some(SkySupport::Planned { words, why, hint }) => {
-                // An empty value asks for nothing, of whatever type the key is.
+                // An empty value requests nothing, whatever the type of the key.
                 if is_empty(node) {
                     return true;
                 }
@@ -217,7 +217,7 @@ impl<'schema> Walk<'schema, '_> {
         if said { None } else { self.mismatch(ways, "a mapping", place.line, place) }
     }
 
-    /// A mapping of one key that says which kind of value it holds, such as `{sgd: {…}}`.
+    /// An externally tagged value: a mapping with one key, such as `{sgd: {…}}`.
     fn tagged(
         &mut self,
         ways: &[Alternative],
@@ -333,7 +333,7 @@ impl<'schema> Walk<'schema, '_> {
         None
     }
 
-    /// The word or kind that a text most likely means, as it is written.
+    /// The nearest valid value or tag for a text.
     fn nearest_way(&self, ways: &[Alternative], words: &[&str], text: &str) -> Option<String> {
         let tags = ways.iter().filter_map(|way| tag(way));
         let near = nearest(text, words.iter().copied().chain(tags))?;
@@ -344,7 +344,7 @@ impl<'schema> Walk<'schema, '_> {
         Some(format!("did you mean `{meant}`?"))
     }
 
-    /// A single value where a section of one required key belongs, such as `budget: $5`: what to write.
+    /// The hint for a single value in place of a section with one required key, such as `budget: $5`.
     fn in_its_key(&self, ways: &[Alternative], shown: &str, place: &Place) -> Option<String> {
         let section = ways.iter().find(|way| allows(way, "object") && !is_tagged(way))?;
         let [required] = &section["required"].as_array()?[..] else { return None };
@@ -374,7 +374,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 }
 
-/// Keys and values as they stand, for a section that is somebody else's to read.
+/// Keys and values unchanged, for a section that another module parses.
 fn entries_json(entries: &[(Key, Node)], dialect: Dialect) -> Json {
     Json::Object(entries.iter().map(|(key, node)| (key.raw.text.clone(), plain(node, dialect))).collect())
 }

@@ -1,5 +1,5 @@
-//! The keys that a sweep searches. What a key may be is checked as if it stood under `train:`, so that a value that is
-//! wrong there is wrong here, in the same words; and the first values stand in for what `train:` leaves out.
+//! The search space of a sweep. Values of a key are validated as under `train:`, so the messages are the same; and the
+//! first values stand in for keys that `train:` lacks.
 
 use serde_json::Value as Json;
 
@@ -13,13 +13,13 @@ use crate::sweep::{Between, Parameter, Range};
 /// Where the keys stand.
 const PLACE: &str = "sweep.parameters";
 
-/// What a range is made of.
+/// The keys of a range.
 const WORDS: [&str; 5] = ["choices", "min", "max", "log", "points"];
 
 /// Keys that do not change the trained model, or that the sweep sets itself.
 const LEFT_ALONE: [&str; 3] = ["stop", "checkpoint", "profile"];
 
-/// Keys that name files beside the job file, and what such keys stand in.
+/// Keys that name files next to the job file, and the keys that contain them.
 const FILES: [&str; 5] = ["data", "data.path", "data.text", "data.text.tokenizer", "weights"];
 
 /// The keys of a sweep as they were written.
@@ -39,7 +39,7 @@ enum Written {
 }
 
 impl Space {
-    /// What stands under `sweep.parameters`, where that is a mapping.
+    /// Parses `sweep.parameters`, if it is a mapping.
     pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Option<Space> {
         let (_, sweep) = tree.get("sweep")?;
         let (place, node) = sweep.get("parameters")?;
@@ -75,7 +75,7 @@ impl Space {
         filled
     }
 
-    /// The keys with their ranges; every value is tried in the place of the first one. What is wrong is told once.
+    /// The keys with their ranges; every value is validated in place of the first one. Each problem is reported once.
     pub(super) fn parameters(&self, schema: &Json, filled: &Node, problems: &mut Vec<Problem>) -> Vec<Parameter> {
         let Some((place, train)) = filled.get("train") else { return Vec::new() };
         let mut parameters = Vec::new();
@@ -101,7 +101,7 @@ impl Space {
         parameters
     }
 
-    /// Names the places of problems as they stand in the file: what is wrong with a value is so under `sweep`.
+    /// Translates the keys of problems to those in the file, under `sweep`.
     pub(super) fn rename(&self, problems: &mut [Problem]) {
         for problem in problems {
             let Some(below) = problem.key.strip_prefix("train.") else { continue };
@@ -131,7 +131,7 @@ impl Reader<'_> {
         self.problems.push(Problem { line: Some(line), ..Problem::at(place, message) }.hint(hint));
     }
 
-    /// Whether it can be one, beside those before it.
+    /// Whether it is a valid key, given those before it.
     fn is_key(&mut self, space: &Space) -> bool {
         let (key, line) = (self.key.raw.text.as_str(), self.key.line);
         if let Some(below) = key.strip_prefix("train.") {
@@ -275,7 +275,7 @@ impl Written {
 }
 
 impl Entry {
-    /// What was written, where it makes a range.
+    /// The value, if it is a valid range.
     fn range(&self, values: Vec<Json>, problems: &mut Vec<Problem>) -> Option<Range> {
         let mut wrong = |below: &str, message: String, hint: &str| {
             let place = format!("{PLACE}.{}{below}", self.key);
@@ -323,7 +323,7 @@ impl Entry {
     }
 }
 
-/// Puts a value at a key path below `train`, in the place of what stands there; keys that are new stand on `line`.
+/// Sets a value at a key path below `train`, replacing the existing one; new keys are on `line`.
 fn put(train: &mut Node, key: &str, line: u32, value: &Node) {
     let mut place = train;
     for part in key.split('.') {

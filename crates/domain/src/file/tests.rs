@@ -1,4 +1,4 @@
-//! Text in, text out: job files, and what is said about them.
+//! Job files and the messages about them.
 
 mod data;
 mod machines;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use super::*;
 
-/// What reading `yaml` says: the problems with their lines, or `ok` with the warnings.
+/// The result of parsing `yaml`: the problems with their lines, or `ok` with the warnings.
 fn said(yaml: &str) -> String {
     let mut said = String::new();
     let mut tell = |problem: &Problem| {

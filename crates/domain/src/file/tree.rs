@@ -1,8 +1,8 @@
-//! A YAML document as a tree that knows its lines, read within a fixed budget.
+//! A YAML document as a tree with line numbers, parsed within a fixed budget.
 //!
-//! Scalars stay text, because what `010` or `yes` means depends on whose key it stands under (see [`super::scalar`]).
-//! The budget is spent while the events arrive, so a file that unfolds to billions of nodes by aliases, or nests
-//! without end, is refused after a bounded amount of work.
+//! Scalars stay text, because the meaning of `010` or `yes` depends on the key (see [`super::scalar`]). The budget is
+//! spent while the events arrive, so a file that expands to billions of nodes by aliases, or nests without end, is
+//! refused after a bounded amount of work.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub(super) struct Node {
 /// A mapping's keys with their values, in the order of the file.
 type Entries = Vec<(Key, Node)>;
 
-/// What a value is made of.
+/// The kind of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Scalar(Raw),
@@ -35,14 +35,14 @@ pub(super) enum Value {
     Map(Entries),
 }
 
-/// A scalar before anybody has said what it means.
+/// An unparsed scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Raw {
     pub text: String,
     pub kind: Kind,
 }
 
-/// What the file itself says about a scalar's type.
+/// The explicit type of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Plain: the text decides.
@@ -59,7 +59,7 @@ pub(super) struct Key {
 }
 
 impl Node {
-    /// The value of a key, where this is a mapping that has it.
+    /// The value of a key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&(Key, Node)> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|(name, _)| name.raw.text == key),
@@ -93,10 +93,10 @@ impl Node {
     }
 }
 
-/// The only document of a file, and the problems that leave it readable (keys written twice).
+/// Parses the only document of a file; also returns non-fatal problems (duplicate keys).
 ///
 /// # Errors
-/// Problems after which nothing more can be said about the file.
+/// Fatal problems.
 pub(super) fn read(text: &str) -> Result<(Node, Vec<Problem>), Vec<Problem>> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes; a job file has at most {MAX_BYTES}", text.len());
@@ -117,7 +117,7 @@ pub(super) fn read(text: &str) -> Result<(Node, Vec<Problem>), Vec<Problem>> {
     }
 }
 
-/// A tab in the indentation is the one mistake that the parser's own words never name.
+/// A tab in the indentation is the one error that the parser's own messages do not name.
 fn tab_hint(text: &str, line: Option<u32>) -> Option<String> {
     let last = line?.max(1) as usize;
     let mut near = text.lines().skip(last.saturating_sub(2)).take(2);
@@ -125,7 +125,7 @@ fn tab_hint(text: &str, line: Option<u32>) -> Option<String> {
     near.any(is_tabbed).then(|| "indent with spaces, not with tabs".to_owned())
 }
 
-/// What an anchor names, and what following it costs.
+/// An anchored node, and the cost of copying it.
 struct Anchor {
     node: Node,
     nodes: usize,
@@ -235,7 +235,7 @@ impl<'text> Builder<'text> {
         Ok(built)
     }
 
-    /// A copy of what an anchor names, with the line of the alias, so that a problem points to its use.
+    /// A copy of an anchored node, with the line of the alias, so that a problem points to its use.
     fn alias(&mut self, anchor: usize, span: Span, depth: usize) -> Result<Built, Problem> {
         let Some(target) = self.anchors.get(&anchor) else {
             return Err(at(span, "an alias stands inside the value that it names"));
@@ -297,7 +297,7 @@ impl<'text> Builder<'text> {
         Ok((entries, nodes, below))
     }
 
-    /// `<<: *anchor` and `<<: [*one, *two]`: keys of other mappings, where this one has none of its own.
+    /// `<<: *anchor` and `<<: [*one, *two]`: merges keys of other mappings that this one does not have.
     fn merge(&mut self, entries: &mut Entries, names: &mut HashSet<String>, span: Span, value: Node) {
         let sources = match value.value {
             Value::Map(_) => vec![value],
@@ -346,7 +346,7 @@ fn unknown_tag(tag: &Tag, span: Span) -> Problem {
 }
 
 fn syntax(error: &ScanError) -> Problem {
-    // The parser has a limit of its own and looks ahead, so that it may find an endless nesting before we do.
+    // The parser has a limit of its own and looks ahead, so that it may reject endless nesting first.
     let message = match error.info() {
         "recursion limit exceeded" => too_deep(),
         info => format!("this is not YAML: {}", clip(info)),

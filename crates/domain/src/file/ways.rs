@@ -1,5 +1,4 @@
-//! The ways in which a value may be written, as one alternative of a schema each: what it takes, and its name in a
-//! sentence for people.
+//! The alternatives of a value's schema: what each accepts, and its description in messages.
 
 use serde_json::Value as Json;
 
@@ -28,12 +27,12 @@ pub(super) fn is_tagged(way: &Json) -> bool {
     tag(way).is_some()
 }
 
-/// The words that may be written.
+/// The allowed literal values.
 pub(super) fn words<'schema>(ways: &[&'schema Json]) -> Vec<&'schema str> {
     ways.iter().filter_map(|way| way["const"].as_str()).collect()
 }
 
-/// What a text means that is written instead of a kind, where any text may be.
+/// The meaning of a bare text in place of a tagged value, if any text is allowed.
 pub(super) fn alone(ways: &[&Json]) -> Option<String> {
     let text = ways.iter().find(|way| way["type"] == "string" && way["const"].is_null() && way["enum"].is_null())?;
     text["description"].as_str().map(sentence)
@@ -61,7 +60,7 @@ pub(super) fn human_name(format: &str) -> &'static str {
     }
 }
 
-/// What may be written, in words.
+/// Describes the allowed values.
 pub(super) fn expected(ways: &[&Json]) -> String {
     let mut names: Vec<String> = Vec::new();
     for way in ways.iter().filter(|way| !is_null(way)) {

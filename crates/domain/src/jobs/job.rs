@@ -1,4 +1,4 @@
-//! A job: what the user asks for, after the file was read and every default filled in.
+//! A job: the user's request, parsed, with every default filled in.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::units::{Bytes, Duration, Fraction};
 use crate::wants::Wants;
 use crate::workload::{DataFacts, Workload};
 
-/// What a user asks for. Both front ends of the job file lower into this.
+/// A user's request. Both front ends of the job file lower into this.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Letters a–z, digits and `-`; at most 63.
@@ -23,10 +23,10 @@ pub struct Job {
     pub work: Work,
     /// Variables that the work finds in its environment.
     pub envs: BTreeMap<String, String>,
-    /// Variables of the environment whose values are shown nowhere.
+    /// Environment variables whose values are never shown.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, Secret>,
-    /// What a node must have at least.
+    /// Minimum requirements of a node.
     pub needs: Needs,
     /// The most that the run may cost.
     pub budget: Option<Budget>,
@@ -34,16 +34,16 @@ pub struct Job {
     pub deadline: Option<Duration>,
     /// Which ends of an attempt are tried again.
     pub recovery: Recovery,
-    /// What may be rented, for plans over everything that is offered.
+    /// Machines that may be rented, for plans over the market.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wants: Wants,
-    /// What a program of the user's own trains, where it is described.
+    /// Description of a user's own program, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
-    /// What is known of the data without opening it.
+    /// Known properties of the data.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data: DataFacts,
-    /// What is searched; then `work` is that of the first values.
+    /// The search of a sweep; `work` then has the first values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
 }
@@ -67,14 +67,14 @@ impl Job {
         envs.chain(self.secrets.iter().filter_map(|(name, secret)| Some((name.as_str(), secret.0.as_deref()?))))
     }
 
-    /// The values of `secrets`, to be masked wherever text is written. Shorter ones than four bytes would mask parts of
-    /// unrelated words.
+    /// The values of `secrets`, to be masked in all output. Values shorter than four bytes would mask parts of
+    /// unrelated text.
     pub fn secret_values(&self) -> Vec<String> {
         self.secrets.values().filter_map(|secret| secret.0.clone()).filter(|value| value.len() >= 4).collect()
     }
 }
 
-/// The value of a secret variable; none until one is given on the command line. It cannot print itself.
+/// The value of a secret variable; `None` until one is given on the command line. It cannot be printed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(pub Option<String>);
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What a rank runs. All but `train` serves both alike.
+/// The work of a rank. Everything but `train` is supported for both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "a job holds one")]
@@ -107,7 +107,7 @@ pub struct Command {
     pub run: String,
 }
 
-/// What a node must have at least.
+/// Minimum requirements of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Needs {
     /// Processor cores.
@@ -123,7 +123,7 @@ pub struct Needs {
 pub struct Budget {
     /// At this amount the run saves its state and stops.
     pub max: Money,
-    /// At this share of it the user is told.
+    /// The share of it at which the user is notified.
     pub alert: Fraction,
 }
 

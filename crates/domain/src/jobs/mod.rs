@@ -1,4 +1,4 @@
-//! What a user asks for: a job, or a sweep over many; and what is wrong with it.
+//! The user's request: a job, or a sweep over many; and its problems.
 
 pub mod job;
 pub mod problem;

@@ -1,17 +1,17 @@
-//! What is wrong with an input, said so that a tired person can mend it.
+//! Problems of an input, reported so that the user can fix them.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing wrong: what, where, why, and what to write instead.
+/// One problem: what, where, why, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Line in the file, from 1, where known.
     pub line: Option<u32>,
-    /// Key path, such as `train.optimizer.sgd.lr`; empty for the whole file.
+    /// Key path, such as `train.optimizer.sgd.lr`; empty for the complete file.
     pub key: String,
-    /// What is wrong; lower case, no full stop.
+    /// The problem; lower case, no full stop.
     pub message: String,
     /// What to write instead.
     pub hint: Option<String>,
@@ -32,7 +32,7 @@ impl Problem {
         Problem { line: None, key: key.into(), message: message.into(), hint: None }
     }
 
-    /// The same problem with what to write instead.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Problem {
         Problem { hint: Some(hint.into()), ..self }
     }

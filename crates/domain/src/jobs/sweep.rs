@@ -1,7 +1,7 @@
 //! A sweep: many trials of the same `train:` section with other values of some of its keys, under one budget.
 //!
-//! Here are its words: what is searched ([`Sweep`]), what a trial is ([`Trial`]) and by what it is judged
-//! ([`Metric`]). Which trial comes next is decided in `plan::sweep`.
+//! This module defines the search ([`Sweep`]), a trial ([`Trial`]) and the objective ([`Metric`]). `plan::sweep`
+//! selects the next trial.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ use crate::train::{Task, Train};
 /// Most trials that a sweep may have.
 pub const MOST_TRIALS: u32 = 10_000;
 
-/// What is searched, and how: the `sweep:` section, every default filled in.
+/// The search space and method: the `sweep:` section, every default filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// The keys that change from trial to trial, in the order of the file.
     pub parameters: Vec<Parameter>,
     /// How trials are chosen.
     pub method: Method,
-    /// Trials at most; none for as many as the grid has, or as budget and deadline allow.
+    /// Maximum number of trials; `None` for the size of the grid, or as many as budget and deadline allow.
     pub trials: Option<u32>,
-    /// What trials are judged by.
+    /// The objective.
     pub metric: Metric,
     /// Whether more of it is better.
     pub goal: Goal,
@@ -33,11 +33,11 @@ pub struct Sweep {
     pub seed: u64,
     /// Trials at the same time.
     pub parallel: u32,
-    /// Trials that may fail before the sweep is given up.
+    /// Failed trials after which the sweep is given up.
     pub max_failed: u32,
 }
 
-/// One key of `train:`, and what it may be.
+/// One key of `train:`, and its range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// Key path below `train`, such as `optimizer.adamw.lr`.
@@ -46,13 +46,13 @@ pub struct Parameter {
     pub range: Range,
 }
 
-/// What a key may be.
+/// The range of a key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Range {
     /// One of these, as the `train:` section has them.
     Choices(Vec<Value>),
-    /// A whole number between two, both included.
+    /// Integers between two bounds, inclusive.
     Integers(Between<i64>),
     /// A number between two.
     Numbers(Between<f64>),
@@ -140,7 +140,7 @@ pub struct Trial {
     pub sweep: SweepId,
     /// From 1.
     pub number: u32,
-    /// What its keys are, in the order of the sweep's parameters.
+    /// The values of its keys, in the order of the sweep's parameters.
     pub values: Vec<Setting>,
 }
 
@@ -153,7 +153,7 @@ pub struct Setting {
     pub value: Value,
 }
 
-/// What is known of the data before anything runs.
+/// Properties of the data that are known in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Samples of training, validation and test.
@@ -172,7 +172,7 @@ pub struct Best {
     pub number: u32,
     /// Its run, whose model is exported.
     pub run: RunId,
-    /// What the metric came to.
+    /// The value of the metric.
     pub value: f64,
 }
 
@@ -189,20 +189,20 @@ pub enum SweepEnd {
     Stopped {
         /// By whom.
         by: StopBy,
-        /// The best trial so far.
+        /// The best trial.
         best: Option<Best>,
     },
-    /// It cannot go on.
+    /// It has failed.
     Failed {
         /// Why.
         finding: Finding,
-        /// The best trial so far.
+        /// The best trial.
         best: Option<Best>,
     },
 }
 
 impl Goal {
-    /// Whether `one` is better than `other`; what is not a number is better than nothing.
+    /// Whether `one` is better than `other`; NaN is worse than any number.
     pub fn prefers(self, one: f64, other: f64) -> bool {
         match self {
             _ if one.is_nan() => false,
@@ -214,7 +214,7 @@ impl Goal {
 }
 
 impl Metric {
-    /// What a task is judged by, where nothing is said.
+    /// The default metric of a task.
     pub fn usual(task: Task) -> Metric {
         match task {
             Task::ImageClassification | Task::TextClassification => Metric::Accuracy,
@@ -242,7 +242,7 @@ impl Metric {
         }
     }
 
-    /// What it came to for a model; none where that was not measured.
+    /// Its value for a model; `None` if it was not measured.
     pub fn measured(self, model: &Exported) -> Option<f64> {
         let value = match self {
             Metric::Accuracy | Metric::Map => Some(model.validation_accuracy),
@@ -280,7 +280,7 @@ impl Metric {
 }
 
 impl Setting {
-    /// The value for people: words without quotes, the rest as in the file.
+    /// The value for display: text without quotes, other values as in the file.
     pub fn say(&self) -> String {
         flow(&self.value)
     }

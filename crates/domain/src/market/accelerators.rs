@@ -1,27 +1,27 @@
-//! Accelerators as people ask for them, in SkyPilot's words: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`.
+//! Requests for accelerators, in SkyPilot's syntax: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::units::Bytes;
 
-/// What is accepted, for messages.
+/// The accepted forms, for messages.
 const EXAMPLES: &str = "write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8` or `24GB`";
 
 /// Which GPUs, and how many in one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Accelerators {
     pub kind: AcceleratorKind,
-    /// GPUs per machine; none for any number.
+    /// GPUs per machine; `None` for any number.
     pub count: Option<u32>,
 }
 
 /// Which GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AcceleratorKind {
-    /// A spelling, such as `A100-80GB`; the catalog knows what it means.
+    /// A spelling, such as `A100-80GB`; the catalog resolves it.
     Named(String),
-    /// Any GPU with so much memory: exactly, or so much or more.
+    /// Any GPU with this much memory: exactly, or at least.
     Memory {
         /// Of each GPU.
         memory: Bytes,
@@ -62,7 +62,7 @@ impl FromStr for Accelerators {
     }
 }
 
-/// `40GB` or `40 GiB`; the memory of GPUs is counted in powers of two whatever the unit is called.
+/// Parses `40GB` or `40 GiB`; GPU memory is counted in powers of two in either case.
 fn memory(text: &str) -> Option<Bytes> {
     let text = text.trim().to_ascii_lowercase();
     let number = text.strip_suffix("gib").or_else(|| text.strip_suffix("gb"))?.trim_end();

@@ -1,4 +1,5 @@
-//! GPUs: what a kind of GPU can do, as its maker states it. Rates are dense; nothing here is fitted or measured.
+//! GPUs: the specifications of a kind of GPU, as stated by its vendor. Rates are dense; nothing here is fitted or
+//! measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ pub struct Gpu {
     pub architecture: GpuArchitecture,
     /// Memory of one GPU, as its name states it.
     pub memory: Bytes,
-    /// What the driver leaves to a program of that: the total that CUDA's allocator reports, error correction paid.
+    /// The memory available to a program: the total that CUDA's allocator reports, without driver and ECC overhead.
     pub usable: Bytes,
     /// Memory bandwidth in bytes a second.
     pub bandwidth: f64,
@@ -30,7 +31,7 @@ pub struct Gpu {
     pub source: String,
 }
 
-/// Peak dense rates in FLOP/s; none where the GPU has no such unit.
+/// Peak dense rates in FLOP/s; `None` for unsupported types.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rates {
     pub fp32: f64,
@@ -40,7 +41,7 @@ pub struct Rates {
     pub fp8: Option<f64>,
 }
 
-/// A maker's generation of GPUs. Fitted parameters are kept per generation, never per model of GPU.
+/// A vendor's generation of GPUs. Fitted parameters are per generation, never per model of GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuArchitecture {

@@ -1,4 +1,4 @@
-//! Listings: what a cloud says can be rented, with every price it names, each dated and with its source.
+//! Listings: machines in a cloud's catalog with all their prices, each dated and with its source.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::gpu::Link;
 use crate::money::Rate;
 use crate::units::Bytes;
 
-/// One instance type in one region. What is not known is none, never zero.
+/// One instance type in one region. Unknown values are `None`, never zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     pub cloud: Cloud,
@@ -20,9 +20,9 @@ pub struct Listing {
     pub disk: Option<Bytes>,
     /// Network bandwidth in bits a second, all cards together.
     pub network: Option<f64>,
-    /// What that network is.
+    /// The kind of that network.
     pub fabric: Fabric,
-    /// How its GPUs reach each other, where that is not what the kind of GPU allows.
+    /// The interconnect of its GPUs, if it differs from that of the kind of GPU.
     pub link: Option<Link>,
     pub on_demand: Option<Price>,
     pub spot: Option<Price>,
@@ -37,13 +37,13 @@ pub struct Listing {
 /// The GPUs of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpus {
-    /// Name in the GPU table; none where the cloud's own spelling is not known there.
+    /// Name in the GPU table; `None` if the cloud's own spelling is unknown there.
     pub name: Option<String>,
     /// As the cloud spells it.
     pub spelled: String,
     /// How many, or parts of how many; 0 where the cloud does not say.
     pub count: u32,
-    /// Which part of a GPU each is: 1 for a whole one, 6 for a sixth.
+    /// The fraction of a GPU: 1 for a full one, 6 for a sixth.
     pub slice: u32,
     /// Memory of each.
     pub memory: Option<Bytes>,
@@ -63,16 +63,16 @@ pub enum Fabric {
     Roce,
 }
 
-/// A price of the whole machine.
+/// A price of the complete machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// In dollars; a price in another currency is converted with the dated table.
     pub rate: Rate,
-    /// The day it was true, `2026-07-20`, or as much of it as is known.
+    /// The date of the price, `2026-07-20`, as precisely as it is known.
     pub dated: String,
     /// Where it was read.
     pub source: String,
-    /// How it was computed from other prices, where it was.
+    /// How it was derived from other prices, if it was.
     pub derived: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be rented, where and at what price, and what a job may rent of it.
+//! Machines to rent, their locations and prices, and a job's constraints on them.
 
 pub mod accelerators;
 pub mod gpu;

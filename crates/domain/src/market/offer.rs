@@ -1,4 +1,4 @@
-//! What can be rented, and what it costs.
+//! Offers: machines and their prices.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Offer {
     pub provider: String,
     /// The provider's name of the machine.
     pub kind: String,
-    /// What it is made of.
+    /// Its hardware.
     pub node: Node,
     /// Price while it is rented.
     pub rate: Rate,
@@ -21,7 +21,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// The kind of an offer that means any machine that its provider has.
+    /// The kind of an offer of any machine of its provider.
     pub const ANY: &str = "any";
 
     /// Whether it means any machine that its provider has.
@@ -30,7 +30,7 @@ impl Offer {
     }
 }
 
-/// What a machine is made of.
+/// The hardware of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Node {
     /// Name of the processor.
@@ -39,6 +39,6 @@ pub struct Node {
     pub cores: u32,
     /// Memory in all.
     pub memory: Bytes,
-    /// Free disk where the work is kept.
+    /// Free disk space for the work.
     pub disk_free: Bytes,
 }

@@ -1,4 +1,4 @@
-//! A plan: what will be done, how long it takes and what it costs, before anything is spent.
+//! A plan: machine, duration and cost of a run, before anything is spent.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,22 +6,22 @@ use crate::money::Money;
 use crate::offer::Offer;
 use crate::units::{Bytes, Duration};
 
-/// What will be done, and what it will take.
+/// Machine, division of the work, duration and cost of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is rented.
+    /// The offer to rent.
     pub offer: Offer,
-    /// How the work is divided; none for the user's own program.
+    /// How the work is divided; `None` for the user's own program.
     pub share: Option<Share>,
-    /// Memory of one rank at its peak; none where nothing is known.
+    /// Peak memory of one rank; `None` if unknown.
     pub memory: Option<Bytes>,
-    /// Time from rent to release; none where nothing is known.
+    /// Time from rent to release; `None` if unknown.
     pub time: Option<Spread>,
-    /// Cost of the run; none where nothing is known.
+    /// Cost of the run; `None` if unknown.
     pub cost: Option<CostSpread>,
-    /// What is set aside from the budget before renting: the budget itself, or the high end of the cost.
+    /// Amount reserved from the budget before renting: the budget itself, or the high end of the cost.
     pub reserve: Money,
-    /// What the figures rest on, a sentence each.
+    /// The assumptions of the figures, a sentence each.
     pub assumptions: Vec<String>,
     /// Other machines of the same provider that do as well, in the order in which they are asked for where the first one
     /// cannot be had. The job may be run on any of them as it is planned here.
@@ -69,10 +69,10 @@ pub struct Spread {
 /// A cost with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostSpread {
-    /// One run in ten is cheaper.
+    /// 10th percentile.
     pub low: Money,
     /// The middle.
     pub middle: Money,
-    /// One run in ten is dearer.
+    /// 90th percentile.
     pub high: Money,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::listing::Cloud;
 
-/// One region of one cloud. What is not known is none or empty, never a guess.
+/// One region of one cloud. Unknown values are `None` or empty, never estimated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Region {
     pub cloud: Cloud,
@@ -21,10 +21,10 @@ pub struct Region {
     pub carbon: Option<Carbon>,
 }
 
-/// What a kilowatt-hour of a region's grid emits.
+/// Carbon intensity of a region's grid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Carbon {
-    /// Grams of CO2 equivalent, the mean of a year; of the grid, whatever certificates the cloud buys.
+    /// Grams of CO2 equivalent, annual mean; of the grid, regardless of certificates bought by the cloud.
     pub grams_per_kwh: f64,
     /// The year.
     pub dated: String,

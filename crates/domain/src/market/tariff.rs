@@ -1,4 +1,4 @@
-//! Tariffs: what a cloud charges beside its machines, for bytes that are kept and bytes that leave.
+//! Tariffs: a cloud's prices besides those of machines, for storage and egress.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use crate::money::Money;
 pub struct Tariff {
     pub cloud: Cloud,
     pub service: Service,
-    /// For a GiB: of traffic, or kept for a month.
+    /// Per GiB: of traffic, or stored for a month.
     pub price: Money,
-    /// As much of the day as is known.
+    /// The date, as precisely as it is known.
     pub dated: String,
-    /// Where it was read, and whether it was confirmed there.
+    /// The source, and whether it was confirmed there.
     pub source: String,
 }
 
-/// What is paid for.
+/// The service that is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
     /// A network disk on solid state: a GiB and month.
     SsdDisk,
-    /// A network disk that turns: a GiB and month.
+    /// A network disk with rotating media: per GiB and month.
     PlainDisk,
     /// Objects in a bucket: a GiB and month.
     Objects,
@@ -47,7 +47,7 @@ impl Service {
         Service::CrossRegion,
     ];
 
-    /// Its word in the catalog.
+    /// Its name in the catalog.
     pub fn word(self) -> &'static str {
         match self {
             Service::SsdDisk => "ssd_disk",

@@ -1,7 +1,7 @@
-//! Terms: how a machine is paid for, and whether it can be had under them.
+//! Terms: how a machine is paid for, and whether it is available under them.
 //!
-//! An offer is a kind of machine in a region under terms. A price alone does not make one: clouds name prices for machines
-//! that a region does not have. [`Availability`] says which it is, and nothing plans with an offer that is denied.
+//! An offer is a kind of machine in a region under terms. A price alone is not an offer: clouds list prices for
+//! machines that a region does not have. [`Availability`] tells them apart, and no plan uses an offer that is denied.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,21 +50,21 @@ impl PurchaseOption {
     }
 }
 
-/// Whether a kind of machine can be had in a region under given terms, the best first.
+/// Availability of a kind of machine in a region under given terms, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Availability {
-    /// A source says that the region has it.
+    /// A source confirms it for the region.
     Known,
-    /// Nobody says.
+    /// No source states it.
     #[default]
     Unknown,
-    /// A source lists the regions that have it, and this is none of them.
+    /// A source lists the regions that have it, without this one.
     Denied,
 }
 
 impl Availability {
-    /// The word in tables.
+    /// The name in tables.
     pub fn word(self) -> &'static str {
         match self {
             Availability::Known => "known",
@@ -74,9 +74,9 @@ impl Availability {
     }
 }
 
-/// Share of the price on demand below which a spot price is not trusted where nobody says that there are such machines, or
-/// where it was derived from other figures and not read: half the usual one. In the catalog the median share is 0.34 on AWS and
-/// 0.45 on GCP where machines are known to be, and 0.12 where GCP names a price and has none.
+/// Ratio to the on-demand price below which a spot price is distrusted if no source confirms such machines, or if it
+/// was derived from other figures: half the usual one. In the catalog the median ratio is 0.34 on AWS and 0.45 on GCP
+/// for confirmed machines, and 0.12 for prices of GCP without machines.
 pub const DISTRUSTED_SHARE: f64 = 0.2;
 
 /// Whether a spot price is too good to be true. An offer of it is not planned with.

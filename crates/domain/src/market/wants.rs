@@ -1,4 +1,4 @@
-//! What may be rented for a job: the kinds of machines, where, at what price.
+//! A job's constraints on machines to rent: kinds, locations, prices.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::accelerators::Accelerators;
 use crate::money::Rate;
 use crate::region::Compliance;
 
-/// What may be rented. What is left out may be anything.
+/// Constraints on machines to rent. Missing ones match anything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Wants {
@@ -18,7 +18,7 @@ pub struct Wants {
     pub clouds: Vec<String>,
     /// Names of regions, the start of some with `*`, or a country's two letters.
     pub regions: Vec<String>,
-    /// A zone of the region, such as `us-east-1a`; none for any.
+    /// A zone of the region, such as `us-east-1a`; `None` for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// The region must have them all.
@@ -26,16 +26,16 @@ pub struct Wants {
     /// The most that one machine may cost an hour.
     pub max_price: Option<Rate>,
     pub spot: Spot,
-    /// Numbers of machines; none for any that are usual.
+    /// Numbers of machines; empty for the usual ones.
     pub nodes: Vec<u32>,
     /// Only machines that no other customer shares.
     pub dedicated: bool,
     /// Kilograms of CO₂ that the run may cause at most.
     pub max_carbon: Option<f64>,
-    /// No machine of a cloud, because the job says so: this one, or a `node`.
+    /// Excludes clouds, because the job requests this machine or a `node`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub here: bool,
-    /// A node of `gradus nodes`, by its name; `any` for whichever is free.
+    /// A node of `gradus nodes`, by its name; `any` for any free one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! What has happened. The event log is the truth; every other table is a view that can be rebuilt from it.
+//! Events. The event log is the source of truth; every other table is a view that can be rebuilt from it.
 //!
 //! An intent and its outcome are two events, so that a crash between them leaves a trace. Metrics, heartbeats and log
-//! lines are not events. The log is a promise: every later version reads what this one wrote.
+//! lines are not events. The log is a stable format: every later version reads what this one wrote.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,57 +19,58 @@ use crate::time::Timestamp;
 use crate::units::Duration;
 use crate::wire::NodeAddress;
 
-/// One event, in its place in the log.
+/// One event, with its position in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// From 1, without gaps.
     pub seq: u64,
     /// When it was written, for people; order is by `seq`.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A run was asked for.
+    /// A run was submitted.
     Submitted(Box<Submitted>),
-    /// Somebody or something wants the run stopped.
+    /// A user, a limit or a signal requests that the run stops.
     StopRequested { run: RunId, by: StopBy },
-    /// The user wants a stopped or failed run to go on.
+    /// The user resumes a stopped or failed run.
     ResumeRequested {
         /// Which.
         run: RunId,
-        /// A new budget for the whole run, from its submission on; none keeps the old one.
+        /// A new total budget of the run, from its submission on; `None` keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Money>,
         /// A new deadline, from its submission on; none keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Duration>,
-        /// Epochs after which it ends this time, for a run that has ended after fewer than all; none keeps what was said.
+        /// Epochs after which it ends this time, for a run that has ended after fewer than all; `None` keeps the
+        /// setting.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
-        /// Whether the run goes on although its data has changed since its checkpoint.
+        /// Whether the run continues although its data has changed since its checkpoint.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accept_data_change: bool,
     },
-    /// A machine will be rented, with this token; money is set aside.
+    /// A machine will be rented, with this token; money is reserved.
     RentIntended(Box<RentIntended>),
-    /// The provider has taken the request.
+    /// The provider has accepted the request.
     Launched {
         /// Our name of the machine.
         instance: InstanceId,
-        /// The provider's; none where it was not told, or by earlier versions.
+        /// The provider's name of the machine; `None` if it was not reported, or by earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         handle: Option<MachineHandle>,
     },
-    /// The provider has refused it, or could not be asked; nothing is rented.
+    /// The provider has refused it, or could not be reached; nothing is rented.
     RentFailed { instance: InstanceId, finding: Finding },
-    /// The agent on the machine has spoken for the first time.
+    /// The agent on the machine has called for the first time.
     AgentUp { instance: InstanceId, started: Timestamp },
-    /// The provider has said on the machine that it takes it back, and about when.
+    /// The provider has announced on the machine that it will be reclaimed, and about when.
     ReclaimNoticed { instance: InstanceId, at: Timestamp },
     /// An attempt will be started.
     AttemptIntended {
@@ -81,7 +82,7 @@ pub enum Event {
         fence: Fence,
         /// The machine of node rank 0.
         instance: InstanceId,
-        /// The machines of node ranks 1 and up; none for an attempt on one machine.
+        /// The machines of node ranks 1 and up; empty for an attempt on one machine.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<InstanceId>,
     },
@@ -89,7 +90,7 @@ pub enum Event {
     MemberPrepared { attempt: AttemptId, instance: InstanceId, address: NodeAddress },
     /// The ranks on one machine of an attempt on several have ended.
     MemberEnded { attempt: AttemptId, instance: InstanceId, end: AttemptEnd },
-    /// Data and model stand; steps are being made. None for the user's own program.
+    /// Data and model are ready; steps are being made. `None` for the user's own program.
     AttemptReady { attempt: AttemptId, ready: Option<Ready> },
     /// An attempt has ended.
     AttemptEnded { attempt: AttemptId, end: AttemptEnd },
@@ -108,32 +109,32 @@ pub enum Event {
     /// A second machine that the provider rented for the same request is gone; it is billed too. Only a provider that
     /// knows no tokens can rent twice.
     DoubleEnded {
-        /// Whose name it had.
+        /// The instance of the request.
         instance: InstanceId,
         /// The provider's name of it.
         handle: MachineHandle,
-        /// What was used of it.
+        /// Its usage.
         usage: Usage,
     },
-    /// The provider has proved that it is gone, and metered it.
+    /// The provider has confirmed that it is gone, and metered it.
     Released { instance: InstanceId, usage: Usage },
     /// All machines are released; the bill is final.
     Billed { run: RunId, bill: Bill },
-    /// A sweep was asked for; its trials are runs that follow.
+    /// A sweep was submitted; its trials are subsequent runs.
     SweepSubmitted(Box<SweepSubmitted>),
-    /// Somebody or something wants the sweep stopped, with all of its trials.
+    /// A user, a limit or a signal requests that the sweep stops, with all of its trials.
     SweepStopRequested { sweep: SweepId, by: StopBy },
-    /// The user wants a stopped or failed sweep to go on.
+    /// The user resumes a stopped or failed sweep.
     SweepResumeRequested {
         /// Which.
         sweep: SweepId,
-        /// A new budget for the whole sweep; none keeps the old one.
+        /// A new total budget of the sweep; `None` keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Money>,
         /// A new deadline, from its submission on; none keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Duration>,
-        /// Whether its trials go on although their data has changed since their checkpoints.
+        /// Whether its trials continue although their data has changed since their checkpoints.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accept_data_change: bool,
     },
@@ -145,25 +146,25 @@ pub enum Event {
         sweep: SweepId,
         /// How.
         end: SweepEnd,
-        /// What it cost: the sum of its trials' bills.
+        /// Its cost: the sum of its trials' bills.
         total: Money,
     },
 }
 
-/// A run was asked for.
+/// The submission of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Submitted {
     /// Its name.
     pub run: RunId,
-    /// What was asked.
+    /// The job.
     pub job: Job,
-    /// What was planned and agreed to.
+    /// The plan that was agreed to.
     pub plan: Plan,
     /// SHA-256 of what defines the result, in hexadecimal.
     pub job_hash: String,
     /// The file as the user named it.
     pub file: String,
-    /// Which trial of which sweep it is, where it is one.
+    /// Its sweep and trial number, if it is a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
     /// Who has asked for it: a user of this machine, or the name of a token; none where that is not known.
@@ -171,16 +172,16 @@ pub struct Submitted {
     pub user: Option<String>,
 }
 
-/// A sweep was asked for.
+/// The submission of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepSubmitted {
     /// Its name.
     pub sweep: SweepId,
-    /// What was asked; its `sweep` says what is searched.
+    /// The job, with its `sweep`.
     pub job: Job,
-    /// What was planned for the first trial; all are rented from its offer.
+    /// The plan of the first trial; all are rented from its offer.
     pub plan: Plan,
-    /// What is known of the data, from which each trial is planned.
+    /// Known properties of the data, from which each trial is planned.
     pub known: Known,
     /// SHA-256 of what defines the result, in hexadecimal.
     pub job_hash: String,
@@ -197,9 +198,9 @@ pub struct RentIntended {
     pub instance: InstanceId,
     /// Sent with every request for it, so that asking twice rents one.
     pub token: String,
-    /// What is rented, at what price.
+    /// The offer to rent.
     pub offer: Offer,
-    /// What is left for it of the run's budget or planned cost, told with the intent.
+    /// The remainder of the run's budget or planned cost, reserved for it.
     pub reserved: Money,
 }
 
@@ -209,7 +210,7 @@ pub struct RentIntended {
 pub enum RunEnd {
     /// At its end.
     Done {
-        /// The result. Nested, for its tag has a name of its own.
+        /// The outcome. Nested, because its tag has a different name.
         outcome: Outcome,
     },
     /// Stopped before it.

@@ -1,7 +1,7 @@
-//! How files travel between the loop and an agent that does not share its disk: paths below a folder, and nothing else.
+//! File transfers between the loop and an agent that does not share its disk: relative paths below a folder.
 //!
-//! The agent asks for what its run reads ([`RunInput`]) and for checkpoints, and brings back what the run has written.
-//! Every path is relative and goes only down ([`is_safe`]); where a folder lies is known to the side that has it.
+//! The agent requests its run's inputs ([`RunInput`]) and checkpoints, and uploads the run's outputs. Every path is
+//! relative and goes only down ([`is_safe`]); only the side that has a folder knows its location.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub struct FileInfo {
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// When it was last written, in microseconds since 1970; only to tell one version of a file from another.
+    /// Modification time, in microseconds since 1970; only to detect changed files.
     pub modified: i64,
     /// Whether it may be executed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_executable: bool,
 }
 
-/// What a run reads.
+/// An input of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunInput {
@@ -44,7 +44,7 @@ impl RunInput {
     pub const ALL: [RunInput; 5] =
         [RunInput::Data, RunInput::Weights, RunInput::Module, RunInput::Tokenizer, RunInput::Workdir];
 
-    /// Where a job says that it lies; none where the job does not have it, or names an address of an object store.
+    /// Its path in a job; `None` if the job does not have it, or names the address of an object store.
     pub fn of(self, work: &Work) -> Option<&str> {
         let path = match (self, work) {
             (RunInput::Data, Work::Train(train)) => Some(&train.data.path),
@@ -62,7 +62,7 @@ impl RunInput {
         path.map(String::as_str).filter(|path| !path.contains("://"))
     }
 
-    /// Puts another path in place of the job's.
+    /// Replaces its path in the job.
     pub fn replace(self, work: &mut Work, path: String) {
         match (self, work) {
             (RunInput::Data, Work::Train(train)) => train.data.path = path,
@@ -78,7 +78,7 @@ impl RunInput {
         }
     }
 
-    /// The word for it in addresses.
+    /// Its name in URLs.
     pub fn word(self) -> &'static str {
         match self {
             RunInput::Data => "data",
@@ -90,7 +90,7 @@ impl RunInput {
     }
 }
 
-/// What there is of an input, or of a run.
+/// The files of an input, or of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileListing {
     /// Whether it is one file and no folder; its path is then its name.
@@ -99,7 +99,7 @@ pub struct FileListing {
     pub files: Vec<FileInfo>,
 }
 
-/// Parts of files to send, one after the other: the answer is their contents, with nothing in between.
+/// Parts of files to send: the answer is their contents, concatenated.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PartsRequest {
     /// Which parts, [`PARTS_MAX`] bytes of them at most.
@@ -117,39 +117,39 @@ pub struct FilePart {
     pub bytes: u64,
 }
 
-/// The most bytes that are asked for, or brought, at once.
+/// Maximum number of bytes per request or upload.
 pub const PARTS_MAX: u64 = 16 << 20;
 
-/// A part of a file that is brought, in the query of `PUT /v1/runs/RUN/files/PATH`; the body is its contents.
+/// A part of an uploaded file, in the query of `PUT /v1/runs/RUN/files/PATH`; the body is its contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BroughtPart {
-    /// Number of the attempt that brings it; what an attempt that was replaced brings is refused.
+    /// Number of the uploading attempt; uploads of a replaced attempt are refused.
     pub fence: u64,
     /// Where the part begins.
     pub offset: u64,
-    /// Size of the whole file. None for a file that grows, such as a log.
+    /// Size of the complete file. `None` for a file that grows, such as a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// SHA-256 of the whole file, where its size is given.
+    /// SHA-256 of the complete file, if its size is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-/// Which files of a run are to be kept: those that its newest checkpoints name.
+/// The files of a run to retain: those that its newest checkpoints list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepRequest {
-    /// Number of the attempt that asks; an attempt that was replaced is refused.
+    /// Number of the requesting attempt; a replaced attempt is refused.
     pub fence: Fence,
     /// Paths in `checkpoints/`.
     pub files: Vec<String>,
 }
 
-/// What is there of a file that is being sent.
+/// Progress of a file that is being uploaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// Bytes from its start.
     pub bytes: u64,
-    /// Whether it is whole: its checksum is right, and it has its name.
+    /// Whether it is complete: its checksum matches, and it was renamed.
     pub is_whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is written down about runs, or sent between their processes.
+//! Records that are stored about runs, or sent between their processes.
 
 pub mod event;
 pub mod files;

@@ -1,5 +1,5 @@
-//! What is asked of a provider and what it answers, as values: an answer may come late, in another order, or never.
-//! As JSON they are also what is asked of a node over SSH ([`NodeRequest`]).
+//! Calls to a provider and its answers, as values: an answer may arrive late, out of order, or never. As JSON they are
+//! also the protocol of a node over SSH ([`NodeRequest`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,19 @@ use crate::time::{Elapsed, Timestamp};
 use crate::units::Duration;
 use crate::wire::Entry;
 
-/// What a provider is asked.
+/// A call to a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderCall {
-    /// What can be rented now.
+    /// List the current offers.
     Offers,
-    /// Rent what the request describes. Asked again with the same token, nothing more is rented.
+    /// Rent what the request describes. Idempotent for the same token.
     Launch(Box<LaunchRequest>),
-    /// What is seen of these machines, those that are gone included, and of all others of this owner that are not.
+    /// Report the state of these machines, including those that are gone, and of all others of this owner that are not.
     Observe(Vec<InstanceId>),
-    /// End these machines. Asked again, it does no harm.
+    /// End these machines. Idempotent.
     End(Vec<EndRequest>),
-    /// What the agent of a machine that is gone had written down and may not have sent.
+    /// Read the events that the agent of a machine that is gone had recorded and may not have sent.
     LastEvents(InstanceId),
 }
 
@@ -32,11 +32,11 @@ pub enum ProviderCall {
 pub struct NodeRequest {
     /// Version of the message.
     pub schema: u32,
-    /// Whose machines these are: the tag of all processes.
+    /// The owner of the machines: the tag of all processes.
     pub owner: String,
-    /// What the machine costs.
+    /// The price of the machine.
     pub rate: Rate,
-    /// What is asked.
+    /// The call.
     pub call: ProviderCall,
 }
 
@@ -46,15 +46,15 @@ pub const NODE_SCHEMA: u32 = 1;
 /// A request to rent machines: all of them or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRequest {
-    /// Our names of the machines. Each is tagged with its own.
+    /// Our names of the machines, with which they are tagged.
     pub members: Vec<InstanceId>,
-    /// The same token rents the same machines, for as long as [`ProviderTraits::token_lifetime`].
+    /// The idempotency token, valid for [`ProviderTraits::token_lifetime`].
     pub token: String,
-    /// What is rented.
+    /// The offer to rent.
     pub offer: Offer,
-    /// The most that may be paid for one machine; none where the offer's own price is fixed.
+    /// The maximum price of one machine; `None` if the offer's own price is fixed.
     pub price_cap: Option<Rate>,
-    /// When the provider, or whoever cleans up, may take the machines for forgotten; none where they never are.
+    /// When the provider, or a cleanup, may consider the machines abandoned; `None` for never.
     pub expires: Option<Timestamp>,
     /// How long its agent may wait for the loop's first answer, where a budget pays for less than the agent's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct LaunchRequest {
     pub has_peers: bool,
 }
 
-/// A machine to end, by the provider's name of it where that is known.
+/// A machine to end, with the provider's name if it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRequest {
     /// Our name.
@@ -78,25 +78,25 @@ pub struct EndRequest {
 #[serde(transparent)]
 pub struct MachineHandle(pub String);
 
-/// What a provider answers.
+/// An answer of a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderAnswer {
-    /// What can be rented now.
+    /// The current offers.
     Offers(Vec<Offer>),
     /// Every member was rented, each with the provider's name of it.
     Accepted(Vec<(InstanceId, MachineHandle)>),
-    /// This request has rented nothing, and will not.
+    /// The request has rented nothing, and will not.
     Refused(Refusal),
     /// The request may or may not have been carried out. It is made again, with the same token.
     Doubt(String),
-    /// What is seen.
+    /// The view.
     Observed(ProviderView),
-    /// The request to end machines was taken; [`ProviderCall::Observe`] tells when they are gone.
+    /// The request to end machines was accepted; [`ProviderCall::Observe`] shows when they are gone.
     Ending,
-    /// What was left behind, oldest first.
+    /// The remaining events, oldest first.
     LastEvents(Vec<Entry>),
-    /// It could not be asked; nothing is known and nothing was changed. Not for [`ProviderCall::Launch`].
+    /// It could not be reached; nothing is known and nothing was changed. Not for [`ProviderCall::Launch`].
     Unavailable(String),
 }
 
@@ -106,22 +106,22 @@ pub enum ProviderAnswer {
 pub enum Refusal {
     /// No such machine is free there now.
     Capacity {
-        /// What the provider says.
+        /// The provider's message.
         message: String,
     },
     /// The account may not have more of these.
     Quota {
-        /// What the provider says.
+        /// The provider's message.
         message: String,
     },
     /// Too many requests.
     Throttled {
-        /// When to ask again, if the provider says so.
+        /// When to retry, if the provider says so.
         after: Option<Elapsed>,
     },
     /// The credentials do not allow it.
     Denied {
-        /// What the provider says.
+        /// The provider's message.
         message: String,
     },
     /// The request cannot be carried out as it is, now or later.
@@ -133,27 +133,26 @@ pub enum Refusal {
     },
 }
 
-/// What is wrong with a disk.
+/// A disk error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskFault {
-    /// No space is left.
+    /// No space left.
     Full,
     /// It cannot be written.
     ReadOnly,
 }
 
-/// What a provider sees of one owner's machines at one moment.
+/// A provider's view of one owner's machines at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderView {
-    /// Whether everything was listed that the provider could list at that moment. What an incomplete view misses is not
-    /// missing.
+    /// Whether the list is complete as of that moment. A machine absent from an incomplete view is not missing.
     pub is_complete: bool,
     /// Each machine, in any order.
     pub machines: Vec<SeenMachine>,
 }
 
-/// What a provider sees of one machine.
+/// A provider's view of one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeenMachine {
     /// The provider's name of it.
@@ -162,7 +161,7 @@ pub struct SeenMachine {
     pub instance: InstanceId,
     /// Where it stands.
     pub state: MachineState,
-    /// When the provider will take it back, if it has said so.
+    /// When the provider will reclaim it, if announced.
     pub notice: Option<Timestamp>,
 }
 
@@ -176,39 +175,39 @@ pub enum MachineState {
     Running,
     /// It is being ended.
     Ending,
-    /// It is gone and was metered; no usage when its rent never began.
+    /// It is gone and was metered; without usage if its rent never began.
     Gone(Option<Usage>),
 }
 
-/// What a provider promises about time, by which absence is told from the end.
+/// A provider's promises about time, by which absence is distinguished from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderTraits {
-    /// A machine that was rented may be missing in what the provider lists for so long.
+    /// A rented machine may be missing from views for this long.
     pub visible_within: Elapsed,
-    /// A request that was sent has had its effect after so long, or never will.
+    /// A request takes effect within this time, or never.
     pub effective_within: Elapsed,
-    /// The agent of a machine that was rented calls within this time, or the machine is given up.
+    /// The agent of a rented machine calls within this time, or the machine is given up.
     pub boots_within: Elapsed,
-    /// The same token rents the same machine for so long; none where the provider knows no tokens, so that what is in
-    /// doubt must be looked for before it is asked for again.
+    /// Lifetime of a token; `None` if the provider does not support tokens, so that an uncertain request must be
+    /// queried before it is repeated.
     pub token_lifetime: Option<Elapsed>,
     /// Between two looks while something is about to change.
     pub observe_every: Elapsed,
-    /// Rent is counted in steps of this length; 0 where it is exact.
+    /// Granularity of billing; 0 if it is exact.
     pub billing_step: Elapsed,
-    /// A machine that has answered nobody for so long has ended by itself, and nobody else could prove it; none where the
-    /// provider can, so that its word is waited for.
+    /// A machine without contact for this long has ended by itself, and nothing else could prove it; `None` if the
+    /// provider can, so that its confirmation is required.
     pub abandoned_within: Option<Elapsed>,
     /// Whether last events of a machine that is gone can be read ([`ProviderCall::LastEvents`]).
     pub keeps_events: bool,
     /// Requests that may be under way at the same time.
     pub concurrency: usize,
-    /// Machines that it has, each of which runs one instance; none where they are rented as they are needed.
+    /// Number of existing machines, each of which runs one instance; `None` if they are rented on demand.
     pub places: Option<usize>,
 }
 
 impl Refusal {
-    /// What the provider says, for people.
+    /// The provider's message, for users.
     pub fn message(&self) -> String {
         match self {
             Refusal::Capacity { message } => format!("no capacity: {message}"),

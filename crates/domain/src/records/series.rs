@@ -1,4 +1,4 @@
-//! What is measured while a run makes steps: kept beside the event log, and never needed to rebuild it.
+//! Measurements of a run's steps: stored separately from the event log, and never needed to rebuild it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,6 @@ pub struct Point {
     pub at: Timestamp,
     /// Which attempt made it.
     pub attempt: AttemptId,
-    /// What was measured: a step, an evaluation, a checkpoint, a note.
+    /// The measurement: a step, an evaluation, a checkpoint, a note.
     pub report: Report,
 }

@@ -1,9 +1,9 @@
-//! What an event is about.
+//! The subject of an event.
 
 use crate::event::Event;
 use crate::id::{AttemptId, InstanceId, RunId, SweepId};
 
-/// What an event names first: from this the run or sweep that it belongs to can be found.
+/// The subject of an event, from which its run or sweep can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventSubject<'a> {
     /// A run.
@@ -17,7 +17,7 @@ pub enum EventSubject<'a> {
 }
 
 impl Event {
-    /// What it is about. A trial's submission is about its run; its sweep changes with it.
+    /// Its subject. That of a trial's submission is its run; its sweep changes with it.
     pub fn subject(&self) -> EventSubject<'_> {
         match self {
             Event::Submitted(submitted) => EventSubject::Run(&submitted.run),

@@ -30,28 +30,28 @@ pub struct Heartbeat {
     pub instance: InstanceId,
     /// Start of the rent on the machine's wall clock.
     pub started: Timestamp,
-    /// Rent so far, on a clock that never goes back.
+    /// The rented time, on a monotonic clock.
     pub elapsed: Elapsed,
     /// Events that were not acknowledged yet, oldest first.
     pub entries: Vec<Entry>,
-    /// How long the machine has left, where its provider has said that it takes it back.
+    /// The remaining time of the machine, if its provider has announced a reclaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Duration>,
 }
 
-/// One event of an attempt, kept in the agent's spool until it is acknowledged.
+/// One event of an attempt, held in the agent's spool until it is acknowledged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// From 1, without gaps, for one instance.
     pub seq: u64,
-    /// Which attempt it is about.
+    /// Its attempt.
     pub attempt: AttemptId,
-    /// What happened.
+    /// The event.
     #[serde(rename = "word", deserialize_with = "known_event")]
     pub event: AgentEvent,
 }
 
-/// Where ranks on other machines reach a machine: if it has node rank 0, ranks meet here.
+/// The address of a machine for ranks on other machines: that of node rank 0 is the rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddress {
     /// Name or address.
@@ -60,11 +60,11 @@ pub struct NodeAddress {
     pub port: u16,
 }
 
-/// What an agent reports of an attempt.
+/// An agent's report about an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "snake_case")]
 pub enum AgentEvent {
-    /// What its ranks need is here: they are started once all machines of the attempt have said so.
+    /// The inputs of its ranks are staged: they are started once all machines of the attempt have reported this.
     Prepared {
         /// Where ranks on other machines reach this one.
         address: NodeAddress,
@@ -75,7 +75,7 @@ pub enum AgentEvent {
     Reported {
         /// Which rank.
         rank: u32,
-        /// The report, nested because its tag has a name of its own.
+        /// The report, nested because its tag has a different name.
         report: Report,
     },
     /// All its ranks have ended.
@@ -83,7 +83,7 @@ pub enum AgentEvent {
         /// How.
         end: AttemptEnd,
     },
-    /// What only a later version knows.
+    /// An event of a later version.
     Unknown,
 }
 
@@ -110,22 +110,22 @@ fn known_commands<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Agen
     let is_known =
         |command: &Value| ["start", "prepare", "go", "stop", "leave"].iter().any(|known| command["order"] == *known);
     let known = commands.into_iter().filter(is_known);
-    // A command that this version knows and cannot follow is no reply: the lease runs out as without one.
+    // A known command that cannot be parsed is not a reply: the lease runs out as without one.
     known.map(|command| serde_json::from_value(command).map_err(D::Error::custom)).collect()
 }
 
 /// The loop's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// What the entries up to this one decide is durable here.
+    /// The decisions among the entries up to this one are durable.
     pub acknowledged: u64,
-    /// The measurements of the entries up to this one are kept; 0 when they cannot be kept now. None from loops of the
-    /// first version, which acknowledged both together.
+    /// The measurements among the entries up to this one are stored; 0 if they cannot be stored now. `None` from loops
+    /// of the first version, which acknowledged both together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<u64>,
     /// How long the agent may continue without an answer.
     pub lease: Duration,
-    /// How long its ranks get to save when the lease is over, where that is less than the agent's own limit.
+    /// How long its ranks get to save when the lease is over, if that is less than the agent's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saving: Option<Duration>,
     /// How long the agent waits before its next call.
@@ -141,7 +141,8 @@ pub struct HeartbeatReply {
 pub enum AgentCommand {
     /// Start this attempt, unless it was started already.
     Start(Box<Start>),
-    /// Fetch what this attempt on several machines needs, and report [`AgentEvent::Prepared`], unless that was done already.
+    /// Stage the inputs of this attempt on several machines, and report [`AgentEvent::Prepared`], unless that was done
+    /// already.
     Prepare(Box<Start>),
     /// Start the ranks of an attempt for which all its machines are prepared.
     Go {
@@ -154,10 +155,10 @@ pub enum AgentCommand {
     Stop {
         /// Which.
         attempt: AttemptId,
-        /// Whether another machine of the attempt has failed, so that its ranks can no longer save anything together.
+        /// Whether another machine of the attempt has failed, so that its ranks can no longer save together.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_node_lost: bool,
-        /// The time that was kept back for it; the agent's own patience where none is said.
+        /// The time reserved for it; `None` for the agent's own limit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Duration>,
     },
@@ -183,14 +184,14 @@ pub struct Start {
     /// Whether a checkpoint is resumed although the data has changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accept_data_change: bool,
-    /// Its place in an attempt on several machines; none where it is the only one.
+    /// Its position in an attempt on several machines; `None` for a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<NodeRank>,
     /// Folder of the run on the node: checkpoints, logs, export.
     pub folder: String,
 }
 
-/// A machine's place among those of an attempt.
+/// A machine's position among those of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRank {
     /// From 0.

@@ -1,13 +1,13 @@
-//! What ended an attempt, said so that a tired person can act on it.
+//! Why an attempt ended, phrased so that the user can act on it.
 
 use serde::{Deserialize, Serialize};
 
-/// A cause, a sentence and the next thing to type.
+/// A cause, a message and a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The kind of cause, from which recovery is decided.
+    /// The kind of cause, which determines recovery.
     pub cause: Cause,
-    /// What was done, to what, and why it failed; lower case, no full stop.
+    /// The operation, its target, and the reason; lower case, no full stop.
     pub message: String,
     /// The next thing to type or change.
     pub hint: Option<String>,
@@ -17,15 +17,15 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// A file of the data set is missing, unreadable or not what its name says.
+    /// A file of the data set is missing, unreadable or invalid.
     Data,
-    /// The job asks for something that does not hold, such as another number of classes.
+    /// The job does not match its data or environment, such as the number of classes.
     Job,
     /// The loss is not a number.
     NotFinite,
     /// Memory ran out.
     OutOfMemory,
-    /// No space is left on the disk.
+    /// No space left on the disk.
     DiskFull,
     /// A folder cannot be written.
     ReadOnly,
@@ -33,11 +33,11 @@ pub enum Cause {
     Unreadable,
     /// libtorch is missing, or of another version.
     Library,
-    /// A newer attempt has taken over; this one's writes are refused.
+    /// A newer attempt has taken over; writes of this one are refused.
     Fenced,
     /// A rank was ended by a signal.
     Killed,
-    /// Another rank ended or stands still, and without it this one cannot go on.
+    /// Another rank has ended or hangs, and this one cannot continue without it.
     RankLost,
     /// No step was reported for too long.
     Hang,
@@ -73,7 +73,7 @@ impl Finding {
         Finding { cause, message: message.into(), hint: None }
     }
 
-    /// The same finding with the next thing to type.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Finding {
         Finding { hint: Some(hint.into()), ..self }
     }

@@ -1,4 +1,4 @@
-//! Where a run stands, what its ranks report, and what they run on.
+//! The state of a run, its ranks' reports, and their environment.
 
 pub mod finding;
 pub mod rank;

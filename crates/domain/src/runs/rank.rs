@@ -1,8 +1,8 @@
-//! What an agent tells a rank and what a rank tells its agent.
+//! Messages between an agent and a rank.
 //!
-//! A rank reads one [`Spec`] from a JSON file and local files, and knows nothing of clouds, money or HTTP. Over a Unix
-//! socket it sends one JSON [`Report`] a line and receives one JSON [`RankCommand`] a line; end of file means that the agent
-//! is gone, and the rank ends itself. Its stdout and stderr are logs.
+//! A rank reads one [`Spec`] from a JSON file and local files, and is independent of clouds, money and HTTP. Over a
+//! Unix socket it sends one JSON [`Report`] per line and receives one JSON [`RankCommand`] per line; end of file means
+//! that the agent is gone, and the rank exits. Its stdout and stderr are logs.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +23,16 @@ pub struct Spec {
     pub attempt: AttemptId,
     /// Number of this attempt within the run; a manifest with a lower one than the folder's fence is never written.
     pub fence: Fence,
-    /// Place of this rank among all, from 0.
+    /// Rank of this process among all, from 0.
     pub rank: u32,
     /// Number of ranks.
     pub world_size: u32,
-    /// Where the ranks meet; none for one alone.
+    /// The rendezvous of the ranks; `None` for a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meeting: Option<Rendezvous>,
-    /// SHA-256 of what defines the result; a checkpoint of another job is never resumed.
+    /// SHA-256 of everything that determines the result; a checkpoint of another job is never resumed.
     pub job_hash: String,
-    /// What to train.
+    /// The training configuration.
     pub train: Train,
     /// Where the data is on this node, absolute.
     pub data: String,
@@ -45,22 +45,22 @@ pub struct Spec {
     pub checkpoints: String,
     /// Folder that `model.safetensors` and `model.json` are written to, absolute.
     pub export: String,
-    /// Folder in which tokenized texts are stored for all runs of this node, absolute; `tokens` beside the folder of
-    /// checkpoints if empty.
+    /// Folder in which tokenized texts are stored for all runs of this node, absolute; if empty, `tokens` next to the
+    /// checkpoint folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tokens: String,
     /// Unix socket of the agent, absolute.
     pub socket: String,
 }
 
-/// Where ranks meet: a store that rank 0 keeps, as torchrun's `MASTER_ADDR` and `MASTER_PORT`.
+/// The rendezvous: a store hosted by rank 0, like torchrun's `MASTER_ADDR` and `MASTER_PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendezvous {
     /// Name or address of rank 0's machine.
     pub host: String,
     /// Port on it.
     pub port: u16,
-    /// Place of this rank on its machine, from 0: which accelerator it takes.
+    /// Local rank on its machine, from 0, which selects its accelerator.
     #[serde(default)]
     pub local_rank: u32,
     /// Whether the launcher keeps the store itself, as torchrun may.
@@ -69,8 +69,8 @@ pub struct Rendezvous {
     /// Seconds that a rank waits for others, to come and to take part.
     #[serde(default = "patience")]
     pub patience_s: u64,
-    /// What names in the store begin with, so that ranks that are started again do not meet those of before in a store
-    /// that outlives them.
+    /// Prefix of keys in the store, so that restarted ranks do not see keys of earlier ones in a store that outlives
+    /// them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
 }
@@ -83,11 +83,11 @@ pub fn patience() -> u64 {
 /// The version of [`Spec`] that this program writes and reads.
 pub const SPEC_SCHEMA: u32 = 1;
 
-/// What a rank reports.
+/// A rank's report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
-    /// First word: who it is, and on what it runs.
+    /// First report: the rank, its process id, and its environment.
     Hello { rank: u32, pid: u32, environment: Environment },
     /// Data and model stand; training begins at `step`, 0 unless a checkpoint was resumed.
     Ready(Ready),
@@ -95,36 +95,36 @@ pub enum Report {
     Step(Step),
     /// One evaluation is done.
     Evaluated(Evaluated),
-    /// Figures of a user's program that have no field of their own.
+    /// Metrics of a user's program that have no field of their own.
     Metrics(Metrics),
     /// A checkpoint is durable: its manifest was renamed into place and synced.
     Checkpointed(Checkpointed),
-    /// Data is being prepared before the first step: so many samples have been read, decoded, measured or tokenised, one
-    /// of them as often as it was gone through. Sent only while that grows.
+    /// Data is being prepared before the first step: number of samples that were read, decoded, measured or tokenized,
+    /// counted once per pass. Sent only while it grows.
     Preparing { done: u64 },
     /// Something the user should know, and that does not end the run.
     Note { text: String },
     /// The model and its card are durable in the export folder.
     Exported(Exported),
-    /// Last word: all epochs are done, or the target was met.
+    /// Last report: all epochs are done, or the target was met.
     Trained,
-    /// Last word: an order to stop was followed; the state of `step` is durable.
+    /// Last report: stopped by order; the state of `step` is durable.
     Stopped { step: u64 },
-    /// Last word: it cannot go on.
+    /// Last report: it has failed.
     Failed(Finding),
 }
 
-/// What an agent orders.
+/// An agent's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum RankCommand {
-    /// Save a checkpoint within one step, then go on.
+    /// Save a checkpoint within one step, then continue.
     Checkpoint,
     /// Save a checkpoint within one step, then end with [`Report::Stopped`].
     Stop,
 }
 
-/// On what a rank runs; kept in the report of the run.
+/// The environment of a rank; stored in the report of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// `cpu` or `cuda:0`.
@@ -135,7 +135,7 @@ pub struct Environment {
     pub torch: String,
     /// Threads of libtorch.
     pub threads: u32,
-    /// The precision that `auto` came to.
+    /// The precision that `auto` selected.
     pub precision: String,
     /// Version of `gradus-rank`.
     pub gradus: String,
@@ -158,12 +158,12 @@ pub struct Ready {
     pub parameters: u64,
     /// Checkpoints that did not verify and were passed over, with the reason, newest first.
     pub passed_over: Vec<String>,
-    /// What one sample is; none from versions that did not tell.
+    /// The kind of a sample; `None` from versions that did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
 }
 
-/// What one sample is when it goes into the network.
+/// The kind of a sample as input of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sample {

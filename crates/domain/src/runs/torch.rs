@@ -1,4 +1,4 @@
-//! Which version of libtorch a rank runs on, and where its pruned copy is kept.
+//! The version of libtorch that ranks use, and the location of its pruned copy.
 
 /// The one version of libtorch that a rank is built for and started with.
 pub const VERSION: &str = "2.11.0";

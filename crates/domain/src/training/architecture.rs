@@ -1,5 +1,5 @@
-//! What the name of a model stands for, in numbers: the one table that both the trainer, which builds the network, and
-//! the planner, which counts it, look things up in.
+//! The dimensions of each named model: the one table for the trainer, which builds the network, and the planner, which
+//! counts its operations.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub enum Architecture {
     MobilenetV3 { large: bool },
     /// A vision transformer over square patches (Dosovitskiy et al. 2020).
     Vit { patch: i64, layers: i64, width: i64, heads: i64 },
-    /// A detector whose first convolution has so many channels, with so many units in its four stages.
+    /// A detector; the number of channels of its first convolution, and of units in its four stages.
     Yolo { width: i64, repeats: [i64; 4] },
     /// An encoder of text (Devlin et al. 2018).
     Bert { layers: i64, width: i64, heads: i64 },
@@ -43,7 +43,7 @@ pub enum ResidualBlock {
     Bottleneck,
 }
 
-/// What a network is given.
+/// The input of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     /// Images with one label each.
@@ -57,7 +57,7 @@ pub enum Reads {
 }
 
 impl Architecture {
-    /// What the name stands for.
+    /// The architecture of a name.
     pub fn of(model: Model) -> Architecture {
         use ResidualBlock::{Basic, Bottleneck};
         let resnet = |block, blocks| Architecture::Resnet { block, blocks, width: 64 };
@@ -97,7 +97,7 @@ impl Architecture {
         }
     }
 
-    /// What it is given.
+    /// Its input.
     pub fn reads(self) -> Reads {
         match self {
             Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Reads::Images,
@@ -109,7 +109,7 @@ impl Architecture {
         }
     }
 
-    /// The longest sequence of tokens; none for images.
+    /// The longest sequence of tokens; `None` for images.
     pub fn positions(self) -> Option<i64> {
         match self {
             Architecture::Bert { .. } => Some(512),
@@ -120,8 +120,7 @@ impl Architecture {
         }
     }
 
-    /// Heads of attention in each of its blocks; none where it has no attention, and so nothing that tensor parallelism
-    /// divides.
+    /// Attention heads in each of its blocks; `None` without attention, which tensor parallelism needs.
     pub fn heads(self) -> Option<i64> {
         match self {
             Architecture::Vit { heads, .. } | Architecture::Bert { heads, .. } | Architecture::Gpt { heads, .. } => {
@@ -143,13 +142,13 @@ impl Architecture {
         }
     }
 
-    /// Pixels of height and width that are one pixel before its last normalisation over a batch; none where a batch of
-    /// one can always be normalised.
+    /// Pixels of height and width per pixel before its last batch normalization; `None` if a batch of one can always be
+    /// normalized.
     pub fn shrinks_by(self) -> Option<u32> {
         match self {
             Architecture::Mlp | Architecture::Cnn => None,
             Architecture::SmallResnet { .. } => Some(4),
-            // Larger images go through the pooled stem first, and never end as one pixel.
+            // Larger images go through the pooled stem first, and are never reduced to one pixel.
             Architecture::Resnet { .. } => Some(8),
             Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Yolo { .. } => Some(32),
             Architecture::Vit { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => None,

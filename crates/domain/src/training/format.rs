@@ -1,4 +1,4 @@
-//! Number formats of a network's arithmetic: one enum for what a job asks for and for what an estimate is of.
+//! Number formats of a network's arithmetic, for jobs and estimates alike.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum NumericFormat {
 }
 
 impl NumericFormat {
-    /// Returns the format that products take on a GPU of these rates; none where it lacks what is asked for. Never
+    /// Returns the format that products use on a GPU with these rates; `None` if it is not supported. Never
     /// [`NumericFormat::Auto`].
     pub fn on(self, rates: &Rates) -> Option<NumericFormat> {
         let fp32 = if rates.tf32.is_some() { NumericFormat::Tf32 } else { NumericFormat::Fp32 };

@@ -1,4 +1,4 @@
-//! What is trained and how: the `train:` section, or the `workload:` of a program of the user's own.
+//! The model and its training: the `train:` section, or the `workload:` of a user's own program.
 
 pub mod architecture;
 pub mod format;

@@ -1,4 +1,4 @@
-//! Stretches of a run, as people write them: so many epochs, so many steps, so much time.
+//! Durations in a run: a number of epochs, of steps, or a time.
 
 use crate::units::Duration;
 

@@ -1,4 +1,4 @@
-//! Names of things. Each kind is a type of its own, so that they never mix.
+//! Identifiers. Each kind is a type of its own, so that they are never mixed up.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Plain values that everything else is made of: names, money, times, units and seeded random draws.
+//! Basic values: names, money, times, units and seeded random draws.
 
 pub mod id;
 pub mod money;

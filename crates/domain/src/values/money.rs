@@ -1,4 +1,4 @@
-//! Money in whole micro-dollars. A price is money an hour; nothing is ever a floating-point number of dollars.
+//! Money in integer micro-dollars. A price is money per hour; dollars are never floating-point numbers.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -45,7 +45,7 @@ impl Rate {
         self.0
     }
 
-    /// What `elapsed` costs at this price, rounded up to the next whole micro-dollar.
+    /// The cost of `elapsed` at this price, rounded up to the next micro-dollar.
     pub fn cost(self, elapsed: Elapsed) -> Money {
         let product = i128::from(self.0) * i128::from(elapsed.0);
         let micros = (product + MICROSECONDS_PER_HOUR - 1).div_euclid(MICROSECONDS_PER_HOUR);
@@ -72,8 +72,8 @@ impl std::iter::Sum for Money {
     }
 }
 
-/// Millionths as decimal text, exactly or rounded half up: `most` digits after the point at most (6 is exact), without
-/// the zeros at the end beyond `least`.
+/// Millionths as decimal text, exact or rounded half up: at most `most` digits after the point (6 is exact), without
+/// trailing zeros beyond `least`.
 pub fn decimal(micros: u64, least: usize, most: usize) -> String {
     let unit = 10_u64.pow(6_u32.saturating_sub(most as u32));
     let rounded = micros.saturating_add(unit / 2) / unit * unit;

@@ -1,9 +1,9 @@
-//! Randomness as a function: the n-th draw for a key, whoever asks and whenever.
+//! Counter-based random numbers: the n-th draw for a key is a pure function.
 //!
-//! The order of samples, the trials of a search and the bands of a plan must come out the same on every machine and
-//! after any interruption. A counter-based generator keeps no state between draws, so each follows from its key alone:
-//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) with the constants
-//! of David Stafford's variant 13.
+//! The order of samples, the trials of a search and the bands of a plan must be the same on every machine and after any
+//! interruption. A counter-based generator has no state between draws, so each follows from its key alone: SplitMix64
+//! (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) with the constants of David
+//! Stafford's variant 13.
 
 /// The odd number nearest to 2⁶⁴ over the golden ratio: the step of SplitMix64's counter.
 pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,13 +1,13 @@
-//! Points in time and lengths of rent. Both are passed in; nothing here reads a clock.
+//! Timestamps and durations of rent. Both are passed in; this module reads no clock.
 
 use serde::{Deserialize, Serialize};
 
-/// Microseconds since 1970-01-01 UTC on a wall clock: for people and bills, never for leases or order.
+/// Microseconds since 1970-01-01 UTC on a wall clock: for display and bills, never for leases or order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
-/// Microseconds on a clock that never goes back: how long something was rented or ran.
+/// Microseconds on a monotonic clock: how long something was rented or ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
 #[serde(transparent)]
 pub struct Elapsed(pub u64);

@@ -173,7 +173,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The largest units first, none that is zero: `1h30m`, `250ms`; `0s` for nothing.
+/// The largest units first, without zeros: `1h30m`, `250ms`; `0s` for zero.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
@@ -202,7 +202,7 @@ human_text!(Bytes, "bytes", "A size, such as `512`, `40 GB` (10⁹ bytes) or `16
 human_text!(Duration, "duration", "A length of time, such as `90s`, `10m` or `1h30m`; a bare number is seconds.");
 human_text!(Fraction, "fraction", "A share, such as `0.8` or `80%`.");
 
-/// The number at the start of `text` and what follows it.
+/// Splits `text` into the number at its start and the remainder.
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())

@@ -1,4 +1,4 @@
-//! What the keys of the data must satisfy together.
+//! Checks of the keys of the data.
 
 use super::Validator;
 use crate::train::{Augment, Data, Split};
@@ -8,7 +8,7 @@ const SHARE_ERROR: f64 = 1e-6;
 const WIDEST_PAD: u32 = 256;
 /// Longest side that an image is resized to before it is cropped.
 const LONGEST_SIDE: u32 = 4096;
-/// Smallest and largest alpha of a mix: below, a share is 0 or 1; above, it is a half.
+/// Smallest and largest alpha of a mix: below, a weight is 0 or 1; above, it is one half.
 const ALPHA: (f64, f64) = (0.01, 100.0);
 /// Less would not hold a batch of images.
 const SMALLEST_CACHE: u64 = 1 << 20;
@@ -119,7 +119,7 @@ impl Validator {
         }
     }
 
-    /// A cache is for data that lies elsewhere, and holds more than nothing; so does memory.
+    /// A cache is for remote data, and its size is positive; so is that of preloading.
     pub(super) fn cache(&mut self, data: &Data) {
         if let Some(preload) = data.preload.filter(|preload| preload.0 < SMALLEST_CACHE) {
             let message = format!("`{preload}` is too little for any images");

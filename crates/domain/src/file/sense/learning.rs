@@ -1,4 +1,4 @@
-//! What the keys of the update rule, of the learning rate and of the mean of the weights must satisfy together.
+//! Checks of the keys of the optimizer, the learning rate and the weight averaging.
 
 use super::Validator;
 use crate::architecture::Architecture;
@@ -125,7 +125,7 @@ impl Validator {
         }
     }
 
-    /// What is recorded once has to be the same work on every batch.
+    /// A recorded graph must be the same for every batch.
     fn cuda_graphs(&mut self, train: &Train) {
         let message = match train.recompute {
             _ if !train.cuda_graphs => return,

@@ -1,4 +1,4 @@
-//! What the keys around a module of the user's own must satisfy: its loss says what it learns, and its layers are its own.
+//! Checks of the keys for a user's own module: it needs a loss, and its layers are opaque.
 
 use super::Validator;
 use crate::train::{Loss, ModelSource, Module, Shard, Train};
@@ -26,7 +26,7 @@ impl Validator {
         }
     }
 
-    /// The loss of a module, and whether the data has what it asks for.
+    /// The loss of a module, and whether the data provides its targets.
     fn loss(&mut self, train: &Train, loss: Option<Loss>) {
         let name = train.model.name();
         let Some(loss) = loss else {

@@ -1,4 +1,4 @@
-//! What a model reads: images, texts, or images with boxes; and the keys that only one of them has.
+//! Checks of a model's input: images, texts, or images with boxes; and the keys specific to each.
 
 use super::Validator;
 use crate::architecture::{Architecture, Reads};
@@ -8,10 +8,10 @@ use crate::train::{Augment, Documents, Split, Task, Train};
 const GRID: u32 = 32;
 
 impl Validator {
-    /// What only images have, and what only texts have.
+    /// Keys specific to images, and those specific to texts.
     pub(super) fn reads(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
-        // Of a module it is not known; what it takes is seen when it is first run.
+        // For a module it is unknown; its input is checked when it first runs.
         let positions = train.model.architecture().map(Architecture::positions);
         let longest = match (positions, &data.text) {
             (Some(None) | None, None) => return,
@@ -66,7 +66,7 @@ impl Validator {
         }
     }
 
-    /// What only images with boxes have, and what they do not have.
+    /// Keys specific to images with boxes, and those that do not apply to them.
     pub(super) fn boxes(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
         let finds =

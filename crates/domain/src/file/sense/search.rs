@@ -1,4 +1,4 @@
-//! What the keys of a sweep must satisfy together, and with the work that is searched.
+//! Checks of the keys of a sweep.
 
 use super::Validator;
 use crate::job::{Job, Work};

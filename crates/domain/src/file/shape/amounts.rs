@@ -1,4 +1,4 @@
-//! Numbers and amounts within their bounds: what a scalar is read as, and what is said when it cannot be.
+//! Numbers and amounts within bounds: parsing of scalars, and the messages if it fails.
 
 use serde_json::Value as Json;
 
@@ -54,7 +54,7 @@ impl Walk<'_, '_> {
         Some(Json::from(value))
     }
 
-    /// An amount as people write it. Its own reader says what is wrong with it, after `; ` what to write instead.
+    /// A human-readable amount. Its own parser reports the problem, with the hint after `; `.
     pub(super) fn human(
         &mut self,
         format: &str,

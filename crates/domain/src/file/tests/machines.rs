@@ -1,4 +1,4 @@
-//! What a job may ask for and spend: SkyPilot's keys, machines, money and time.
+//! Resource requests and limits: SkyPilot's keys, machines, money and time.
 
 use std::fmt::Write;
 

@@ -1,18 +1,18 @@
-//! The `sweep:` section: what is read, and what is said of what is wrong.
+//! The `sweep:` section: parsing, and messages about problems.
 
 use super::{Job, check};
 use crate::job::Work;
 use crate::sweep::{Asha, Between, Goal, Method, Metric, Range, Setting, Sweep};
 use crate::train::{Model, Optimizer};
 
-/// A job of six lines whose sweep, from line 7 on, searches `parameters` and has `more` keys.
+/// A job whose sweep, from line 7 on, searches `parameters` and has `more` keys.
 fn sweep_of(parameters: &str, more: &str) -> String {
     format!(
         "train:\n  model: cnn\n  data: {{path: d.csv}}\n  epochs: 9\n  batch: 64\nsweep:\n  {more}\n  parameters:\n    {parameters}\n"
     )
 }
 
-/// What is said of one searched key, on line 9.
+/// Checks the messages about one searched key, on line 9.
 #[track_caller]
 fn check_key(parameter: &str, expected: &str) {
     check(&sweep_of(parameter, "trials: 4"), expected);

@@ -290,7 +290,7 @@ fn modules_are_read_with_their_loss() {
     job.resolve(Path::new("/home/me"));
     let Work::Train(train) = &job.work else { panic!("it is a `train:` job") };
     assert_eq!(train.model.name(), "/home/me/nets/m.pt");
-    // As it is handed on, and as it was before there were modules.
+    // In its current serialization, and in that from before modules existed.
     let text = serde_json::to_value(&train.model).unwrap();
     assert_eq!(text, serde_json::json!({"torchscript": "/home/me/nets/m.pt"}));
     assert_eq!(serde_json::from_value::<ModelSource>(text).unwrap(), train.model);

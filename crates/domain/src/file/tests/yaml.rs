@@ -1,4 +1,4 @@
-//! YAML itself: what is none, what it merges, what its scalars mean, and what no file may do to the reader.
+//! YAML itself: invalid documents, merge keys, scalars, and hostile files.
 
 use std::fmt::Write;
 
@@ -87,8 +87,8 @@ fn scalars_follow_the_section_they_stand_in() {
     check("run: a\nenvs: [A=b]\n", "2 envs: expected a mapping, found a list");
 }
 
-/// What does not fit the budget is refused after a bounded amount of work: each of these is read in milliseconds,
-/// and would take minutes or all memory without the budget.
+/// Files beyond the budget are refused after a bounded amount of work: each of these takes milliseconds, and would take
+/// minutes or all memory without the budget.
 #[test]
 fn bombs_are_refused() {
     let mut billion = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
@@ -126,7 +126,7 @@ proptest! {
         said(&String::from_utf8_lossy(&bytes));
     }
 
-    /// Pieces that mean something to YAML or to us, in any order.
+    /// Tokens with a meaning in YAML or here, in any order.
     #[test]
     fn no_pieces_panic(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
         said(&pieces.iter().map(|piece| PIECES[*piece]).collect::<String>());

@@ -6,7 +6,7 @@ use super::imported::{ForeignFormat, Import, Imported};
 use super::yaml::YamlValue;
 use crate::problem::{Problem, Problems};
 
-/// dstack's variables in words of the ones that a program finds here.
+/// dstack's variables in terms of those that gradus sets for a program.
 const VARIABLES: [(&str, &str); 8] = [
     ("DSTACK_RUN_NAME", "$GRADUS_RUN"),
     ("DSTACK_RUN_ID", "$GRADUS_RUN"),
@@ -18,7 +18,7 @@ const VARIABLES: [(&str, &str); 8] = [
     ("DSTACK_GPUS_NUM", "$((SKYPILOT_NUM_GPUS_PER_NODE * SKYPILOT_NUM_NODES))"),
 ];
 
-/// Keys without a counterpart: why, and what to do.
+/// Keys without a counterpart: the reason, and the hint.
 const LEFT_OUT: [(&[&str], &str, &str); 10] = [
     (
         &["image", "docker", "privileged", "registry_auth", "entrypoint"],
@@ -44,7 +44,7 @@ const LEFT_OUT: [(&[&str], &str, &str); 10] = [
     (&["stop_criteria", "tags", "groups"], "it has no counterpart", ""),
 ];
 
-/// Turns a task into a job file.
+/// Converts a task to a job file.
 pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems> {
     let kind = tree.get("type").and_then(|(_, value)| scalar(value)).unwrap_or("task");
     if kind != "task" {
@@ -60,14 +60,14 @@ pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems>
         Value::Map(entries) => entries,
         Value::List(_) | Value::Scalar(_) => &[],
     };
-    // A repository is cloned before the commands of `setup`, whatever the order of the keys.
+    // A repository is cloned before the commands of `setup`, independent of the order of the keys.
     let is_source = |(key, _): &&(Key, Node)| matches!(&*key.raw.text, "files" | "repos");
     let ordered = entries.iter().filter(is_source).chain(entries.iter().filter(|entry| !is_source(entry)));
     for (key, value) in ordered.filter(|(_, value)| !YamlValue::of(value).is_empty()) {
         top(&mut import, key, value);
     }
     commands(&mut import, tree);
-    // What a key of the job file was called in dstack's.
+    // The key of dstack's for a key of the job file.
     let theirs = |path: &str| {
         match path {
             "run" => "commands",
@@ -168,7 +168,7 @@ fn commands(import: &mut Import, tree: &Node) {
     import.job.text("run", if text.contains('\n') && !text.ends_with('\n') { text + "\n" } else { text });
 }
 
-/// Whether a script names this variable, and not one whose name is longer.
+/// Whether a script uses this variable, rather than one with a longer name.
 pub(super) fn names(script: &str, variable: &str) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     script.match_indices(variable).any(|(at, _)| !goes_on(&script[at + variable.len()..]))
@@ -246,7 +246,7 @@ fn retry(import: &mut Import, line: u32, value: &Node) {
     import.note(Some(line), "retry", note, "change `max_restarts_on_errors`");
 }
 
-/// `resources`, whose values are ranges: the lower end is what a machine must have.
+/// `resources`, whose values are ranges: the lower bound is the requirement.
 fn resources(import: &mut Import, value: &Node) {
     let Value::Map(entries) = &value.value else { return };
     for (key, value) in entries.iter().filter(|(_, value)| !YamlValue::of(value).is_empty()) {
@@ -302,7 +302,7 @@ fn gpu(import: &mut Import, line: u32, value: &Node) {
     let count = count.filter(|count| count != "0").unwrap_or_else(|| "1".to_owned());
     let with_count = |kind: &String| YamlValue::Text(format!("{kind}:{count}"));
     if models.is_empty() {
-        // Any GPU has so much.
+        // Any GPU has this much memory.
         let memory = memory.unwrap_or_else(|| "1GB".to_owned());
         return import.job.text("resources.accelerators", format!("{memory}+:{count}"));
     }

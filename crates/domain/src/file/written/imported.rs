@@ -1,11 +1,11 @@
-//! Files of other systems as job files: what is common to them.
+//! Conversion of other systems' files to job files: shared parts.
 
 use crate::job::Job;
 use crate::problem::{Problem, Problems};
 
 use super::job_text::JobText;
 
-/// Whose file it was.
+/// The system of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignFormat {
     /// A task file of SkyPilot.
@@ -27,18 +27,18 @@ impl ForeignFormat {
     }
 }
 
-/// A job file made of another system's.
+/// A job file converted from another system's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// Whose file it was.
+    /// The system of the file.
     pub format: ForeignFormat,
     /// The job file.
     pub text: String,
-    /// What was left out or means something else here: the line and key of the other file, why, and what to do.
+    /// Notes about omitted or changed settings: line and key of the original file, reason and hint.
     pub notes: Vec<Problem>,
 }
 
-/// A file while it is read: the job file so far, and the notes.
+/// A conversion in progress: the job file and the notes.
 #[derive(Debug, Default)]
 pub(super) struct Import {
     pub job: JobText,
@@ -54,11 +54,11 @@ impl Import {
         self.notes.push(if hint.is_empty() { note } else { note.hint(hint) });
     }
 
-    /// The job file, once it can be read: a key that cannot is left out with a note. `line` finds a job file's key in the
-    /// other file.
+    /// The job file, once it is valid: an invalid key is removed with a note. `line` finds a job file's key in the
+    /// original file.
     ///
     /// # Errors
-    /// Problems of keys without which there is no job.
+    /// Problems of keys that a job requires.
     pub fn finish(
         mut self,
         format: ForeignFormat,

@@ -15,7 +15,7 @@ pub struct JobText {
 }
 
 impl JobText {
-    /// Sets a key, such as `name` or `resources.cpus`, in place of what it had.
+    /// Sets a key, such as `name` or `resources.cpus`, replacing its value.
     pub fn set(&mut self, path: &str, value: YamlValue) {
         let mut entries = &mut self.entries;
         let mut rest = path;
@@ -48,7 +48,7 @@ impl JobText {
         self.set(path, YamlValue::Text(text.into()));
     }
 
-    /// Sets a key to what is written as it stands.
+    /// Sets a key to raw text.
     pub fn plain(&mut self, path: &str, text: impl Into<String>) {
         self.set(path, YamlValue::Plain(text.into()));
     }
@@ -67,7 +67,7 @@ impl JobText {
         true
     }
 
-    /// Removes a key, or the nearest one above it; returns which. What the job runs is never removed.
+    /// Removes a key, or the nearest one above it; returns which. The command of the job is never removed.
     pub(super) fn remove(&mut self, path: &str) -> Option<String> {
         let mut path = path.split('[').next().unwrap_or_default();
         while !path.is_empty() && path != "run" && path != "resources" {

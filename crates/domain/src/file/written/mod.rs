@@ -1,7 +1,8 @@
-//! Job files that gradus writes: of other systems' files ([`import`]), and of a command line ([`JobText`]).
+//! Job files that gradus writes: converted from other systems' files ([`import`]), and from a command line
+//! ([`JobText`]).
 //!
-//! [`yaml`] writes values so that they read back as the same; [`skypilot`], [`dstack`] and [`slurm`] each turn one kind of
-//! file into a job file and notes. A job file that comes out is one that [`Job::parse`](crate::Job::parse) accepts.
+//! [`yaml`] writes values so that they round-trip; [`skypilot`], [`dstack`] and [`slurm`] each convert one kind of file
+//! to a job file and notes. [`Job::parse`](crate::Job::parse) accepts the result.
 
 mod dstack;
 mod imported;
@@ -22,11 +23,11 @@ pub use job_text::JobText;
 pub use processes::{processes, quoted};
 pub use yaml::YamlValue;
 
-/// Turns a task file of SkyPilot, a task of dstack or a batch script of Slurm into a job file. What of it has no
-/// counterpart is left out, with a note each.
+/// Converts a task file of SkyPilot, a task of dstack or a batch script of Slurm to a job file. Settings without a
+/// counterpart are omitted, with a note each.
 ///
 /// # Errors
-/// Why it is none of these, or what is wrong with it.
+/// Why it is none of these, or its problems.
 pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     let wrong = |problem: Problem| Problems { file: file_name.to_owned(), problems: vec![problem] };
     let is_directive = |line: &str| line.starts_with("#SBATCH");
@@ -61,7 +62,7 @@ pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     }
 }
 
-/// Files of other systems, by what a line of them starts with.
+/// Files of other systems, recognized by the start of a line.
 const OTHERS: [(&str, &str); 5] = [
     ("#PBS", "PBS"),
     ("#BSUB", "LSF"),

@@ -35,7 +35,7 @@ done
     )
 }
 
-/// A word as bash reads it back unchanged.
+/// Quotes a word for bash.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+^".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

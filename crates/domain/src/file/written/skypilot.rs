@@ -8,14 +8,14 @@ use super::processes::quoted;
 use super::yaml::YamlValue;
 use crate::problem::Problems;
 
-/// Turns a task file into a job file.
+/// Converts a task file to a job file.
 pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems> {
     let mut import = Import::default();
     let entries: &[(Key, Node)] = match &tree.value {
         Value::Map(entries) => entries,
         Value::List(_) | Value::Scalar(_) => &[],
     };
-    // A repository is cloned before the commands of `setup`, whatever the order of the keys.
+    // A repository is cloned before the commands of `setup`, independent of the order of the keys.
     let is_workdir = |(key, _): &&(Key, Node)| key.raw.text == "workdir";
     for (key, value) in entries.iter().filter(is_workdir).chain(entries.iter().filter(|entry| !is_workdir(entry))) {
         top(&mut import, key, value);
@@ -127,7 +127,7 @@ fn choice(import: &mut Import, path: &str, line: u32, choices: &[Node]) {
     first.iter().for_each(|(key, value)| resource(import, key, value));
 }
 
-/// A place that is none of a cloud's.
+/// Infrastructure other than a known cloud.
 fn infra(import: &mut Import, line: u32, place: &str) {
     let system = place.split('/').next().unwrap_or_default();
     let name = match system {

@@ -40,7 +40,7 @@ const SHORT: [(char, &str); 22] = [
 const FLAGS: [&str; 8] =
     ["exclusive", "requeue", "no-requeue", "hold", "parsable", "oversubscribe", "no-kill", "contiguous"];
 
-/// Options without a counterpart: why, and what to do.
+/// Options without a counterpart: the reason, and the hint.
 const LEFT_OUT: [(&[&str], &str, &str); 9] = [
     (&["output", "error", "open-mode"], "output is kept with the run", "read it with `gradus logs RUN`"),
     (
@@ -61,7 +61,7 @@ const LEFT_OUT: [(&[&str], &str, &str); 9] = [
     (&["export", "signal"], "a program gets the variables of `envs`, and SIGTERM 60 seconds before its end", ""),
 ];
 
-/// Slurm's variables in words of the ones that a program finds here.
+/// Slurm's variables in terms of those that gradus sets for a program.
 const VARIABLES: [(&str, &str); 19] = [
     ("SLURM_JOB_ID", "$GRADUS_RUN"),
     ("SLURM_JOBID", "$GRADUS_RUN"),
@@ -84,7 +84,7 @@ const VARIABLES: [(&str, &str); 19] = [
     ("SLURMD_NODENAME", "$(hostname)"),
 ];
 
-/// What the options ask for together.
+/// The combined request of the options.
 #[derive(Debug, Default)]
 struct Asked {
     nodes: Option<u64>,
@@ -104,7 +104,7 @@ impl Asked {
     }
 }
 
-/// Turns a batch script into a job file.
+/// Converts a batch script to a job file.
 pub(super) fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     let (mut import, mut asked) = (Import::default(), Asked::default());
     for (option, value, line) in options(text) {
@@ -272,7 +272,7 @@ fn gpus(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line:
     asked.gpus = Some((model, count, line)).filter(|(_, count, _)| *count > 0);
 }
 
-/// What follows from several options.
+/// Settings that depend on several options.
 fn together(import: &mut Import, asked: &Asked) {
     let tasks = asked.tasks_per_node();
     let cores = asked.cores_per_task.unwrap_or(1) * tasks;
@@ -336,7 +336,7 @@ fn script(import: &mut Import, text: &str, asked: &Asked) {
     import.job.set("run", YamlValue::Text(lines.join("\n") + "\n"));
 }
 
-/// Long options of `srun` whose value may be the next word.
+/// Long options of `srun` whose value may be the next argument.
 const SRUN_VALUES: &str = "|--nodes|--ntasks|--ntasks-per-node|--cpus-per-task|--gpus|--gpus-per-task|--gpus-per-node\
     |--mem|--time|--partition|--mpi|--output|--error|--gres|--nodelist|--job-name|--container-image|--container-mounts";
 

@@ -1,4 +1,4 @@
-//! Values as YAML that reads back as the same, whichever dialect it is read by.
+//! Writes values as YAML that round-trips in either dialect.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::super::tree::{Kind, Node, Raw, Value};
 /// A value of a job file that is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum YamlValue {
-    /// Nothing.
+    /// Null.
     Null,
     /// Written as it stands, such as a number or a size.
     Plain(String),
@@ -36,7 +36,7 @@ impl YamlValue {
         }
     }
 
-    /// Whether it asks for nothing.
+    /// Whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             YamlValue::Null => true,
@@ -54,7 +54,7 @@ pub(super) fn write_entry(out: &mut String, key: &str, value: &YamlValue, depth:
     write_value(out, value, depth);
 }
 
-/// What follows `key:` or `-`.
+/// Writes the value after `key:` or `-`.
 fn write_value(out: &mut String, value: &YamlValue, depth: usize) {
     let margin = "  ".repeat(depth + 1);
     match value {
