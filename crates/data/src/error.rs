@@ -68,6 +68,24 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A line of a table of pixels does not hold an image.
+    #[error("line {line} of `{name}` cannot be read: {why}")]
+    Line {
+        /// The table.
+        name: String,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file is cut off, or its compression is damaged.
+    #[error("the data at `{path}` is damaged: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An image is of another size than the first one, and no size was given.
     #[error("the image `{name}` is {}×{} pixels, the first one is {}×{}", found.1, found.0, wanted.1, wanted.0)]
     Size {
@@ -143,6 +161,8 @@ impl Error {
                     "replace the file, or leave such images out: `corrupt: skip` in a job, `--skip-corrupt` to pack";
                 Some(hint.into())
             }
+            Error::Line { .. } => Some("correct the line, or leave such lines out with `corrupt: skip`".into()),
+            Error::Damaged { .. } => Some("get the file again, or check it with `gzip -t`".into()),
             Error::Size { wanted: (height, _), .. } => {
                 Some(format!("set a size, such as `size: {height}`, to have all images resized"))
             }
@@ -165,6 +185,7 @@ impl Error {
         let cause = match self {
             Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
             Error::Image { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
+            Error::Line { .. } | Error::Damaged { .. } => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Grey { .. } | Error::UnknownClasses { .. } => Cause::Job,
             Error::LeftOut { .. } | Error::Internal(_) => Cause::Internal,

@@ -166,6 +166,7 @@ fn of_data(error: &data::Error) -> u8 {
         Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
         Data::UnknownClasses { .. } => exit::USAGE,
         Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
+        Data::Line { .. } | Data::Damaged { .. } => exit::WORLD,
         Data::Image { .. } | Data::Position { .. } | Data::Changed(_) => exit::WORLD,
         Data::LeftOut { .. } => exit::WORLD,
         Data::Internal(_) => exit::INTERNAL,

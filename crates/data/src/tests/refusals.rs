@@ -193,19 +193,18 @@ fn tables_that_are_none() {
     };
     let good = |label: u32| format!("{}{label}\n", "3,".repeat(64)).repeat(20);
     let both = format!("{}{}", good(0), good(1));
-    check("empty.csv", b"", "no line of 64 pixels", "digits.csv.gz");
-    check("short.csv", format!("{both}1,2,3\n").as_bytes(), "line 41` cannot be read: it has 3 of 65", "skip");
+    check("empty.csv", b"", "no line of pixels and a label", "digits.csv.gz");
+    check("short.csv", format!("{both}1,2,3\n").as_bytes(), "line 41 of `", "corrupt: skip");
+    check("short.csv", format!("{both}1,2,3\n").as_bytes(), "it has 3 of 65 fields", "corrupt: skip");
     check("no label.csv", format!("{both}{}", "3,".repeat(63) + "3\n").as_bytes(), "it has 64 of 65", "skip");
-    check(
-        "long.csv",
-        format!("{}3,4,5\n{both}", "3,".repeat(64)).as_bytes(),
-        "line 1` cannot be read: it has more",
-        "skip",
-    );
+    check("long.csv", format!("{both}{}3,4,5\n", "3,".repeat(64)).as_bytes(), "it has more than 65", "skip");
     check("17.csv", both.replace("3,0", "17,0").as_bytes(), "pixel 64 is `17`", "skip");
-    check("text.csv", b"pixel,label\n", "pixel 1 is `pixel`", "skip");
+    check("text.csv", b"pixel,label\n", "no line of pixels", "28×28");
+    check("iris.csv", b"sl,sw,pl,pw,species\n5.1,3.5,1.4,.2,setosa\n", "5 fields", "program of your own");
+    check("colours.csv", "7,".repeat(3072).as_bytes(), "32×32 images with colours", "savez");
+    check("odd.csv", "7,".repeat(700).as_bytes(), "701 fields", "785 numbers");
     check("bytes.csv", &[255; 100], "it is not text", "skip");
-    check("line.csv", &[b'1'; 100_000], "line 1` cannot be read", "skip");
+    check("line.csv", &[b'1'; 100_000], "line 1 of `", "skip");
     check("one.csv", good(4).as_bytes(), "one class only, `4`", "");
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(both.as_bytes()).unwrap();
@@ -266,4 +265,48 @@ fn boxes_are_not_taken_for_images_of_classes() {
     let root = scratch();
     let path = Files::of(&[""], &["images", "labels"], 5).folder(root.path());
     assert_eq!(Dataset::open(&spec(), &path, 0).unwrap().classes(), ["images", "labels"]);
+}
+
+#[test]
+fn a_csv_of_larger_images_is_read_wherever_its_label_stands() {
+    let root = scratch();
+    // Corners are black, as in MNIST; labels come in order.
+    let lines = |label_first: bool, head: bool| {
+        let mut text = String::new();
+        if head {
+            let pixels: Vec<String> = (0..784).map(|pixel| format!("pixel{pixel}")).collect();
+            let names = if label_first { format!("label,{}", pixels.join(",")) } else { pixels.join(",") + ",label" };
+            text.push_str(&(names + "\n"));
+        }
+        for sample in 0..40_u32 {
+            let pixels: Vec<String> =
+                (0..784).map(|pixel| if pixel == 300 { (sample * 6).to_string() } else { "0".into() }).collect();
+            let (label, pixels) = (sample % 4, pixels.join(","));
+            text.push_str(&if label_first { format!("{label},{pixels}\n") } else { format!("{pixels},{label}\n") });
+        }
+        text
+    };
+    let open = |name: &str, text: &str| {
+        let path = root.path().join(name);
+        fs::write(&path, text).unwrap();
+        Dataset::open(&spec(), &path, 0).unwrap()
+    };
+    for (name, label_first, head) in
+        [("a.csv", true, false), ("b.csv", false, false), ("c.csv", true, true), ("d.csv", false, true)]
+    {
+        let dataset = open(name, &lines(label_first, head));
+        assert_eq!(dataset.counts().iter().sum::<u64>(), 40, "{name}");
+        assert_eq!(
+            (dataset.classes().len(), [dataset.channels(), dataset.height(), dataset.width()]),
+            (4, [1, 28, 28]),
+            "{name}"
+        );
+    }
+    // Which end is the label is said where nothing tells it.
+    let both: String = (0..40).map(|sample| format!("{0},{1}{0}\n", sample % 4, "7,".repeat(783))).collect();
+    let path = root.path().join("both.csv");
+    fs::write(&path, both).unwrap();
+    refused(&spec(), &path, "first or the last number", "called `label`");
+    let decimal: String = (0..40).map(|sample| format!("{}.0,{}{}.0\n", sample % 4, "7,".repeat(783), 0)).collect();
+    assert_eq!(open("decimal.csv", &decimal).classes().len(), 4);
 }

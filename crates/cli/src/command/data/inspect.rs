@@ -56,7 +56,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
 
 /// The error for text where images or packed tokens are expected.
 pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
-    let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Image { .. });
+    let is_about_form =
+        matches!(error, data::Error::Layout { .. } | data::Error::Image { .. } | data::Error::Line { .. });
     if !is_about_form || !holds_texts(place.path()) {
         return error.into();
     }

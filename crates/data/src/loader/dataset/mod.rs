@@ -72,7 +72,7 @@ impl Dataset {
     /// Opens the data at `path` (`spec.path` made absolute; `spec.path` itself is not read).
     ///
     /// The format is inferred from the path: a folder tree `…/<class>/<file>.jpg|jpeg|png`, a tar file of such a tree,
-    /// a folder of CIFAR-10 binary files, or a CSV of 64 pixels and a label. `seed` draws the split. Unless
+    /// a folder of CIFAR-10 binary files, or a CSV of pixels and a label. `seed` draws the split. Unless
     /// `spec.normalize` is given, mean and standard deviation are measured on the training split. Data sets of up to
     /// 512 MiB are decoded once, here, and stay in memory; larger ones are decoded here only to measure them or to find
     /// what `corrupt: skip` skips.
