@@ -12,7 +12,7 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use xtask::build::{cuda, install, wheel};
+use xtask::build::{cuda, install, package, wheel};
 use xtask::doing::Outcome;
 use xtask::{bench, build, lab, root};
 
@@ -23,6 +23,7 @@ usage: cargo xtask COMMAND
   run [ARGS…]      set up, build both executables, then `gradus run ARGS…`; a first build has only what the job needs
   install [--prefix FOLDER]
                    set up, build, and install both executables into FOLDER/bin, by default ~/.cargo/bin
+  package          build, and pack a tarball and a Debian package with libtorch
   test             set up, check, build, and run every test: what CI runs
   test --fast      the checks and tests that take seconds: nothing is linted or trained
   test --long      the whole with ten times as many runs killed, and with deliberate mistakes
@@ -75,6 +76,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("run", arguments) => Some(build::run(root, arguments)),
         ("install", []) => Some(install::install(root, None)),
         ("install", [flag, prefix]) if flag == "--prefix" => Some(install::install(root, Some(prefix))),
+        ("package", []) => Some(package::package(root)),
         ("test", []) => Some(test::test(root)),
         ("test", [flag]) if flag == "--fast" => Some(test::fast(root)),
         ("test", [flag]) if flag == "--long" => Some(test::long(root)),

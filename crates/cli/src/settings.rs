@@ -142,11 +142,20 @@ fn gcp() -> cloud::gcp::GcpSources {
     }
 }
 
-/// The pruned copy beside the executable, or the one that `cargo xtask setup` keeps in the user's cache.
+/// The pruned copy beside the executable; the one that `cargo xtask setup` keeps in the user's cache; or PyTorch, where pip
+/// has installed both in the same environment.
 fn installed_libtorch(program: &Path) -> Option<PathBuf> {
-    let beside = program.parent()?.parent()?.join("lib").join(torch::CACHE_FOLDER);
-    let cached = platform("XDG_CACHE_HOME", ".cache")?.join(torch::CACHE_FOLDER);
-    [beside, cached].into_iter().find(|folder| folder.join("lib").is_dir())
+    let beside = program.parent()?.parent()?.join("lib");
+    let cached = platform("XDG_CACHE_HOME", ".cache").map(|cache| cache.join(torch::CACHE_FOLDER));
+    let pruned = [Some(beside.join(torch::CACHE_FOLDER)), cached].into_iter().flatten();
+    pruned.chain(of_python(&beside)).find(|folder| folder.join("lib").is_dir())
+}
+
+/// PyTorch of the Python environment whose folder of libraries this is.
+fn of_python(lib: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(lib).into_iter().flatten().flatten();
+    let pythons = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("python3"));
+    pythons.map(|python| python.path().join("site-packages/torch")).collect()
 }
 
 /// `gradus` in one of the platform's folders.

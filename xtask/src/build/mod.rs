@@ -2,6 +2,7 @@
 
 pub mod cuda;
 pub mod install;
+pub mod package;
 pub mod wheel;
 
 use std::error::Error;

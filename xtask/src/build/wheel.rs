@@ -5,11 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::build::package;
 use crate::doing::{self, Outcome};
 use crate::{build, peers, setup};
 
-/// Builds the wheel and says where it is. One wheel serves every Python from 3.9 on.
+/// Builds the wheel and says where it is: the module, and both executables, which pip puts into the environment's `bin`. One
+/// wheel serves every Python from 3.9 on.
 pub fn wheel(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    eprintln!("{}", build::setup(root)?);
+    let built = build::executables(root)?;
+    let scripts = root.join("crates/door/gradus.data/scripts");
+    fs::create_dir_all(&scripts)?;
+    for name in package::EXECUTABLES {
+        package::stripped(&built.join(name), &scripts.join(name))?;
+    }
     let folder = build::target(root).join("wheels");
     let _ = fs::remove_dir_all(&folder);
     let mut maturin = Command::new(peers::maturin()?);
@@ -29,7 +38,38 @@ pub fn test(root: &Path) -> Outcome {
     let (wheel, folder) = installed(root)?;
     let tests = root.join("crates/door/tests");
     discover(&tests, vec![folder, peers::pytorch()?], None)?;
+    in_an_environment(root, &wheel)?;
     Ok(format!("{} is right", wheel.display()))
+}
+
+/// Installs the wheel in a fresh environment beside PyTorch, and trains the digits with what pip has put into its `bin`:
+/// no compiler, no checkout, no cache.
+fn in_an_environment(root: &Path, wheel: &Path) -> Result<(), Box<dyn Error>> {
+    let folder = build::target(root).join("wheels/environment");
+    let _ = fs::remove_dir_all(&folder);
+    let python = setup::python()?;
+    let mut venv = Command::new(&python);
+    doing::run(venv.args(["-m", "venv", "--without-pip"]).arg(&folder), "Python's `venv` is needed")?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));
+    pip.args(["install", "--quiet", "--no-deps", "--disable-pip-version-check"]).arg(wheel);
+    doing::run(&mut pip, "read pip's message above")?;
+    let site = doing::read(
+        Command::new(folder.join("bin/python")).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+    )?;
+    // What `pip install torch==2.11.0` would put there.
+    let torch = peers::pytorch()?;
+    for entry in fs::read_dir(&torch)?.flatten() {
+        let _ = std::os::unix::fs::symlink(entry.path(), Path::new(site.trim()).join(entry.file_name()));
+    }
+    let gradus = folder.join("bin/gradus");
+    let started = std::time::Instant::now();
+    doing::read(Command::new(&gradus).arg("--version"))?;
+    eprintln!("xtask: `gradus --version` of the environment: {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
+    let mut run = Command::new(&gradus);
+    run.arg("run").arg(root.join("examples/digits.yaml")).arg("--home").arg(folder.join("home"));
+    run.env_remove("GRADUS_LIBTORCH").env("HOME", folder.join("nobody")).env("XDG_CACHE_HOME", folder.join("cache"));
+    doing::run(&mut run, "`gradus logs last` shows what its processes wrote")
 }
 
 /// The same with more programs killed, and with the packages that the module has callbacks for.
