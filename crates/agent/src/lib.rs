@@ -19,7 +19,7 @@ mod signals;
 mod stacks;
 mod travel;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use attempt::library::check as libraries;
@@ -91,6 +91,15 @@ pub struct Error {
     /// Why not.
     #[source]
     pub source: std::io::Error,
+}
+
+/// Why none of a run's checkpoints can be resumed from, a sentence each, newest first; empty where there are none, one is
+/// whole, or they cannot be read now.
+pub fn unusable_checkpoints(folder: &Path, job_hash: &str) -> Vec<String> {
+    match checkpoint::newest_verified(folder, job_hash) {
+        Ok((None, passed_over)) => passed_over,
+        Ok((Some(_), _)) | Err(_) => Vec::new(),
+    }
 }
 
 /// Supervises one instance until it is told to leave or its lease is over. Called once, by the main thread: ranks end

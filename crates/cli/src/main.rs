@@ -3,7 +3,7 @@
 //! Each command is one file in `command`: its arguments, whose comments are the help text, and one function. What
 //! several commands share stands below them, and modules use only what stands to their left:
 //!
-//! `error`, `settings` → `printer`, `table`, `figures` → `rank`, `fetch`, `remote` → `local` → `follow` → `sweep` → `command`
+//! `error`, `settings`, `wrap` → `printer`, `table`, `figures` → `rank`, `fetch`, `remote` → `local` → `follow` → `sweep` → `command`
 //!
 //! `rank` asks `gradus-rank` for single tasks, `fetch` opens data at an address, `remote` talks to a server, `local` plans
 //! a job on this machine, `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
@@ -20,6 +20,7 @@ mod remote;
 mod settings;
 mod sweep;
 mod table;
+mod wrap;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -94,10 +95,28 @@ fn build_all(xtask: &Path, what: &str, printer: &mut Printer) -> ExitCode {
     ExitCode::from(error.code())
 }
 
+/// Prints what is wrong with the arguments, or the help that they ask for; as JSON where they say so.
+fn refused(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|word| word == "--json");
+    if !error.use_stderr() || !wants_json {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let mut parts = text.trim().splitn(2, "\n\n");
+    let message = parts.next().unwrap_or_default().trim_start_matches("error: ").replace('\n', " ");
+    let hint = parts.next().unwrap_or_default().trim().to_owned();
+    let error = Error::Usage { message, hint };
+    Printer::new(true, false).error(&error);
+    ExitCode::from(error.code())
+}
+
 fn main() -> ExitCode {
     formats::install();
     silence_expected_panics();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refused(&error),
+    };
     let mut printer = Printer::new(arguments.json, true);
     let settings = match GlobalSettings::gather(arguments.home, arguments.server) {
         Ok(settings) => settings,

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::wrap::wrapped;
 
 /// Letters of a quoted value that an error shows.
 const QUOTED: usize = 300;
@@ -105,7 +106,9 @@ impl Printer {
     /// Prints a line to stdout.
     pub fn data(&mut self, line: impl AsRef<str>) {
         self.clear();
-        self.write(&format!("{}\n", plain(line.as_ref())));
+        let line = plain(line.as_ref());
+        let line = self.data_width().map_or(line.clone(), |width| wrapped(&line, width));
+        self.write(&format!("{line}\n"));
     }
 
     /// Prints a JSON value on one line of stdout.
@@ -136,7 +139,9 @@ impl Printer {
 
     /// Prints a message to stderr.
     pub fn say(&mut self, line: impl AsRef<str>) {
-        self.painted(&plain(line.as_ref()));
+        let line = plain(line.as_ref());
+        let line = if self.terminal { wrapped(&line, terminal_width()) } else { line };
+        self.painted(&line);
     }
 
     /// Prints a message with the colours it holds.
@@ -156,10 +161,14 @@ impl Printer {
         if !self.terminal {
             return self.say(line);
         }
-        let width = terminal_width();
-        let cut: String = self.masking(line).chars().take(width.saturating_sub(1)).collect();
+        let cut: String = self.masking(line).chars().take(self.message_width()).collect();
         emit(&mut std::io::stderr().lock(), &format!("\r\x1b[2K{cut}"));
         self.progress = true;
+    }
+
+    /// Columns of the line that [`Printer::progress`] overwrites; no limit in a log.
+    pub fn message_width(&self) -> usize {
+        if self.terminal { terminal_width().saturating_sub(1) } else { usize::MAX }
     }
 
     /// Prints an error, its causes and its hint; with `--json` as one JSON value, to stderr as well.
@@ -176,10 +185,7 @@ impl Printer {
             let text = escaped(&value.to_string());
             return emit(&mut std::io::stderr().lock(), &self.masking(&format!("{text}\n")));
         }
-        let red = self.paint("31;1");
-        let bold = self.paint("1");
-        let reset = self.paint("0");
-        let mut text = format!("{red}error:{reset} {}", clipped(&plain(&error.to_string())));
+        let mut text = format!("error: {}", clipped(&plain(&error.to_string())));
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             let told = clipped(&plain(&cause.to_string()));
@@ -190,8 +196,15 @@ impl Printer {
             source = cause.source();
         }
         if let Some(hint) = error.hint() {
-            text.push_str(&format!("\n  {bold}hint:{reset} {}", clipped(&plain(&hint))));
+            text.push_str(&format!("\n  hint: {}", clipped(&plain(&hint))));
         }
+        if self.terminal {
+            text = wrapped(&text, terminal_width());
+        }
+        // Coloured once it is broken into lines, for colours take no columns.
+        let (red, bold, reset) = (self.paint("31;1"), self.paint("1"), self.paint("0"));
+        let text = text.replacen("error:", &format!("{red}error:{reset}"), 1);
+        let text = text.replacen("\n  hint:", &format!("\n  {bold}hint:{reset}"), 1);
         self.painted(&text);
     }
 

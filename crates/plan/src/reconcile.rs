@@ -6,6 +6,7 @@
 mod choice;
 mod due;
 mod gang;
+mod given_up;
 mod limits;
 mod lost;
 mod observed;
@@ -307,30 +308,13 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
     match &run.state {
         RunState::Stopping { by } if !active => Some(RunEnd::Stopped { by: *by }),
         RunState::Recovering { finding, exit_code } => {
-            given_up(run, finding, *exit_code).map(|finding| RunEnd::Done { outcome: Outcome::Failed { finding } })
+            let given_up = given_up::given_up(world, run, finding, *exit_code);
+            given_up.map(|finding| RunEnd::Done { outcome: Outcome::Failed { finding } })
         }
         RunState::Stopping { .. } | RunState::Queued | RunState::Renting { .. } => None,
         RunState::Staging { .. } | RunState::Running { .. } => None,
         RunState::Stopped { .. } | RunState::Done { .. } => None,
     }
-}
-
-/// Why a run is not tried again, if it is not.
-fn given_up(run: &Run, finding: &Finding, exit_code: Option<i32>) -> Option<Finding> {
-    let recovery = run.recovery();
-    if let Some(code) = exit_code {
-        let always = u8::try_from(code).is_ok_and(|code| recovery.exit_codes.contains(&code));
-        let again = always || run.error_restarts <= recovery.restarts_on_errors;
-        return if again { None } else { Some(finding.clone()) };
-    }
-    if !finding.cause.is_transient() {
-        return Some(finding.clone());
-    }
-    if run.restarts <= recovery.restarts {
-        return None;
-    }
-    let message = format!("{}; {} restarts brought no progress", finding.message, recovery.restarts);
-    Some(Finding { message, ..finding.clone() })
 }
 
 /// Whether a run that failed without progress has waited long enough.

@@ -165,19 +165,19 @@ impl Attempt {
             Work::Command(command) => {
                 let workdir = folder.join("workdir");
                 let source = command.workdir.clone().map(PathBuf::from);
+                let kept = (run.join("checkpoints"), command.outputs.clone());
                 staging::begin(&start, &tools, move |brought| {
                     let source = brought.get(&RunInput::Workdir).cloned().or(source);
-                    workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
+                    workdir::prepare(source.as_deref(), &workdir, &kept).map(|()| workdir.into())
                 });
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 let work = Working::Command { command, folder, link, reports: Box::default() };
                 let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
                 let (nodes, copies) = (Vec::new(), Vec::new());
-                Ok((
-                    Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies },
-                    Vec::new(),
-                ))
+                let attempt =
+                    Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
+                Ok((attempt, Vec::new()))
             }
         }
     }

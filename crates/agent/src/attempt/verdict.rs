@@ -155,9 +155,14 @@ fn of_program(facts: Facts) -> AttemptEnd {
         Exit::Code(_) if killed_for_memory => failed(out_of_memory(what)),
         Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
         Exit::Code(code) => {
-            let killed = if code == KILLED_IN_BASH { ": a process in it got SIGKILL" } else { "" };
+            let killed = match (code, facts.is_out_of_memory) {
+                (KILLED_IN_BASH, _) => ": a process in it got SIGKILL",
+                // Such as torchrun, whose own code says nothing of what ended its workers.
+                (1.., true) => "; meanwhile the kernel killed a process because memory ran out",
+                _ => "",
+            };
             let message = with_tail(format!("{what} ended with code {code}{killed}"), &facts);
-            let hint = if code == KILLED_IN_BASH { killed_hint(&facts) } else { see(&facts) };
+            let hint = if killed.is_empty() { see(&facts) } else { killed_hint(&facts) };
             let finding = Finding::new(cause, message).hint(hint);
             // The plan applies the job's rules to this code, so it is passed on only for `run` itself.
             let exit_code = (facts.role == Role::Program).then_some(code);

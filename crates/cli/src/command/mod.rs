@@ -30,6 +30,7 @@ pub enum Commands {
     /// Show what a job needs, how long it takes and what it costs, without running it
     Plan(plan::Args),
     /// Run a job: train its model or start its program; resume it after a crash
+    #[command(alias = "train")]
     Run(run::Args),
     /// Run a Python script without a job file, with the options of torchrun
     Launch(program::launch::Args),
@@ -42,6 +43,7 @@ pub enum Commands {
     /// Show the age of GPU prices; import newer ones or your own machines
     Catalog(catalog::Args),
     /// List runs, or show the state of one
+    #[command(aliases = ["ps", "ls", "queue"])]
     Status(status::Args),
     /// Print the output of a run's processes
     Logs(logs::Args),
@@ -50,6 +52,7 @@ pub enum Commands {
     /// Wait until a run has ended, and exit with its code
     Wait(wait::Args),
     /// Save a checkpoint of a run or sweep, then stop it
+    #[command(aliases = ["cancel", "down"])]
     Stop(stop::Args),
     /// Resume a stopped, failed or interrupted run from its newest checkpoint
     Resume(resume::Args),

@@ -27,6 +27,9 @@ const LIMIT: usize = 20;
 /// Arguments of `gradus offers`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// The same as `--gpu`
+    #[arg(value_name = "GPU[:COUNT]", conflicts_with = "gpu")]
+    named: Option<Accelerators>,
     /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`
     #[arg(long, value_name = "GPU[:COUNT]")]
     gpu: Option<Accelerators>,
@@ -75,7 +78,7 @@ enum Sort {
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let catalog = Catalog::open(&settings.home)?;
     let wanted = Wanted {
-        gpu: args.gpu,
+        gpu: args.named.or(args.gpu),
         clouds: args.clouds,
         regions: args.regions,
         compliance: args.compliance,

@@ -13,3 +13,4 @@ pub mod progress;
 pub mod report;
 pub mod result;
 pub mod watch;
+mod written;

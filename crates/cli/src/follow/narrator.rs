@@ -18,7 +18,7 @@ use server::{Home, clock};
 use super::liveness::{by_the_clock, meters, waiting};
 use super::news::News;
 use super::output::{OutputParts, ProgramOutput};
-use super::progress::Progress;
+use super::progress::{Progress, fitted};
 use super::watch::Watch;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -208,7 +208,7 @@ impl Narrator {
         let spent = plan::spent(world, run, &meters);
         if let Some(line) = self.progress.line(spent, run.rate()) {
             self.printed = now;
-            printer.progress(&line);
+            printer.progress(&fitted(&line, printer.message_width()));
         }
         Ok(())
     }

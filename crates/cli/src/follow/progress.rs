@@ -99,9 +99,42 @@ impl Progress {
     }
 }
 
+/// Parts that a narrow terminal has no room for, in the order in which they are left out: by what they contain.
+const DISPENSABLE: [&str; 6] = ["data wait", "samples/s", "epoch ", "accuracy", "so far", " left"];
+
+/// The line for a terminal of so many columns: step and loss stand there whatever else has to go.
+pub fn fitted(line: &str, width: usize) -> String {
+    let mut parts: Vec<&str> = line.split(" · ").collect();
+    let length = |parts: &[&str]| parts.iter().map(|part| part.chars().count() + 3).sum::<usize>() - 3;
+    for word in DISPENSABLE {
+        // The cost at the end goes before the cost so far.
+        if word == "epoch " && length(&parts) > width {
+            for part in parts.iter_mut().filter(|part| part.contains("so far, ")) {
+                *part = part.split(", ").next().unwrap_or(part);
+            }
+        }
+        if length(&parts) > width {
+            parts.retain(|part| !part.contains(word));
+        }
+    }
+    parts.join(" · ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_still_shows_step_and_loss() {
+        let line = "epoch 9/30 · step 180/600 · 0:30 left · $1.80 so far, $3.60 at the end · loss 0.2500 · accuracy 98.00 % · 64 samples/s · data wait 2 %";
+        assert_eq!(fitted(line, 200), line);
+        assert_eq!(
+            fitted(line, 100),
+            "epoch 9/30 · step 180/600 · 0:30 left · $1.80 so far · loss 0.2500 · accuracy 98.00 %"
+        );
+        assert_eq!(fitted(line, 60), "step 180/600 · 0:30 left · $1.80 so far · loss 0.2500");
+        assert_eq!(fitted(line, 30), "step 180/600 · loss 0.2500");
+    }
 
     #[test]
     fn the_line_has_the_time_left_and_the_cost() {

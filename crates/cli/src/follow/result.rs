@@ -13,6 +13,7 @@ use server::{Home, Series, State};
 use super::attend::attend;
 use super::report;
 use super::watch::{Since, Watch};
+use super::written;
 use crate::error::{Error, exit};
 use crate::figures::counted;
 use crate::printer::Printer;
@@ -49,6 +50,10 @@ pub fn finish(
         let arithmetic = arithmetic(home, &state, run)?;
         let (folder, events) = (Some(home.run(run)), state.world().last_seq);
         print(printer, &EndedRun { id: run, run: known, arithmetic, folder, events });
+        let program = matches!(known.job.work, Work::Command(_)) && !printer.is_json();
+        if let Some(attempt) = known.attempts.last().filter(|_| program) {
+            written::note(&home.run(run), attempt.as_str()).into_iter().for_each(|note| printer.say(note));
+        }
         home.mark_reported(&home.run(run))?;
     }
     result

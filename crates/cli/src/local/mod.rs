@@ -7,5 +7,6 @@ pub mod job_file;
 pub mod ledger;
 pub mod machine;
 pub mod measure;
+pub mod origin;
 pub mod rented;
 pub mod spending;

@@ -82,6 +82,22 @@ fn a_flipped_byte_of_the_newest_checkpoint_costs_an_interval_and_nothing_else() 
     assert!(resumed.out.contains("\"passed_over\":[\""), "the damage is told");
 }
 
+#[test]
+fn a_run_whose_checkpoints_are_all_damaged_is_not_paid_again_unasked() {
+    let (_, home) = stopped_midway();
+    let run = fs::read_dir(home.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+    for entry in fs::read_dir(run.join("checkpoints")).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with("manifest-") {
+            fs::write(entry.path(), "damaged").unwrap();
+        }
+    }
+    let refused = home.gradus(&["resume", "last"]);
+    assert_eq!(refused.code, Some(3), "{}", refused.err);
+    for words in ["checkpoints of run `small-", "are damaged, for which $", "--new`"] {
+        assert!(refused.err.contains(words), "`{words}` is not in {}", refused.err);
+    }
+}
+
 /// A home whose only run was stopped before its end and after its first checkpoint, and the epochs of that run: as many
 /// as it takes for the order to arrive in time, however fast a step is here.
 fn stopped_midway() -> (u32, Home) {

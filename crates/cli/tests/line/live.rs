@@ -57,6 +57,53 @@ fn an_error_is_json_where_json_is_asked_for() {
 }
 
 #[test]
+fn wrong_arguments_are_json_where_json_is_asked_for() {
+    let home = Home::new();
+    for words in [&["plan", "--nope", "--json"][..], &["--json", "stat"], &["run", "--json"]] {
+        let said = home.gradus(words);
+        assert_eq!(said.code, Some(2), "{words:?}");
+        let error: serde_json::Value = serde_json::from_str(said.err.trim()).unwrap();
+        assert_eq!((&error["event"], &error["code"]), (&"error".into(), &2.into()), "{error}");
+        assert!(!error["message"].as_str().unwrap().is_empty() && said.out.is_empty(), "{error}");
+    }
+    let help = home.gradus(&["plan", "--help", "--json"]);
+    assert!(help.code == Some(0) && help.out.contains("Usage: gradus plan"), "{}", help.out);
+}
+
+#[test]
+fn a_plan_of_this_machine_is_written_as_a_page() {
+    let home = Home::new();
+    let job = home.job("local.yaml", "name: local\nrun: 'true'\n");
+    let page = home.path().parent().unwrap().join("plan.html");
+    let said = home.gradus(&["plan", job.to_str().unwrap(), "--html", page.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Plan of local") && page.contains(">machine</th>"), "{page}");
+}
+
+#[test]
+fn lines_break_at_words_on_a_narrow_terminal() {
+    let home = Home::new();
+    let job = home.job("narrow.yaml", "name: narrow\nrun: 'true'\n");
+    for width in [60, 100, 200] {
+        let ask = format!(
+            "stty cols {width}; {} plan {} --home {}",
+            env!("CARGO_BIN_EXE_gradus"),
+            job.display(),
+            home.path().display()
+        );
+        let mut script = Command::new("script");
+        script.args(["-qec", &ask, "/dev/null"]).env("TERM", "xterm");
+        let output = script.stdin(std::process::Stdio::null()).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains("assumed"), "{shown}");
+        // A word that is wider than a line, such as a path, stays whole.
+        let is_broken = |line: &str| line.trim_end().chars().count() > width && line.trim().contains(' ');
+        assert!(!shown.lines().any(is_broken), "{width}: {shown}");
+    }
+}
+
+#[test]
 fn colours_obey_no_color() {
     let home = Home::new();
     let colours = |no_color: bool| {

@@ -7,6 +7,7 @@ mod limits;
 mod live;
 mod market;
 mod processes;
+mod programs;
 mod recovery;
 mod results;
 mod secrets;

@@ -40,6 +40,57 @@ fn what_is_told_adds_up() {
 }
 
 #[test]
+fn one_objective_is_stated_and_others_stand_beside_it() {
+    let workdir = Workdir::new();
+    let roles = |plan: &Value| -> Vec<String> {
+        plan["picks"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap().to_owned()).collect()
+    };
+    let check = |lines: &str, rule: &str| {
+        let plan = workdir.plan(&resnet(lines), &[]);
+        let (roles, why) = (roles(&plan), plan["picks"][0]["why"].as_str().unwrap());
+        assert!(why.contains(rule), "{lines}: {why}");
+        for role in ["recommended", "cheapest", "fastest", "one_machine", "robust"] {
+            assert!(roles.iter().any(|one| one == role), "{lines}: {roles:?}");
+        }
+        // The same on demand may cost more than the budget.
+        let is_same = |role: &String| role.starts_with("same_");
+        assert!(roles.iter().any(is_same) || lines.contains("budget"), "{lines}: {roles:?}");
+        plan
+    };
+    check("", "the least of cost times time");
+    let plan = check("deadline: 12h\n", "the cheapest that nine runs in ten finish before the deadline");
+    assert!(plan["picks"][0]["seconds"]["high"].as_f64().is_none_or(|high| high <= 12.0 * 3600.0), "{plan}");
+    let plan = check("budget: {max: $60}\n", "nine runs in ten finish within the budget");
+    assert!(plan["picks"][0]["cost_micro_usd"]["high"].as_i64().unwrap() <= 60_000_000, "{plan}");
+}
+
+#[test]
+fn other_families_are_compared_only_where_they_are_named() {
+    let workdir = Workdir::new();
+    let plan = workdir.plan(&resnet(""), &[]);
+    let is_other = |row: &Value| {
+        let kind = row["instance_type"].as_str().unwrap();
+        kind.starts_with("g5g.") || kind.contains("MI300X") || kind.starts_with("gpu_1x_gh200")
+    };
+    assert!(!plan["front"].as_array().unwrap().iter().any(is_other), "{}", plan["front"]);
+    let reasons = plan["ruled_out"].as_array().unwrap();
+    assert!(reasons.iter().any(|one| one["reason"] == "other_family"), "{reasons:?}");
+    workdir.file("arm.yaml", resnet("resources: {accelerators: T4G}\n"));
+    let named = workdir.gradus(&["plan", "arm.yaml"]);
+    assert!(named.code == Some(0) && named.out.contains("T4G, Arm)"), "{}{}", named.out, named.err);
+}
+
+#[test]
+fn figures_are_explained_and_quota_is_named() {
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", resnet("resources: {infra: aws}\n"));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    for words in ["P10–P90: eight runs of ten", "quota    your account must be allowed", "PyTorch's `DataLoader`"] {
+        assert!(said.out.contains(words), "`{words}` is not in {}", said.out);
+    }
+}
+
+#[test]
 fn machines_that_a_region_does_not_have_are_not_planned_with() {
     let workdir = Workdir::new();
     // GCP prices this machine in 36 regions and has it in three.

@@ -91,6 +91,17 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
 }
 
 #[test]
+fn words_that_nobody_knows_are_said_first() {
+    let workdir = Workdir::new();
+    let train = "train: {model: cnn, data: {path: x}, epochs: 1, batch: 8}\n";
+    for (wants, words) in [("accelerators: 'A1000:8'", "no GPU `A1000`"), ("infra: nowhere", "no cloud `nowhere`")] {
+        workdir.file("job.yaml", format!("{train}resources: {{{wants}}}\n"));
+        let said = workdir.gradus(&["plan", "job.yaml"]);
+        assert!(said.code == Some(2) && said.err.contains(words), "{wants}: {}", said.err);
+    }
+}
+
+#[test]
 fn a_job_that_is_planned_elsewhere_is_not_run_here() {
     let workdir = Workdir::new();
     workdir.file("job.yaml", resnet("num_nodes: 2\nresources: {accelerators: A100:8, spot: only}\n"));

@@ -24,8 +24,40 @@ const KEYS: [(&[&str], &str); 11] = [
     (&["dataset", "data_dir", "train_data"], "write `data: {path: …}`"),
 ];
 
+/// Keys of other sections, by their whole path.
+const ELSEWHERE: [(&[&str], &str); 4] = [
+    (
+        &["model", "epochs", "batch", "batch_size", "optimizer", "schedule", "checkpoint", "precision", "loss", "seed"],
+        "this belongs to the trainer: write it below `train:`",
+    ),
+    (&["resources.gpu", "resources.gpus"], "write `accelerators`, such as `accelerators: A100:1`"),
+    (&["gpu", "gpus", "accelerators", "cpus", "memory", "region", "cloud"], "this belongs to `resources:`"),
+    (&["train.device", "train.accelerator"], "leave it out: the trainer uses a GPU where there is one"),
+];
+
 /// The hint for an unknown key at this path; `None` if no other tool is known to have it.
 pub(super) fn instead(path: &str) -> Option<&'static str> {
+    let found = ELSEWHERE.iter().find(|(paths, _)| paths.contains(&path)).map(|(_, hint)| *hint);
+    if found.is_some() {
+        return found;
+    }
     let name = path.strip_prefix("train.")?;
+    if name.starts_with("optimizer.") && matches!(name.rsplit('.').next(), Some("learning_rate" | "base_lr")) {
+        return Some("write `lr`");
+    }
     KEYS.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, hint)| *hint)
+}
+
+/// What to write where the value at this path is of another kind than it can be.
+pub(super) fn in_form(path: &str) -> Option<String> {
+    let form = match path {
+        "train" => "train: {model: cnn, data: {path: FOLDER}, epochs: 10, batch: 64}",
+        "train.schedule" => "schedule: {decay: cosine}",
+        "train.checkpoint" => "checkpoint: {every: 10m}",
+        "train.data.split" => "split: [0.8, 0.1, 0.1]",
+        "envs" => "envs: {NAME: value}",
+        "setup" => "setup: |`, and a command on each line below: `  pip install numpy",
+        _ => return None,
+    };
+    Some(format!("write `{form}`"))
 }

@@ -49,6 +49,8 @@ pub(crate) struct JobFile {
     pub resources: Option<Resources>,
     /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.
     pub workdir: Option<String>,
+    /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
+    pub outputs: Option<Vec<String>>,
     /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
     #[schemars(range(min = 1, max = 4096))]
     pub num_nodes: Option<u32>,

@@ -34,13 +34,13 @@ pub(super) fn lower(
 ) -> Lowered {
     let mut resources = file.resources.unwrap_or_default();
     let wants = wants(&mut resources, file.num_nodes, problems);
-    let program = Program { workdir: file.workdir, setup: file.setup, run: file.run };
+    let program = Program { workdir: file.workdir, setup: file.setup, run: file.run, outputs: file.outputs };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         project: file.project,
-        work: Work::Command(Command { workdir: None, setup: None, run: String::new() }),
+        work: Work::Command(Command { workdir: None, setup: None, run: String::new(), outputs: Vec::new() }),
         envs: file.envs.into_iter().flatten().filter_map(|(name, value)| Some((name, value?.0))).collect(),
         secrets: file
             .secrets
@@ -69,14 +69,17 @@ struct Program {
     workdir: Option<String>,
     setup: Option<String>,
     run: Option<String>,
+    outputs: Option<Vec<String>>,
 }
 
 /// The one work of a job: `train:`, or the program of `run:`.
 fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<Problem>) -> Option<Work> {
-    let Program { workdir, setup, run } = program;
+    let Program { workdir, setup, run, outputs } = program;
     match (train, run) {
         (Some(train), None) => {
-            for (key, is_given) in [("setup", setup.is_some()), ("workdir", workdir.is_some())] {
+            for (key, is_given) in
+                [("setup", setup.is_some()), ("workdir", workdir.is_some()), ("outputs", outputs.is_some())]
+            {
                 if is_given {
                     let alone = Problem::at(key, format!("`{key}` prepares a `run:` program; `train:` needs none"));
                     problems.push(alone.hint("leave the key out"));
@@ -84,7 +87,7 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
             }
             Some(Work::Train(train))
         }
-        (None, Some(run)) => Some(Work::Command(Command { workdir, setup, run })),
+        (None, Some(run)) => Some(Work::Command(Command { workdir, setup, run, outputs: outputs.unwrap_or_default() })),
         (Some(_), Some(_)) => {
             let both = Problem::at("run", "`run` and `train` exclude each other");
             problems.push(both.hint("keep `train` for our own trainer, or `run` for a program of your own"));

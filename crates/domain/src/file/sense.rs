@@ -173,6 +173,26 @@ impl Validator {
                 self.wrong("workdir", "variables in a path are not filled in", "write the path out");
             }
         }
+        self.outputs(&command.outputs);
+    }
+
+    /// Folders that are carried from attempt to attempt: each below the working folder, and none within another.
+    fn outputs(&mut self, outputs: &[String]) {
+        let parts = |path: &str| path.split('/').filter(|part| !matches!(*part, "" | ".")).map(str::to_owned).collect();
+        let all: Vec<Vec<String>> = outputs.iter().map(|path| parts(path)).collect();
+        for (at, (path, own)) in outputs.iter().zip(&all).enumerate() {
+            let key = format!("outputs[{at}]");
+            let is_below = !path.starts_with('/') && !own.is_empty() && !own.iter().any(|part| part == "..");
+            if !is_below || path.contains(['$', '\0', ':', '~']) {
+                let message = format!("`{}` is not a folder below the working folder", clip(path));
+                self.wrong(&key, message, "write a relative path, such as `outputs: [out]`");
+            } else if let Some(other) =
+                (0..at).find(|other| all[*other].starts_with(own) || own.starts_with(&all[*other]))
+            {
+                let message = format!("`{}` and `{}` are one within the other", clip(&outputs[other]), clip(path));
+                self.wrong(&key, message, "name the outer one only");
+            }
+        }
     }
 
     /// A path; that of data may be an address, which is read when the data is fetched.

@@ -138,7 +138,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("experimental", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
     no("event_callback", "callbacks are not supported yet", LEAVE_OUT),
     no("inputs", "object stores and mounts are not supported yet", COPY),
-    no("outputs", "object stores and mounts are not supported yet", "let the program write to its working directory"),
+    yes("outputs"),
     no("execution", "several jobs in one file are not supported yet", "keep one job in one file"),
 ];
 

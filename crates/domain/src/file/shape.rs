@@ -8,7 +8,7 @@ mod amounts;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::elsewhere::instead;
+use super::elsewhere::{in_form, instead};
 use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
 use super::served::{SKY_KEYS, SkySupport, served};
@@ -327,7 +327,12 @@ impl<'schema> Walk<'schema, '_> {
             Scalar::Text => self.nearest_way(ways, &words, &raw.text),
             _ => None,
         };
+        let is_list = ways.iter().any(|way| allows(way, "array")) && !ways.iter().any(|way| allows(way, "object"));
+        let in_list = || place.path.rsplit('.').next().map(|name| format!("write `{name}: [{shown}]`"));
+        let is_guess = hint.as_ref().is_some_and(|hint| hint.starts_with("did you mean"));
+        let hint = in_form(&place.path).filter(|_| !is_guess).or(hint);
         let hint = hint.or_else(|| self.in_its_key(ways, &shown, place));
+        let hint = hint.or_else(|| in_list().filter(|_| is_list));
         let message = format!("expected {}, found {}", expected(ways), found(raw, meaning));
         self.problem(line, &place.path, message, hint);
         None
@@ -369,7 +374,7 @@ impl<'schema> Walk<'schema, '_> {
 
     fn mismatch(&mut self, ways: &[Alternative], found: &str, line: u32, place: &Place) -> Option<Json> {
         let message = format!("expected {}, found {found}", expected(ways));
-        self.problem(line, &place.path, message, None);
+        self.problem(line, &place.path, message, in_form(&place.path));
         None
     }
 }

@@ -117,7 +117,10 @@ fn train_and_run_exclude_each_other() {
         1 train.epochs: this key is missing (add `epochs: …`: passes over the training split)
         1 train.batch: this key is missing (add `batch: …`: samples per optimizer step, over all ranks and micro-batches)
     ");
-    check("train: fast\n", "1 train: expected a mapping, found the text `fast`");
+    check(
+        "train: fast\n",
+        "1 train: expected a mapping, found the text `fast` (write `train: {model: cnn, data: {path: FOLDER}, epochs: 10, batch: 64}`)",
+    );
 }
 
 #[test]

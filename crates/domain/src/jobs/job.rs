@@ -105,6 +105,9 @@ pub struct Command {
     pub setup: Option<String>,
     /// Bash commands run on every node.
     pub run: String,
+    /// Folders below the working folder that are carried from attempt to attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<String>,
 }
 
 /// Minimum requirements of a node.

@@ -36,6 +36,10 @@ pub enum SampleKind {
     Tokens,
 }
 
+/// Photographs that one core prepares with PyTorch's `DataLoader` and torchvision's transforms: ours over 5.6, the ratio that
+/// was measured for JPEG files (docs/benchmarks.md, "Data loading compared with other loaders").
+pub const PHOTOGRAPHS_BY_PYTORCH: f64 = 160.0;
+
 impl SampleKind {
     /// What one core prepares.
     pub fn preparation(self) -> PreprocessingRate {

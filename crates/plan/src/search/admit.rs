@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::gpu::{Gpu, GpuArchitecture};
 use domain::job::Needs;
 use domain::listing::{Cloud, Listing};
 use domain::region::Compliance;
@@ -27,6 +28,19 @@ pub struct Admission {
     pub dedicated: bool,
     /// Of one machine.
     pub needs: Needs,
+    /// Names of GPUs that a program for CUDA on x86-64 does not run on as it is ([`other_family`]); such machines are
+    /// compared where the job names a GPU or machine.
+    pub other_families: Vec<String>,
+}
+
+/// What else than CUDA on x86-64 a program for this GPU must be built for: the GPU's own library, or the processor that it
+/// is soldered to or rented with.
+pub fn other_family(gpu: &Gpu) -> Option<&'static str> {
+    match gpu.architecture {
+        GpuArchitecture::Cdna3 => Some("ROCm"),
+        _ if matches!(gpu.name.as_str(), "T4G" | "GH200" | "GB200" | "GB300") => Some("Arm"),
+        _ => None,
+    }
 }
 
 /// GPUs that are asked for, their names looked up.
@@ -47,6 +61,8 @@ pub enum Reason {
     /// The catalog does not know what the GPU can do, or how many there are.
     UnknownGpu,
     Accelerators,
+    /// Its programs are built for ROCm or Arm, and the job does not name it.
+    OtherFamily,
     InstanceType,
     Cloud,
     Region,
@@ -148,6 +164,11 @@ impl Admission {
         let listing = priced.listing;
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
             return Some(Reason::Accelerators);
+        }
+        let is_named = self.instance_type.is_some() || self.gpus.iter().any(|gpus| gpus.names.is_some());
+        let is_foreign = || listing.gpus.name.as_ref().is_some_and(|name| self.other_families.contains(name));
+        if !is_named && is_foreign() {
+            return Some(Reason::OtherFamily);
         }
         if self.instance_type.as_ref().is_some_and(|wanted| *wanted != listing.instance_type) {
             return Some(Reason::InstanceType);

@@ -80,7 +80,12 @@ pub fn submitted(run: &RunId) -> Event {
 
 /// A small job and its plan.
 pub fn job() -> (Job, Plan) {
-    let work = domain::job::Command { workdir: None, setup: None, run: "python train.py --epochs 90".into() };
+    let work = domain::job::Command {
+        workdir: None,
+        setup: None,
+        run: "python train.py --epochs 90".into(),
+        outputs: Vec::new(),
+    };
     let job = Job {
         name: "load".into(),
         project: None,

@@ -167,6 +167,13 @@ fn environment(view: &View) -> Markup {
                     (fact("precision", &environment.precision))
                     (fact("gradus-rank", &environment.gradus))
                 }
+                @if !view.origin.gradus.is_empty() { (fact("gradus", &view.origin.gradus)) }
+                @if let Some(commit) = &view.origin.commit {
+                    (fact("commit", format_args!(
+                        "{commit}{}", if view.origin.is_modified { ", with uncommitted changes" } else { "" }
+                    )))
+                }
+                @if let Some(data) = &view.origin.data { (fact("data, identity", data)) }
                 (fact("machine", format_args!("{}, {} cores, {} memory", node.cpu, node.cores, size(node.memory.0))))
                 @if let Some(ready) = &view.ready {
                     @let [train, validation, test] = ready.samples.map(count);

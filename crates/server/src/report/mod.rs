@@ -10,6 +10,7 @@ mod chart;
 pub(crate) mod curves;
 mod details;
 mod document;
+mod origin;
 mod page;
 mod scores;
 mod sweep;
@@ -24,18 +25,22 @@ use domain::{Record, RunId, Timestamp};
 
 pub use arithmetic::{Arithmetic, arithmetic};
 pub use curves::Curves;
+pub use origin::Origin;
 pub use sweep::sweep_html;
 
 /// The report of a run, as an HTML page; `None` if no event mentions it.
 ///
-/// `records` and `operations` may include other runs; `points` are this run's, in the order of their arrival.
+/// `records` and `operations` may include other runs; `points` are this run's, in the order of their arrival. `origin` is what is
+/// known of where it comes from.
 pub fn html(
     run: &RunId,
     records: &[Record],
     points: &[Point],
     operations: &[(Timestamp, OperationNote)],
+    origin: &Origin,
 ) -> Option<String> {
-    view::View::of(run, records, points, operations).map(|view| page::page(&view))
+    let view = view::View::of(run, records, points, operations)?;
+    Some(page::page(&view::View { origin: origin.clone(), ..view }))
 }
 
 #[cfg(test)]

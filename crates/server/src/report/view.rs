@@ -13,6 +13,7 @@ use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timest
 use plan::{Goodput, StepTotals};
 
 use super::curves::Curves;
+use super::origin::Origin;
 use super::words;
 
 /// The data of a report.
@@ -30,6 +31,7 @@ pub struct View {
     pub moments: Vec<Moment>,
     pub curves: Curves,
     pub goodput: Goodput,
+    pub origin: Origin,
 }
 
 /// One line of the timeline.
@@ -74,6 +76,7 @@ impl View {
             moments: Vec::new(),
             curves: Curves::of(points),
             goodput: Goodput::default(),
+            origin: Origin::default(),
         };
         let mut ours = Ours::default();
         for record in records {

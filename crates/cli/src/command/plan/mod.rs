@@ -4,6 +4,7 @@
 //! over the catalog.
 
 mod check;
+mod local_page;
 mod market;
 mod model;
 mod spot_check;
@@ -91,6 +92,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, job, printer)?;
         let preview = Preview::of(job, sweep, &plan, known, &file.to_string_lossy())?;
+        write_page(&args.market, &job.name, &preview::lines(job, &plan, &preview))?;
         if printer.is_json() {
             let value = serde_json::json!({ "job": job, "plan": plan, "measured": measured, "sweep": preview.json() });
             printer.json(&value);
@@ -99,14 +101,19 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
         return Ok(crate::error::exit::DONE);
     }
-    if printer.is_json() {
-        printer.json(&serde_json::json!({ "job": job, "plan": plan, "measured": measured }));
-    } else {
-        for line in lines(job, &plan) {
-            printer.data(line);
-        }
+    let said = lines(job, &plan);
+    write_page(&args.market, &job.name, &said)?;
+    match printer.is_json() {
+        true => printer.json(&serde_json::json!({ "job": job, "plan": plan, "measured": measured })),
+        false => said.iter().for_each(|line| printer.data(line)),
     }
     Ok(crate::error::exit::DONE)
+}
+
+/// Writes the plan as a page, where that is asked for.
+fn write_page(market: &market::Args, name: &str, lines: &[String]) -> Result<(), Error> {
+    let Some(path) = market.page() else { return Ok(()) };
+    std::fs::write(path, local_page::html(name, lines)).map_err(Error::file("write", path))
 }
 
 /// How to plan before there are files.

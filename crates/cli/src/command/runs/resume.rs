@@ -7,7 +7,7 @@ use server::{Home, State};
 
 use super::rm::REMOVED;
 use crate::command::find::{RunOrSweep, find_any, open_named};
-use crate::error::Error;
+use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
@@ -71,11 +71,30 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let resume = args.event(&id);
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
+        refuse_damaged(&home, state.world(), &id)?;
         home.unmark_reported(&home.run(&id));
         state.append(vec![resume])?;
     }
     drop(state);
     finish(settings, printer, &home, &id, since)
+}
+
+/// Refuses to rent anything for a run of which every checkpoint is damaged: what was paid for would be paid again.
+///
+/// # Errors
+/// [`Error::Code`] with what is damaged.
+pub fn refuse_damaged(home: &Home, world: &plan::World, id: &RunId) -> Result<(), Error> {
+    let Some(run) = world.runs.get(id).filter(|run| matches!(run.job.work, domain::Work::Train(_))) else {
+        return Ok(());
+    };
+    let folder = home.run(id).join("checkpoints");
+    let damaged = agent::unusable_checkpoints(&folder, &run.job_hash);
+    let Some(newest) = damaged.first() else { return Ok(()) };
+    let spent = run.bill.as_ref().map(|bill| format!(", for which {} were billed", bill.total)).unwrap_or_default();
+    let message = format!("all {} checkpoints of run `{id}` are damaged{spent}: {newest}", damaged.len());
+    let hint =
+        format!("put back a copy of `{}`, or train from step 0 with `gradus run JOB.yaml --new`", folder.display());
+    Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
 }
 
 /// The same for a run of a server.

@@ -1,6 +1,7 @@
 //! `gradus run`: from a job file to a model and a bill.
 
 use std::fs::File;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, request, require_secrets};
+use crate::local::origin;
 use crate::local::spending;
 use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
@@ -102,6 +104,7 @@ pub fn start(
     let mut state = State::open_lean(home)?;
     let unfinished = if options.new { None } else { submit::unfinished(home, &mut state, &job, &plan, file)? };
     if let Some(run) = unfinished {
+        super::resume::refuse_damaged(home, state.world(), &run)?;
         printer.say(format!("resuming run {run}; use `--new` to start another"));
         let since = Since::Event(state.world().last_seq);
         drop(state);
@@ -118,9 +121,11 @@ pub fn start(
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
     let admitted = spending::admit(&job, &plan, home, printer)?;
-    let is_program = matches!(job.work, Work::Command(_));
+    let (is_program, origin) = (matches!(job.work, Work::Command(_)), origin::of(folder_of(&job, file)));
     let run = submit::submit_as(&mut state, job, plan, file, settings.user.clone())?;
     drop((state, admitted));
+    // A report without it is still one.
+    let _ = origin.write(&home.run(&run));
     if is_program && !printer.is_json() {
         let folder = home.run(&run);
         printer.say(format!("logs     {}", folder.join("logs").display()));
@@ -137,6 +142,15 @@ pub fn start(
         ));
     }
     finish(settings, printer, home, &run, Since::Start)
+}
+
+/// The folder that the program of a job, or else the job itself, comes from.
+fn folder_of<'a>(job: &'a Job, file: &'a str) -> &'a Path {
+    let workdir = match &job.work {
+        Work::Command(command) => command.workdir.as_deref().map(Path::new),
+        Work::Train(_) => None,
+    };
+    workdir.or_else(|| Path::new(file).parent()).unwrap_or(Path::new("."))
 }
 
 /// The same on a server, which plans with its own machine, data and nodes.

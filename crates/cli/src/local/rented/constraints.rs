@@ -51,6 +51,13 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
             spot: wants.spot,
             dedicated: wants.dedicated,
             needs: job.needs,
+            other_families: catalog
+                .gpus
+                .list
+                .iter()
+                .filter(|gpu| plan::search::admit::other_family(gpu).is_some())
+                .map(|gpu| gpu.name.clone())
+                .collect(),
         },
         nodes: if wants.nodes.is_empty() { NODES.to_vec() } else { wants.nodes.clone() },
         budget: job.budget.map(|budget| budget.max),

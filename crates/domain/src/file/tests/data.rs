@@ -54,7 +54,7 @@ fn values_of_a_data_section_make_sense() {
             "7 train.data.augment[1]: cropping comes before other augmentations (move it to the front, once)\n7 train.data.augment[1]: {unsized_part}"
         ),
     );
-    check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
+    check("augment: flip", "7 train.data.augment: expected a list, found the text `flip` (write `augment: [flip]`)");
     check("augment: [flip, rand_augment: {num_ops: 2, magnitude: 9}, mixup: 0.2, cutmix: 1]", "ok");
     check("augment: [rand_augment: {}]", "ok");
     check(

@@ -79,7 +79,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `outputs`, `num_nodes`, `setup`, `run`)",
     );
 }
 
@@ -185,6 +185,11 @@ fn money_and_time_make_sense() {
         "2 budget.alert: the alert at nothing would come at once (write a share such as `80%`)",
     );
     check("budget: {max: 1.0000001}", "2 budget.max: `1.0000001` is finer than a micro-dollar");
+    check(
+        "resources: {gpu: A100}",
+        "2 resources.gpu: unknown key (write `accelerators`, such as `accelerators: A100:1`)",
+    );
+    check("epochs: 3", "2 epochs: unknown key (this belongs to the trainer: write it below `train:`)");
     check("budget: $5", "2 budget: expected a mapping, found the text `$5` (write `budget: {max: $5}`)");
     check("deadline: 1h30m", "ok");
     check("deadline: 90", "ok");

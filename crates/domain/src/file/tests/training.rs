@@ -137,6 +137,10 @@ fn values_of_a_train_section_make_sense() {
     check("seed: 1.5", "6 train.seed: expected a whole number, found the number `1.5`");
     check("threads: 0", "6 train.threads: `0` is out of range: it must be at least 1");
     check("stop: {accuracy: 98%}", "ok");
+    check(
+        "schedule: cosine",
+        "6 train.schedule: expected a mapping, found the text `cosine` (write `schedule: {decay: cosine}`)",
+    );
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "colour: 1",

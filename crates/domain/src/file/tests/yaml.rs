@@ -84,7 +84,7 @@ fn scalars_follow_the_section_they_stand_in() {
         "run: a\nenvs: {1A: b}\n",
         "2 envs.1A: `1A` is no name of a variable (use letters, digits and `_`, and no digit first)",
     );
-    check("run: a\nenvs: [A=b]\n", "2 envs: expected a mapping, found a list");
+    check("run: a\nenvs: [A=b]\n", "2 envs: expected a mapping, found a list (write `envs: {NAME: value}`)");
 }
 
 /// Files beyond the budget are refused after a bounded amount of work: each of these takes milliseconds, and would take

@@ -3,8 +3,20 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 11] =
-    ["name", "project", "num_nodes", "resources", "envs", "secrets", "workdir", "setup", "run", "budget", "deadline"];
+const ORDER: [&str; 12] = [
+    "name",
+    "project",
+    "num_nodes",
+    "resources",
+    "envs",
+    "secrets",
+    "workdir",
+    "outputs",
+    "setup",
+    "run",
+    "budget",
+    "deadline",
+];
 
 /// A job file that is being written: keys and their values, in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

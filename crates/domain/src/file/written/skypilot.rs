@@ -31,6 +31,11 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
     }
     match (name, &value.value) {
         ("resources", Value::Map(entries)) => entries.iter().for_each(|(key, value)| resource(import, key, value)),
+        ("outputs", Value::Map(_)) => {
+            let note = "left out: object stores are not supported there";
+            let hint = "name folders that outlive an attempt: `outputs: [out]`";
+            import.note(Some(key.line), "outputs", note, hint);
+        }
         ("workdir", Value::Map(_)) => repository(import, key.line, value),
         ("setup", Value::Scalar(raw)) => {
             let clone = import.clone.take().map(|clone| clone + "\n").unwrap_or_default();

@@ -13,6 +13,12 @@ pub enum Recommendation {
     Fastest,
     /// Nobody takes its machines away.
     Robust,
+    /// On one machine, without a network between GPUs.
+    OneMachine,
+    /// The recommended machines under the other terms: on demand instead of spot.
+    SameOnDemand,
+    /// The recommended machines under the other terms: spot instead of on demand.
+    SameSpot,
 }
 
 impl Recommendation {
@@ -23,6 +29,9 @@ impl Recommendation {
             Recommendation::Cheapest => "cheapest",
             Recommendation::Fastest => "fastest",
             Recommendation::Robust => "most robust",
+            Recommendation::OneMachine => "best on one machine",
+            Recommendation::SameOnDemand => "the same on demand",
+            Recommendation::SameSpot => "the same as spot",
         }
     }
 }
@@ -37,8 +46,9 @@ pub struct Pick {
     pub why: String,
 }
 
-/// Chooses. `is_risky` says whether a candidate may well miss the deadline: one run in ten or more. What is recommended
-/// surely fits, unless nothing does.
+/// Chooses. With a deadline, the cheapest that nine runs in ten keep deadline and budget with; without one, the knee of the
+/// front: the least of cost times time. `is_risky` says whether a candidate may well miss one of them: one run in ten or
+/// more. What is recommended surely fits, unless nothing does.
 pub fn choose(
     answer: &SearchResult,
     constraints: &Constraints,
@@ -53,32 +63,23 @@ pub fn choose(
         false => format!("{why}, but it may not fit the GPUs' memory"),
     };
     let mut picks = Vec::new();
-    let front = sure_front(answer);
-    let recommended = match (constraints.deadline, constraints.budget) {
-        (Some(_), _) => {
-            let by_cost = front.iter().rev().copied();
-            match by_cost.clone().find(|index| !is_risky(at(*index))) {
-                Some(safe) => Some((safe, "the cheapest that nine runs in ten finish before the deadline")),
-                None => front
-                    .first()
-                    .map(|first| (*first, "the fastest: none finishes before the deadline in nine runs of ten")),
-            }
-        }
-        (None, Some(_)) => front.first().map(|first| (*first, "the fastest within the budget")),
-        (None, None) => {
-            let knee = front.iter().copied().min_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
-            knee.map(|knee| (knee, "the least of cost times time: what is faster costs more than it gains"))
-        }
-    };
+    let recommended = recommended(answer, constraints, &mut is_risky);
     if let Some((candidate, why)) = recommended {
         picks.push(Pick { role: Recommendation::Recommended, candidate, why: doubt(candidate, why) });
     }
+    let chosen = recommended.map(|(chosen, _)| chosen);
     picks.push(Pick {
         role: Recommendation::Cheapest,
         candidate: cheapest,
         why: doubt(cheapest, "nothing costs less"),
     });
-    picks.push(Pick { role: Recommendation::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
+    let nothing_faster =
+        if constraints.budget.is_some() { "nothing within the budget is faster" } else { "nothing is faster" };
+    picks.push(Pick { role: Recommendation::Fastest, candidate: fastest, why: doubt(fastest, nothing_faster) });
+    if let Some(candidate) = on_one_machine(answer, constraints) {
+        let why = doubt(candidate, "no network between machines is needed, and one machine is easier to get");
+        picks.push(Pick { role: Recommendation::OneMachine, candidate, why });
+    }
     // The knee among machines that nobody takes away, and that surely fit where any do.
     let is_steady =
         |candidate: &Candidate| candidate.terms != PurchaseOption::Spot && answer.is_ranked_first(candidate);
@@ -94,7 +95,76 @@ pub fn choose(
         let why = doubt(candidate, "nobody takes its machines away, so its time is the surest");
         picks.push(Pick { role: Recommendation::Robust, candidate, why });
     }
+    picks.extend(chosen.and_then(|chosen| under_other_terms(answer, chosen)));
     picks
+}
+
+/// What is recommended, and by which rule.
+fn recommended(
+    answer: &SearchResult,
+    constraints: &Constraints,
+    is_risky: &mut impl FnMut(&Candidate) -> bool,
+) -> Option<(usize, &'static str)> {
+    let at = |index: usize| &answer.candidates[index];
+    let front = sure_front(answer);
+    let has_budget = constraints.budget.is_some();
+    if constraints.deadline.is_some() {
+        let safe = front.iter().rev().copied().find(|index| !is_risky(at(*index)));
+        return match (safe, has_budget) {
+            (Some(safe), false) => Some((safe, "the cheapest that nine runs in ten finish before the deadline")),
+            (Some(safe), true) => {
+                Some((safe, "the cheapest that nine runs in ten finish before the deadline and within the budget"))
+            }
+            (None, _) => {
+                let why = "the fastest: none keeps deadline and budget in nine runs of ten";
+                front.first().map(|first| (*first, why))
+            }
+        };
+    }
+    let mut by_product = front;
+    by_product.sort_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
+    if !has_budget {
+        return by_product.first().map(|knee| {
+            (*knee, "the least of cost times time: what is faster costs more than it gains; with a `deadline`, the cheapest in time")
+        });
+    }
+    match by_product.iter().find(|index| !is_risky(at(**index))) {
+        Some(knee) => Some((*knee, "the least of cost times time that nine runs in ten finish within the budget")),
+        None => {
+            let why = "the cheapest: none stays within the budget in nine runs of ten";
+            answer.front.last().map(|last| (*last, why))
+        }
+    }
+}
+
+/// The best of one machine: the cheapest in time with a deadline, else the least of cost times time.
+fn on_one_machine(answer: &SearchResult, constraints: &Constraints) -> Option<usize> {
+    let is_one = |candidate: &Candidate| candidate.nodes == 1 && answer.is_ranked_first(candidate);
+    let any_is_sure = answer.candidates.iter().any(|candidate| is_one(candidate) && candidate.is_sure());
+    let ones = answer.candidates.iter().enumerate();
+    let ones = ones.filter(|(_, candidate)| is_one(candidate) && (candidate.is_sure() || !any_is_sure));
+    let best = ones.min_by(|(_, one), (_, other)| match constraints.deadline {
+        Some(_) => one.point().1.cmp(&other.point().1),
+        None => product(one).total_cmp(&product(other)),
+    });
+    best.map(|(index, _)| index)
+}
+
+/// The same machines under the other terms, where that is allowed and keeps the limits.
+fn under_other_terms(answer: &SearchResult, chosen: usize) -> Option<Pick> {
+    let ours = &answer.candidates[chosen];
+    let (role, terms, why) = match ours.terms {
+        PurchaseOption::Spot => {
+            (Recommendation::SameOnDemand, PurchaseOption::OnDemand, "what nobody taking the machines away costs")
+        }
+        PurchaseOption::OnDemand => {
+            (Recommendation::SameSpot, PurchaseOption::Spot, "the recommended machines where they may be taken away")
+        }
+        PurchaseOption::Dedicated => return None,
+    };
+    let is_same = |other: &Candidate| (other.listing, other.nodes, other.terms) == (ours.listing, ours.nodes, terms);
+    let candidate = answer.candidates.iter().position(|other| is_same(other) && answer.is_ranked_first(other))?;
+    Some(Pick { role, candidate, why: why.to_owned() })
 }
 
 /// Cost times time.

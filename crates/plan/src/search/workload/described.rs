@@ -9,6 +9,7 @@ use super::input::{InputSpec, fits, photographs};
 use super::spec::{DataDemand, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
 use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
 use crate::estimate::Layout;
+use crate::estimate::limits::PHOTOGRAPHS_BY_PYTORCH;
 use crate::model::read::{self, SampleShape};
 use crate::model::{ModelDescription, Summary};
 
@@ -121,9 +122,10 @@ fn demand(job: &Job, input: &InputSpec, seen: u64, assumptions: &mut Vec<String>
         (Some(given), _) => Some(given),
         (None, false) => None,
         (None, true) => {
-            let per_core = photographs().per_core;
+            // The program is the user's own, and so is its loader.
+            let (per_core, ours) = (PHOTOGRAPHS_BY_PYTORCH, photographs().per_core);
             assumptions.push(format!(
-                "a core makes {per_core} photographs a second ready with our loader; other loaders may be several times slower: measure (`gradus data bench` tells ours on a machine), and say `data: {{per_core: …}}`"
+                "a core prepares {per_core} photographs a second, as PyTorch's `DataLoader` does; with `gradus.Loader` in the program it is {ours}: say `data: {{per_core: {ours}}}`, or what you measured"
             ));
             Some(per_core)
         }

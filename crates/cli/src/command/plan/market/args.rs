@@ -58,12 +58,16 @@ impl Args {
             || self.spot_trace.is_some()
             || matches!(self.calibrate, Some(Some(_)))
             || self.horizon.is_some()
-            || self.html.is_some()
             || self.svg.is_some()
             || self.explain
             || !self.why.is_empty()
             || !self.why_not.is_empty()
             || self.timings
+    }
+
+    /// Where the plan is to be written as a page.
+    pub fn page(&self) -> Option<&Path> {
+        self.html.as_deref()
     }
 
     /// The table of measured steps, where one is named.

@@ -19,7 +19,9 @@ pub fn lines(plan: &MarketPlan) -> Vec<String> {
     lines.push(limited(row));
     lines.push(costs(plan, row));
     lines.push(risk(row));
-    for role in [Recommendation::Cheapest, Recommendation::Fastest, Recommendation::Robust] {
+    let others =
+        [Recommendation::Cheapest, Recommendation::Fastest, Recommendation::OneMachine, Recommendation::Robust];
+    for role in others {
         lines.extend(pick(role).and_then(|(_, other)| instead(role, row, other)));
     }
     lines.push(doubts(plan, row));

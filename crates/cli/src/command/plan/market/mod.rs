@@ -25,6 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use args::Args;
 use calibration::{lessons, measured, table};
+pub use present::page::frame;
 use present::{chart, page};
 use remedies::PlanContext;
 
@@ -194,15 +195,16 @@ impl PlanInputs {
             Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
             None => None,
         };
-        let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
         let catalog = Catalog::open(&settings.home)?;
+        let availability = args.spot_trace.as_deref().map(trace).transpose()?;
+        // A GPU or cloud that nobody has is said before what else is missing.
+        let question = question(&job, &catalog, availability)?;
+        let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
         let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
             message: format!("the fitted figures of this program cannot be read: {error}"),
             hint: Some("build it again from a clean tree".to_owned()),
             code: exit::INTERNAL,
         })?;
-        let availability = args.spot_trace.as_deref().map(trace).transpose()?;
-        let question = question(&job, &catalog, availability)?;
         let steps = match steps {
             None if args.calibrates() => Some(measured(&job, settings, printer)?),
             stated => stated,
@@ -244,9 +246,12 @@ impl PlanInputs {
         }
         let mut show = |candidate: &Candidate| show(&mut search, question, subject, coefficients, lessons, candidate);
         let picks = choose(&answer, question, |candidate| {
-            let late =
-                |row: PlanRow| question.deadline.is_some_and(|deadline| row.forecast.time.high.micros() > deadline.0);
-            show(candidate).is_none_or(late)
+            let is_risky = |row: PlanRow| {
+                let forecast = &row.forecast;
+                question.deadline.is_some_and(|deadline| forecast.time.high.micros() > deadline.0)
+                    || question.budget.is_some_and(|budget| forecast.cost.high > budget)
+            };
+            show(candidate).is_none_or(is_risky)
         });
         let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
         let ends = [answer.unconfirmed.first(), answer.unconfirmed.last().filter(|_| answer.unconfirmed.len() > 1)];

@@ -15,6 +15,9 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
     match reason {
         Reason::UnknownGpu => "GPUs that the catalog cannot rate, or parts of one".to_owned(),
         Reason::Accelerators => "other GPUs than the job asks for, or another number of them".to_owned(),
+        Reason::OtherFamily => {
+            "GPUs whose programs are built for ROCm or Arm; name them in `accelerators` to compare them".to_owned()
+        }
         Reason::InstanceType => "other machines than the job asks for".to_owned(),
         Reason::Cloud => "other clouds".to_owned(),
         Reason::Region => "other regions".to_owned(),

@@ -18,6 +18,7 @@ pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     lines.extend(needs(row));
     lines.extend(interruptions(row));
     lines.extend(costs(row, max_price));
+    lines.push(quota(row));
     lines.extend(evidence(row));
     if row.way.verdict != MemoryFit::Fits {
         let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
@@ -140,6 +141,37 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     lines
 }
 
+/// What the cloud must allow the account, which new accounts often lack for GPUs.
+fn quota(row: &PlanRow) -> String {
+    let (nodes, listing) = (row.candidate.nodes, row.listing);
+    let is_spot = row.candidate.terms == PurchaseOption::Spot;
+    let gpus = counted(u64::from(nodes * listing.gpus.count), "GPU");
+    let cores =
+        listing.cores.map(|cores| format!("{} vCPUs", grouped(u64::from(nodes * cores)))).unwrap_or(gpus.clone());
+    let (what, ask) = match listing.cloud.name() {
+        "aws" => {
+            let family: String = listing.instance_type.chars().take_while(char::is_ascii_alphabetic).collect();
+            let family = if family == "g" || family == "vt" { "G and VT".to_owned() } else { family.to_uppercase() };
+            let terms = if is_spot { "All" } else { "Running On-Demand" };
+            let requests = if is_spot { "Spot Instance Requests" } else { "instances" };
+            (
+                format!("{cores} of \"{terms} {family} {requests}\""),
+                format!("`aws service-quotas list-service-quotas --service-code ec2 --region {}`", listing.region),
+            )
+        }
+        "gcp" => {
+            let terms = if is_spot { "preemptible " } else { "" };
+            (format!("{gpus}, {terms}quota"), format!("`gcloud compute regions describe {}`", listing.region))
+        }
+        "azure" => {
+            let terms = if is_spot { "low-priority " } else { "" };
+            (format!("{cores} of {terms}quota"), format!("`az vm list-usage --location {}`", listing.region))
+        }
+        cloud => (gpus, format!("the console of {cloud}")),
+    };
+    format!("quota    your account must be allowed {what} in {}: see {ask}", listing.region)
+}
+
 /// Measurements that the time of a step was fitted to or corrected by.
 fn evidence(row: &PlanRow) -> Vec<String> {
     let anchor = row.step.anchor.as_ref().map(|anchor| {
@@ -160,7 +192,11 @@ fn evidence(row: &PlanRow) -> Vec<String> {
             100.0 * calibration.deviation
         )
     });
-    anchor.into_iter().chain(calibration).collect()
+    let unmeasured = anchor.is_none().then(|| {
+        "measured nothing like this network on this GPU: the ranges come from how far estimates of others miss"
+            .to_owned()
+    });
+    anchor.into_iter().chain(unmeasured).chain(calibration).collect()
 }
 
 /// A tariff that nobody here knows, and what stands for it.

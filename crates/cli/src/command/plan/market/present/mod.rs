@@ -25,11 +25,16 @@ use details::details;
 /// Days after which a price is marked as old.
 pub const OLD_DAYS: i64 = 60;
 
+/// What stands in the columns P10–P90.
+const EIGHT_OF_TEN: &str =
+    "P10–P90: eight runs of ten end between the two; time and cost count booting, interruptions and restarts";
+
 /// Lines for people; `width` is that of the terminal, where there is one.
 pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     let mut lines = head(plan);
     lines.push(String::new());
-    lines.extend(choices(plan));
+    lines.extend(choices(plan, width));
+    lines.push(EIGHT_OF_TEN.to_owned());
     lines.push(String::new());
     for (pick, row) in plan.picks.iter().filter(|(pick, _)| pick.role == Recommendation::Recommended) {
         lines.push(format!("recommended: {}", pick.why));
@@ -100,7 +105,7 @@ fn head(plan: &MarketPlan) -> Vec<String> {
     lines
 }
 
-fn choices(plan: &MarketPlan) -> Vec<String> {
+fn choices(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     // What is chosen for several wishes stands once.
     let mut rows: Vec<(Vec<Recommendation>, &PlanRow)> = Vec::new();
     for (pick, row) in &plan.picks {
@@ -126,7 +131,23 @@ fn choices(plan: &MarketPlan) -> Vec<String> {
             ]
         })
         .collect();
-    table::lines(&["", "machines", "where", "terms", "step", "time", "P10–P90", "cost", "P10–P90"], &rows)
+    let lines = table::lines(&["", "machines", "where", "terms", "step", "time", "P10–P90", "cost", "P10–P90"], &rows);
+    let fits = |width: usize| lines.iter().all(|line| line.chars().count() <= width);
+    if width.is_none_or(fits) {
+        return lines;
+    }
+    // On a narrow terminal each choice has lines of its own.
+    let stacked = rows.iter().flat_map(|row| match &row[..] {
+        [roles, machines, place, terms, step, time, times, cost, costs] => vec![
+            format!("{roles}:"),
+            format!("  {machines}"),
+            format!("  {place}, {terms}"),
+            format!("  {time} ({times}), {step} per step"),
+            format!("  {cost} ({costs})"),
+        ],
+        _ => Vec::new(),
+    });
+    stacked.collect()
 }
 
 /// Whether a price is older than [`OLD_DAYS`], or nobody knows how old it is.
@@ -272,7 +293,9 @@ pub fn dates(plan: &MarketPlan) -> (String, String) {
 /// How many of which machine, with its GPUs: `2 × p4d.24xlarge (8 A100-40GB)`.
 pub fn machines(row: &PlanRow) -> String {
     let gpus = &row.listing.gpus;
-    format!("{} × {} ({} {})", row.candidate.nodes, row.listing.instance_type, gpus.count, row.hardware.device.gpu.name)
+    let gpu = &row.hardware.device.gpu;
+    let family = plan::search::admit::other_family(gpu).map(|family| format!(", {family}")).unwrap_or_default();
+    format!("{} × {} ({} {}{family})", row.candidate.nodes, row.listing.instance_type, gpus.count, gpu.name)
 }
 
 fn seconds(seconds: f64) -> Duration {

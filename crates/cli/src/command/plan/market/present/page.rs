@@ -17,7 +17,12 @@ pre{overflow-x:auto;font-size:12.5px}.key{display:inline-block;width:.7rem;heigh
 
 /// The page.
 pub fn html(plan: &MarketPlan) -> String {
-    let title = format!("Plan of {}", plan.job.name);
+    frame(&plan.job.name, &body(plan))
+}
+
+/// A page that stands alone, of the plan of a job.
+pub fn frame(job: &str, body: &Markup) -> String {
+    let title = format!("Plan of {job}");
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,7 +35,7 @@ pub fn html(plan: &MarketPlan) -> String {
             body {
                 main {
                     h1 { (title) }
-                    (body(plan))
+                    (body)
                 }
             }
         }

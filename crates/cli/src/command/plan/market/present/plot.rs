@@ -63,6 +63,9 @@ fn letter(role: Recommendation) -> char {
         Recommendation::Cheapest => 'C',
         Recommendation::Fastest => 'F',
         Recommendation::Robust => 'S',
+        Recommendation::OneMachine => '1',
+        Recommendation::SameOnDemand => 'D',
+        Recommendation::SameSpot => 'P',
     }
 }
 

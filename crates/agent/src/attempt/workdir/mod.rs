@@ -7,11 +7,24 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::{Cause, Finding};
 
 use super::process::not_written;
+
+mod outputs;
+
+/// Copies `source` to `target`, and has the folders that are to outlive the attempt there be links to those that are kept
+/// beside the checkpoints.
+pub fn prepare(
+    source: Option<&Path>,
+    target: &Path,
+    (checkpoints, outputs): &(PathBuf, Vec<String>),
+) -> Result<(), Finding> {
+    copy(source, target)?;
+    outputs::link(target, checkpoints, outputs)
+}
 
 /// Copies `source` to `target`, which is created; without a source it is empty.
 pub fn copy(source: Option<&Path>, target: &Path) -> Result<(), Finding> {
@@ -193,8 +206,6 @@ fn name_matches(pattern: &[char], name: &[char]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]

@@ -1,0 +1,83 @@
+//! A user's own program: what outlives its attempts, what is said of a kill, and where its report says that it comes from.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::home::{Home, text};
+
+#[test]
+fn outputs_are_carried_from_attempt_to_attempt() {
+    let home = Home::new();
+    let job = home.job(
+        "carried.yaml",
+        "name: carried\noutputs: [out, deep/er]\nresources: {job_recovery: {max_restarts_on_errors: 2}}\n\
+         run: |\n  echo attempt >> out/n\n  echo x > deep/er/x\n  test $(wc -l < out/n) -eq 3\n",
+    );
+    let ran = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(ran.last()["attempts"], 3, "each attempt found what the ones before it wrote");
+    let kept = Path::new(ran.last()["folder"].as_str().unwrap()).join("checkpoints/outputs");
+    assert!(kept.join("deep/er/x").is_file() && kept.join("out/n").is_file());
+    let refused = |outputs: &str, words: &str| {
+        let job = home.job("wrong.yaml", &format!("name: wrong\noutputs: {outputs}\nrun: 'true'\n"));
+        let said = home.gradus(&["plan", text(&job)]);
+        assert!(said.code == Some(2) && said.err.contains(words), "{outputs}: {}", said.err);
+    };
+    refused("[/tmp/a]", "`/tmp/a` is not a folder below the working folder");
+    refused("[../a]", "hint: write a relative path");
+    refused("[a, a/b]", "one within the other");
+}
+
+#[test]
+fn what_is_written_into_the_working_folder_is_said_with_the_way_to_keep_it() {
+    let home = Home::new();
+    let job = home.job("writes.yaml", "name: writes\nrun: |\n  mkdir out\n  head -c 2000 /dev/zero > out/model.bin\n");
+    let ran = home.gradus(&["run", text(&job)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("wrote 1 file (2.00 kB)") && ran.err.contains("`outputs: [out]`"), "{}", ran.err);
+    let quiet = home.job("kept.yaml", "name: kept\noutputs: [out]\nrun: touch out/a\n");
+    let ran = home.gradus(&["run", text(&quiet)]);
+    assert!(ran.code == Some(0) && !ran.err.contains("working folder"), "{}", ran.err);
+}
+
+#[test]
+fn a_program_that_is_killed_again_and_again_is_given_up_with_a_word_of_memory() {
+    let home = Home::new();
+    let job = home.job("killed.yaml", "name: killed\nrun: kill -9 $$\n");
+    let ran = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(ran.code, Some(100), "{}", ran.err);
+    assert_eq!(ran.last()["attempts"], 3);
+    let said = home.gradus(&["status", "last"]);
+    assert!(said.out.contains("3 times in ") && said.out.contains("SIGKILL"), "{}", said.out);
+    assert!(ran.err.contains("memory ran out"), "{}", ran.err);
+}
+
+#[test]
+fn a_report_names_commit_and_versions() {
+    let home = Home::new();
+    let folder = home.path().parent().unwrap().join("project");
+    std::fs::create_dir_all(&folder).unwrap();
+    let git = |words: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        let output = Command::new("git").arg("-C").arg(&folder).args(identity).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let job = folder.join("job.yaml");
+    std::fs::write(&job, "name: project\nworkdir: .\nrun: 'true'\n").unwrap();
+    git(&["init", "--quiet"]);
+    git(&["add", "job.yaml"]);
+    git(&["commit", "--quiet", "--message", "one"]);
+    let commit = git(&["rev-parse", "HEAD"]);
+    let report = |expected: &str| {
+        let ran = home.gradus(&["run", text(&job), "--new", "--json"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        let page = Path::new(ran.last()["folder"].as_str().unwrap()).join("report.html");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(expected), "`{expected}` is not in the report");
+        assert!(page.contains(&format!("<td>{}</td>", env!("CARGO_PKG_VERSION"))));
+    };
+    report(&format!("<td>{commit}</td>"));
+    std::fs::write(&job, "name: project\nworkdir: .\nrun: 'true' # changed\n").unwrap();
+    report(&format!("<td>{commit}, with uncommitted changes</td>"));
+}
