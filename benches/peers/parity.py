@@ -7,12 +7,14 @@ save them (a state as safetensors, or `save_pretrained`), ours loads that file, 
 are the scores without dropout, the loss, every gradient of a training pass (same seed before it, so the same dropout)
 and all weights after 20 updates; then the peer loads our weights back by name, strictly. Prints one line of JSON each:
 relative differences, of a tensor to its largest value; of a gradient to its largest value or, where that is next to
-nothing, to a thousandth of the largest of all. A detector's line also says how far the peer's updates lie from its own
-when each first weight is changed by about its last bit.
+nothing, to a thousandth of the largest of all. A detector's line, and every line in another precision than fp32, also says
+how far the peer's updates lie from its own when each first weight is changed by about its last bit.
 """
 
+import contextlib
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -35,9 +37,19 @@ TIED = {
     "lm_head.weight": "transformer.wte.weight",
 }
 
+# On a GPU in another precision, as `cargo xtask gpu run` asks.
+DEVICE, PRECISION = os.environ.get("PARITY_DEVICE", "cpu"), os.environ.get("PARITY_PRECISION", "fp32")
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(PRECISION)
+
 binary, *names = sys.argv[1:]
 torch.set_num_threads(THREADS)
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 torch.use_deterministic_algorithms(True)
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = PRECISION == "tf32"
+
+
+def autocast():
+    return torch.autocast(DEVICE, dtype=HALF) if HALF else contextlib.nullcontext()
 
 
 class Basic(torch.nn.Module):
@@ -178,6 +190,7 @@ def largest(tensor):
 
 
 def relative(ours, theirs, floor=0.0):
+    ours, theirs = ours.cpu(), theirs.cpu()
     return largest(ours.double() - theirs.double()) / max(largest(theirs.double()), floor, 1e-30)
 
 
@@ -191,7 +204,7 @@ def nudged(model):
     other, random = copy.deepcopy(model), torch.Generator().manual_seed(5)
     with torch.no_grad():
         for tensor in other.parameters():
-            tensor.mul_(1 + 6e-8 * torch.randn(tensor.shape, generator=random))
+            tensor.mul_((1 + 6e-8 * torch.randn(tensor.shape, generator=random)).to(DEVICE))
     return other
 
 
@@ -226,13 +239,15 @@ def compare(name, work):
             "epochs": 1,
             "batch": len(given["labels"]),
             "threads": THREADS,
-            "precision": "fp32",
+            "precision": PRECISION,
             "optimizer": rule,
         },
         "batch": str(folder / "batch.safetensors"),
         "steps": STEPS,
         "seed": SEED,
     }
+    if DEVICE != "cpu":
+        case["device"] = DEVICE
     if name == "torchscript":
         torch.jit.script(model).save(folder / "module.pt")
         case["train"] |= {"model": {"torchscript": str(folder / "module.pt")}, "loss": "cross_entropy"}
@@ -249,12 +264,17 @@ def compare(name, work):
     if done.returncode != 0:
         sys.exit(f"{name}: {done.stderr}")
     ours = load_file(out)
+    model.to(DEVICE)
+    given = {key: tensor.to(DEVICE) for key, tensor in given.items()}
 
     def scores(model):
-        if is_text:
-            more = {"attention_mask": given["mask"].long()} if "mask" in given else {}
-            return model(input_ids=given["values"], **more).logits
-        return model(given["values"])
+        with autocast():
+            if is_text:
+                more = {"attention_mask": given["mask"].long()} if "mask" in given else {}
+                found = model(input_ids=given["values"], **more).logits
+            else:
+                found = model(given["values"])
+        return found.float()
 
     def loss(model):
         found = scores(model)
@@ -268,12 +288,14 @@ def compare(name, work):
             optimizer = torch.optim.AdamW(parameters, lr=rate, eps=eps, weight_decay=0.01, fused=True)
         else:
             optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9, weight_decay=5e-4, fused=True)
+        scaler = torch.amp.GradScaler(DEVICE, enabled=PRECISION == "fp16")
         losses = []
         for number in range(STEPS):
             torch.manual_seed(SEED + number)
             value = loss(model)
-            value.backward()
-            optimizer.step()
+            scaler.scale(value).backward()
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad(set_to_none=True)
             losses.append(value.item())
         return torch.tensor(losses, dtype=torch.float64)
@@ -289,7 +311,7 @@ def compare(name, work):
     worst = max((relative(ours["grad." + TIED.get(key, key)], tensor, floor), key) for key, tensor in gradients.items())
     model.zero_grad(set_to_none=True)
 
-    changed = nudged(model) if name.startswith("yolo") else None
+    changed = nudged(model) if name.startswith("yolo") or PRECISION != "fp32" else None
     losses = updated(model)
     state = {key: tensor for key, tensor in model.state_dict().items() if "after." + key in ours}
     after = max((relative(ours["after." + key].float(), tensor.float()), key) for key, tensor in state.items())

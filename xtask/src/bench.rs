@@ -1,8 +1,10 @@
-//! `cargo xtask bench`: builds and becomes the benchmarks, a package of their own in `benches/`, which the first command
-//! of a fresh checkout need not build.
+//! What is measured with programs of our own: `cargo xtask bench`, which becomes the benchmarks, a package in `benches/` that
+//! the first command of a fresh checkout need not build; and `cargo xtask fit FOLDER`, which fits the numbers that the
+//! planner's estimates need anew to tables of measurements.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::doing::{self, Outcome};
 
@@ -11,4 +13,18 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
     let cargo = ["run", "--release", "--quiet", "--package", "gradus-bench", "--"];
     let arguments: Vec<&str> = cargo.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     Err(format!("cannot start `cargo`: {}", doing::cargo(root, &arguments).exec()).into())
+}
+
+/// Fits `catalog/fitted.json` to the tables in `folder`, which are not part of the repository. The program is
+/// `crates/plan/examples/fit`; here it is only built, given the day, and told where to write.
+pub fn fit(root: &Path, folder: &str) -> Outcome {
+    let folder = std::fs::canonicalize(folder).map_err(|error| format!("cannot open `{folder}`: {error}"))?;
+    let folder = folder.to_string_lossy();
+    let day = doing::read(Command::new("date").args(["-u", "+%F"]))?;
+    let arguments = ["run", "--release", "--package", "gradus-plan", "--example", "fit", "--"];
+    let arguments = [&arguments[..], &[&folder, day.trim(), "catalog/fitted.json"]].concat();
+    doing::step("fitting, with and without each group of rows", || {
+        doing::run(&mut doing::cargo(root, &arguments), "name a folder with files `throughput_….csv`")
+    })?;
+    Ok("`catalog/fitted.json` is written; its report says how far it is from the rows that each fit left out".into())
 }

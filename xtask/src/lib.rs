@@ -4,6 +4,7 @@ pub mod bench;
 pub mod build;
 pub mod doing;
 pub mod draws;
+pub mod gpu;
 pub mod lab;
 pub mod peers;
 pub mod root;

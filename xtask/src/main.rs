@@ -6,7 +6,6 @@
 mod chaos;
 mod check;
 mod docs;
-mod fit;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::process::ExitCode;
 
 use xtask::build::{cuda, install, package, wheel};
 use xtask::doing::Outcome;
-use xtask::{bench, build, lab, root};
+use xtask::{bench, build, gpu, lab, root};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -38,6 +37,7 @@ usage: cargo xtask COMMAND
   wheel [--test|--integrations]
                    build the Python package from crates/door, and try it with PyTorch, or with Transformers and Lightning
   cuda [FOLDER]    build the library for exchange over NCCL and CUDA graphs, against the PyTorch that pip put in FOLDER
+  gpu [ARGS…]      pack the suite that needs a GPU, run it where one is, and read its results into docs/gpu.md
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -45,25 +45,37 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let folder = std::env::current_dir().unwrap_or_default();
-    let Some(root) = root::find(manifest.as_deref(), &folder) else {
+    let root = root::find(manifest.as_deref(), &folder);
+    // On a machine with a GPU there is no checkout.
+    if let (Some("gpu"), rest) = (arguments.first().map(String::as_str), arguments.get(1..).unwrap_or_default()) {
+        return report(gpu::gpu(root.as_deref(), rest));
+    }
+    let Some(root) = root else {
         eprintln!(
             "error: `{}` is not inside a checkout of gradus\n  hint: change to the checkout, then `cargo xtask …`",
             folder.display()
         );
         return ExitCode::FAILURE;
     };
-    match dispatch(&root, &arguments) {
-        Some(Ok(line)) => {
+    dispatch(&root, &arguments).map_or_else(
+        || {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        },
+        report,
+    )
+}
+
+/// Says how a command ended.
+fn report(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(line) => {
             eprintln!("{line}");
             ExitCode::SUCCESS
         }
-        Some(Err(error)) => {
+        Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
-        }
-        None => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
         }
     }
 }
@@ -87,7 +99,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("sim", arguments) => Some(test::sim(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
-        ("fit", [folder]) => Some(fit::fit(root, folder)),
+        ("fit", [folder]) => Some(bench::fit(root, folder)),
         ("lab", arguments) => Some(lab::lab(root, arguments)),
         ("wheel", []) => Some(wheel::wheel(root).map(|path| format!("`pip install {}`", path.display()))),
         ("wheel", [flag]) if flag == "--test" => Some(wheel::test(root)),

@@ -1,4 +1,5 @@
-//! Our side of `cargo xtask bench parity --all`: logits, gradients and updates of one network for one batch.
+//! Our side of `cargo xtask bench parity --all` and of the suite for GPUs: logits, gradients and updates of one network
+//! for one batch.
 //!
 //! `parity CASE OUT`, where `CASE` is JSON: a job's `train:` section with `weights`, the properties of its data, and
 //! `batch`, a safetensors file with `values`, `labels` and, if rows are padded, `mask`. `OUT` becomes a safetensors
@@ -32,14 +33,23 @@ struct Case {
     steps: u64,
     /// Seed of the random numbers of each training pass.
     seed: u64,
+    /// `cuda` for the first CUDA device; the CPU where nothing is said.
+    device: Option<String>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [case, output] = arguments.as_slice() else { return Err("usage: parity CASE OUT".into()) };
     let case: Case = serde_json::from_str(case)?;
+    let device = match case.device.as_deref() {
+        None | Some("cpu") => Device::Cpu,
+        Some("cuda") if torch::open_cuda() && tch::Cuda::is_available() => Device::Cuda(0),
+        Some(other) => return Err(format!("there is no device `{other}` here").into()),
+    };
     torch::set_threads(case.train.threads.unwrap_or(1));
     torch::set_deterministic(true)?;
+    let recipe = StepConfig::of(&case.train, device);
+    recipe.format.settle(device)?;
     let input = match (case.size, case.text) {
         (Some(size), None) => InputShape::Image(ImageShape { channels: 3, height: size, width: size }),
         (None, Some([vocabulary, length])) => InputShape::Text(TextShape { vocabulary, length }),
@@ -54,26 +64,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         (None, _) => OutputShape::Tokens,
     };
     let shape = ModelShape { input, output: said };
-    let mut trainer =
-        Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
-    // A module has its own weights.
+    let mut trainer = Trainer::fresh(&case.train, shape, device, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
+    // A module has its own.
     if let Some(weights) = &case.train.weights {
         for note in pretrained::load(&trainer.network, &case.train.model, Path::new(weights))? {
             eprintln!("{note}");
         }
     }
-    let batch = batch(&case.batch)?;
-    let recipe = StepConfig::of(&case.train, Device::Cpu);
+    let batch = batch(&case.batch, device)?;
     let mut answer: Vec<(String, Tensor)> = Vec::new();
+    let forward = |is_training: bool| {
+        recipe.format.forward(device, || trainer.network.forward(&batch.values, &batch.pass(is_training)))
+    };
+    let on_host = |tensor: &Tensor| tensor.f_detach()?.f_to_device(Device::Cpu)?.f_contiguous();
 
-    let logits = tch::no_grad(|| trainer.network.forward(&batch.values, &batch.pass(false)))?;
-    answer.push(("logits".into(), logits.f_contiguous()?));
+    let logits = tch::no_grad(|| forward(false))?;
+    answer.push(("logits".into(), on_host(&logits)?));
 
     torch::seed(case.seed)?;
-    let scores = trainer.network.forward(&batch.values, &batch.pass(true))?;
+    let scores = forward(true)?;
     loss(&scores, &batch, 0.0)?.backward();
     for named in trainer.network.weights().parameters() {
-        answer.push((format!("grad.{}", named.name), named.tensor.grad().copy()));
+        answer.push((format!("grad.{}", named.name), on_host(&named.tensor.grad())?.copy()));
     }
     // As if that pass had not been: the peer does the same.
     let parameters: Vec<Tensor> =
@@ -88,13 +100,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     answer.push(("losses".into(), Tensor::from_slice(&losses)));
     for named in trainer.network.weights().all() {
-        answer.push((format!("after.{}", named.name), named.tensor.f_detach()?.f_contiguous()?));
+        answer.push((format!("after.{}", named.name), on_host(&named.tensor)?));
     }
     Ok(Tensor::write_safetensors(&answer, output)?)
 }
 
-fn batch(path: &str) -> Result<BatchTensors, Box<dyn Error>> {
+fn batch(path: &str, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
     let mut tensors = Tensor::read_safetensors(path)?;
+    for (_, tensor) in &mut tensors {
+        *tensor = tensor.f_to_device(device)?;
+    }
     let mut take = |name: &str| {
         let place = tensors.iter().position(|(known, _)| known == name)?;
         Some(tensors.swap_remove(place).1)
