@@ -7,6 +7,7 @@
 //! program can be measured alternately; `benches/peers/torch_step.py` supports the same case and `steps N`. `gradus
 //! bench train` sends one request.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{BufRead, Write};
@@ -23,11 +24,11 @@ use tch::{Device, Kind, Tensor};
 use crate::detect::{self, GroundTruth};
 use crate::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 use crate::ranks::Ranks;
-use crate::run::environment_of;
+use crate::run::{environment_of, lag};
 use crate::state::Trainer;
 use crate::step::cuda_graphs::CudaGraphRunner;
 use crate::step::profile::Timeline;
-use crate::step::{BatchShare, BatchTensors, StepConfig, TrainStep, timed_step};
+use crate::step::{BatchShare, BatchTensors, PendingStep, StepConfig, TrainStep, begin_step};
 use crate::torch;
 
 /// The case: a job's `train:` section, and the properties of its data and machine.
@@ -215,8 +216,9 @@ impl Bench {
         let prefix = String::new();
         let meeting = Rendezvous { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S, prefix };
         let mut ranks = Ranks::join(case.rank, case.train.processes, Some(&meeting), case.train.parallel)?;
-        let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
+        let mut trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;
+        trainer.optimizer.defer(lag(device) > 0);
         let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
         let (cuda_graphs, why) = CudaGraphRunner::asked(&case.train, device, trainer.network.weights(), ranks.size())?;
         if let Some(why) = why {
@@ -225,22 +227,37 @@ impl Bench {
         Ok(Bench { ranks, trainer, config, batch, lr, cuda_graphs })
     }
 
-    fn step(&mut self) -> Result<f64, torch::Error> {
+    fn step(&mut self) -> Result<PendingStep, torch::Error> {
         let Trainer { network, optimizer, .. } = &mut self.trainer;
         let learner = TrainStep { network, optimizer, ranks: &self.ranks, cuda_graphs: self.cuda_graphs.as_mut() };
-        timed_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off()).map(|outcome| outcome.loss)
+        begin_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off())
     }
 
-    /// Seconds of each step; with gradients that are exchanged after the backward pass (`apart`), or during it.
+    /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it. On a device
+    /// that is read late, as in a run, each step of a block is said to take as long as any other, and `host_seconds` how
+    /// long the host took to name a step's operations.
     fn steps(&mut self, count: usize, apart: bool) -> Result<Value, Box<dyn Error>> {
         self.ranks.wait_with_gradients(apart);
-        let (mut seconds, mut loss) = (Vec::with_capacity(count), 0.0);
+        let (lag, whole) = (lag(self.config.device), Instant::now());
+        let (mut seconds, mut loss, mut on_host) = (Vec::with_capacity(count), 0.0, 0.0);
+        let mut pending = VecDeque::with_capacity(lag + 1);
         for _ in 0..count {
             let began = Instant::now();
-            loss = self.step()?;
+            pending.push_back(self.step()?);
+            on_host += began.elapsed().as_secs_f64();
+            if let Some(oldest) = if pending.len() > lag { pending.pop_front() } else { None } {
+                loss = oldest.read()?.loss;
+            }
             seconds.push(began.elapsed().as_secs_f64());
         }
-        Ok(json!({"seconds": seconds, "loss": loss}))
+        for step in pending {
+            loss = step.read()?.loss;
+        }
+        if lag == 0 {
+            return Ok(json!({"seconds": seconds, "loss": loss}));
+        }
+        let each = whole.elapsed().as_secs_f64() / count.max(1) as f64;
+        Ok(json!({"seconds": vec![each; count], "loss": loss, "host_seconds": on_host / count.max(1) as f64}))
     }
 
     /// FLOP/s of the fastest of some matrix products, large enough that launch overhead is negligible: the achievable
@@ -276,11 +293,11 @@ impl Bench {
         let (mut spare, from, mut to) = (Some(first), vec![1u8; bytes], vec![2u8; bytes]);
         let (mut snapshots, mut copies) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            self.step()?;
+            self.step()?.read()?;
             let began = Instant::now();
             spare = self.trainer.snapshot(spare, &self.ranks)?;
             snapshots.push(began.elapsed().as_secs_f64());
-            self.step()?;
+            self.step()?.read()?;
             let began = Instant::now();
             to.copy_from_slice(black_box(&from));
             copies.push(began.elapsed().as_secs_f64());

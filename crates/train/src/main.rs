@@ -220,5 +220,5 @@ fn setting(device: Device) -> RunOptions {
         position: mutant == Some(Mutant::NoPosition),
         ..OmittedState::default()
     };
-    RunOptions { device, omitted, mutant }
+    RunOptions { omitted, mutant, ..RunOptions::on(device) }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::torch::Result;
+use crate::torch::{self, Result};
 
 pub use average::{Annotated, AveragePrecision, Detected, MeanPrecisions};
 pub use loss::{LEAST, LossSums, loss, sums};
@@ -67,8 +67,8 @@ impl Grids {
             }
         }
         Ok(Grids {
-            middles: Tensor::f_from_slice(&middles)?.f_view([-1, 2])?.f_to_device(device)?,
-            strides: Tensor::f_from_slice(&strides)?.f_view([-1, 1])?.f_to_device(device)?,
+            middles: torch::upload(&middles, &[middles.len() as i64 / 2, 2], device)?,
+            strides: torch::upload(&strides, &[strides.len() as i64, 1], device)?,
         })
     }
 }
@@ -87,7 +87,7 @@ pub fn ground_truth_tensor(images: &[Vec<GroundTruth>], device: Device) -> Resul
             None => row[0] = -1.0,
         }
     }
-    Ok(Tensor::f_from_slice(&values)?.f_view([images.len() as i64, most as i64, 5])?.f_to_device(device)?)
+    torch::upload(&values, &[images.len() as i64, most as i64, 5], device)
 }
 
 /// The inverse of [`ground_truth_tensor`].

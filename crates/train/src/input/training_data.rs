@@ -16,7 +16,7 @@ use data::{
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
 use domain::train::{MemoryFormat, Task, Text, Train};
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::channel::Channel;
 use crate::detect::{self, GroundTruth};
@@ -323,7 +323,7 @@ fn image_loader(dataset: &Dataset, train: &Train, loader: Loader) -> DeviceLoade
 
 fn detection_batch(batch: &DetectionBatch, channels_last: bool, device: Device) -> torch::Result<BatchTensors> {
     let (count, size) = (batch.objects.len() as i64, batch.size as i64);
-    let values = Tensor::f_from_slice(&batch.images)?.f_view([count, 3, size, size])?.f_to_device(device)?;
+    let values = torch::upload(&batch.images, &[count, 3, size, size], device)?;
     let values = if channels_last { torch::channels_last(&values)? } else { values };
     let truth = |object: &data::GroundTruthBox| GroundTruth { class: object.class, edges: object.edges };
     let frames: Vec<Vec<GroundTruth>> =
@@ -338,17 +338,17 @@ fn detection_batch(batch: &DetectionBatch, channels_last: bool, device: Device) 
 
 fn text_batch(batch: &TextBatch, device: Device) -> torch::Result<BatchTensors> {
     let size = [batch.rows as i64, batch.length as i64];
-    let values = Tensor::f_from_slice(&batch.tokens)?.f_view(size)?.f_to_device(device)?;
+    let values = torch::upload(&batch.tokens, &size, device)?;
     let mask = match (&batch.places, &batch.mask) {
-        (Some(places), _) => Some(Tensor::f_from_slice(places)?.f_view(size)?.f_to_device(device)?),
-        (None, Some(mask)) => Some(Tensor::f_from_slice(mask)?.f_view(size)?.f_to_device(device)?),
+        (Some(places), _) => Some(torch::upload(places, &size, device)?),
+        (None, Some(mask)) => Some(torch::upload(mask, &size, device)?),
         (None, None) => None,
     };
-    let labels = Tensor::f_from_slice(&batch.labels)?;
     // A row of a single token has as many labels either way, and both shapes give the same loss.
-    let labels = if batch.labels.len() == batch.rows { labels } else { labels.f_view(size)? };
+    let label_size = if batch.labels.len() == batch.rows { &size[..1] } else { &size[..] };
+    let labels = torch::upload(&batch.labels, label_size, device)?;
     let share = BatchShare { counted: batch.counted, whole: batch.whole };
-    Ok(BatchTensors { values, mask, labels: labels.f_to_device(device)?, share })
+    Ok(BatchTensors { values, mask, labels, share })
 }
 
 fn open_detection(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<DetectionDataset, Error> {

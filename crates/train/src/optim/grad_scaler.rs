@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::GlobalGradients;
+use super::{GlobalGradients, UpdateFlag};
 use crate::model::Named;
 use crate::torch::{self, Result};
 
@@ -41,10 +41,9 @@ impl GradScaler {
         Ok(loss.f_mul(&self.scale)?)
     }
 
-    /// Takes the scale out of the gradients again and adapts it; false if one of them is not finite, and then they are
-    /// not to be used.
-    /// Ranks that know other gradients `agree`.
-    pub fn unscale(&mut self, gradients: &[Tensor], agree: &dyn GlobalGradients) -> Result<bool> {
+    /// Takes the scale out of the gradients again and adapts it; the flag is false if one of them is not finite, and then
+    /// they are not to be used. It stays on the device where it `defers`. Ranks that know other gradients `agree`.
+    pub fn unscale(&mut self, gradients: &[Tensor], agree: &dyn GlobalGradients, defers: bool) -> Result<UpdateFlag> {
         let _ = self.found.f_zero_()?;
         torch::unscale(
             gradients,
@@ -52,17 +51,24 @@ impl GradScaler {
             &self.scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?,
         )?;
         agree.found(&self.found)?;
-        let is_finite = self.found.f_double_value(&[])? == 0.0;
         let _ = self.scale.f_internal_amp_update_scale_(&self.steady, &self.found, GROWTH, BACKOFF, GROWTH_INTERVAL)?;
-        if !is_finite && self.scale.f_double_value(&[])? < LEAST_SCALE {
-            return Err(torch::Error::new("gradients are not finite however little the loss is scaled"));
-        }
-        Ok(is_finite)
+        let flag = UpdateFlag::OnDevice { found: self.found.shallow_clone(), scale: Some(self.scale.shallow_clone()) };
+        if defers { Ok(flag) } else { Ok(UpdateFlag::Known(flag.read()?)) }
     }
 
     /// By name, as they are saved.
     pub fn state(&self) -> [Named; 2] {
         let named = |name: &str, tensor: &Tensor| Named { name: name.into(), tensor: tensor.shallow_clone() };
         [named("scaler.scale", &self.scale), named("scaler.steady", &self.steady)]
+    }
+}
+
+/// Refuses to go on where gradients overflow however small the `scale` has become.
+pub(crate) fn check(is_updated: bool, scale: Option<f64>) -> Result<()> {
+    match scale {
+        Some(scale) if !is_updated && scale < LEAST_SCALE => {
+            Err(torch::Error::new("gradients are not finite however little the loss is scaled"))
+        }
+        Some(_) | None => Ok(()),
     }
 }

@@ -5,6 +5,7 @@
 //! without a library kernel are [`lamb`], [`lars`] and [`adafactor`].
 
 mod adafactor;
+mod flag;
 mod grad_scaler;
 mod groups;
 mod lamb;
@@ -14,7 +15,9 @@ pub mod schedule;
 use domain::train::{Adafactor, Adamw, Lamb, Lars, Offload, Optimizer as Rule, Parameters, Sgd};
 use tch::{Device, Kind, Tensor};
 
+pub use flag::UpdateFlag;
 pub use grad_scaler::GradScaler;
+pub(crate) use grad_scaler::check as check_scale;
 pub use groups::{ParamGroup, rates};
 
 use crate::model::{Named, Weights};
@@ -27,6 +30,8 @@ pub struct ModelOptimizer {
     /// The number of updates as the kernels want it: a float32 scalar.
     updates: Tensor,
     scaler: Option<GradScaler>,
+    /// Whether updates by gradients that are not finite are skipped on the device, and the host is told later.
+    defers: bool,
 }
 
 /// Parameters that are treated alike, and the state that the rule keeps of them.
@@ -115,12 +120,20 @@ impl ModelOptimizer {
             Some(named) if !is_on_host => named.tensor.device(),
             Some(_) | None => Device::Cpu,
         };
-        Ok(ModelOptimizer { rule, groups, updates: Tensor::f_zeros([0i64; 0], (Kind::Float, device))?, scaler: None })
+        let updates = Tensor::f_zeros([0i64; 0], (Kind::Float, device))?;
+        Ok(ModelOptimizer { rule, groups, updates, scaler: None, defers: false })
     }
 
     /// The same, for losses that are scaled.
     pub fn scaled(self, scaler: GradScaler) -> ModelOptimizer {
         ModelOptimizer { scaler: Some(scaler), ..self }
+    }
+
+    /// From now on, has the device skip updates by gradients that are not finite, so that the host need not wait to know;
+    /// where the rule has kernels that can, and its state is on the device.
+    pub fn defer(&mut self, is_asked: bool) {
+        let has_kernels = matches!(self.rule, Rule::Sgd(_) | Rule::Adamw(_));
+        self.defers = is_asked && has_kernels && !self.groups.iter().any(|group| group.is_on_host);
     }
 
     /// Whether losses are scaled.
@@ -153,12 +166,14 @@ impl ModelOptimizer {
     }
 
     /// Clips the gradients to the norm `clip`, updates the parameters, and clears the gradients. With non-finite
-    /// gradients nothing is updated, and false is returned. Synchronizes with the device once, for the norm of the
-    /// gradients or for the result of [`GradScaler`].
+    /// gradients nothing is updated, and the flag says so. Unless it [defers], synchronizes with the device once, for the
+    /// norm of the gradients or for the result of [`GradScaler`].
+    ///
+    /// [defers]: ModelOptimizer::defer
     ///
     /// # Errors
-    /// If a parameter has no gradient, or libtorch fails.
-    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
+    /// When a parameter has no gradient, or libtorch fails.
+    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<UpdateFlag> {
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ParamGroupState::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
         self.step_among(lr, clip, &all, None)
@@ -172,31 +187,41 @@ impl ModelOptimizer {
         clip: Option<f64>,
         all: &[Tensor],
         agree: Option<&dyn GlobalGradients>,
-    ) -> Result<bool> {
+    ) -> Result<UpdateFlag> {
         let alone = Alone(all);
         let agree = agree.unwrap_or(&alone);
-        let (is_finite, norm) = match &mut self.scaler {
-            Some(scaler) => (scaler.unscale(all, agree)?, None),
-            // One fused reduction, which clipping needs anyway, reads every value.
-            None => {
-                let norm = agree.norm()?;
-                (norm.f_double_value(&[])?.is_finite(), Some(norm))
-            }
-        };
-        if let (Some(longest), true) = (clip, is_finite) {
+        let (flag, norm) = self.find(all, agree)?;
+        if let (Some(longest), true) = (clip, flag.may_update()) {
             let norm = norm.map_or_else(|| agree.norm(), Ok)?;
             self::clip(all, &norm, longest)?;
         }
-        if is_finite {
-            let _ = self.updates.f_add_scalar_(1.0)?;
+        if flag.may_update() {
+            let _ = match flag.found() {
+                Some(found) => self.updates.f_add_(&found.f_neg()?.f_add_scalar(1.0)?)?,
+                None => self.updates.f_add_scalar_(1.0)?,
+            };
             for group in &mut self.groups {
-                group.step(self.rule, &self.updates, lr)?;
+                group.step(self.rule, &self.updates, lr, flag.found())?;
             }
         }
         for group in &self.groups {
             torch::drop_gradients(&group.parameters)?;
         }
-        Ok(is_finite)
+        Ok(flag)
+    }
+
+    /// Whether all gradients are finite; and their norm, if it was needed to know.
+    fn find(&mut self, all: &[Tensor], agree: &dyn GlobalGradients) -> Result<(UpdateFlag, Option<Tensor>)> {
+        if let Some(scaler) = &mut self.scaler {
+            return Ok((scaler.unscale(all, agree, self.defers)?, None));
+        }
+        // One fused reduction, which clipping needs anyway, reads every value.
+        let norm = agree.norm()?;
+        let flag = match self.defers {
+            true => UpdateFlag::of_norm(&norm)?,
+            false => UpdateFlag::Known(norm.f_double_value(&[])?.is_finite()),
+        };
+        Ok((flag, Some(norm)))
     }
 
     /// Every tensor of the state by name, such as `momentum.fc.weight`. The handles are shared: writing to them sets
@@ -231,14 +256,15 @@ impl State {
 }
 
 impl ParamGroupState {
-    /// Updates the parameters by their gradients, where the state is; `updates` counts this one too.
-    fn step(&mut self, rule: Rule, updates: &Tensor, lr: f64) -> Result<()> {
+    /// Updates the parameters by their gradients, where the state is; `updates` counts this one too. Where the device has
+    /// `found` a gradient that is not finite, it changes nothing.
+    fn step(&mut self, rule: Rule, updates: &Tensor, lr: f64, found: Option<&Tensor>) -> Result<()> {
         let (mut parameters, gradients) = (self.present()?, self.gradients()?);
         if !self.is_on_host {
-            return self.update(rule, &mut parameters, &gradients, updates, lr);
+            return self.update(rule, &mut parameters, &gradients, updates, lr, found);
         }
         let gradients: Vec<Tensor> = gradients.iter().map(to_host).collect::<Result<_>>()?;
-        self.update(rule, &mut parameters, &gradients, updates, lr)?;
+        self.update(rule, &mut parameters, &gradients, updates, lr, None)?;
         for (parameter, new) in self.parameters.iter().zip(&parameters) {
             parameter.f_detach()?.f_copy_(new)?;
         }
@@ -261,6 +287,7 @@ impl ParamGroupState {
         gradients: &[Tensor],
         updates: &Tensor,
         lr: f64,
+        found: Option<&Tensor>,
     ) -> Result<()> {
         let lr = lr * self.config.rate;
         let decay = |weight_decay: f64| if self.config.decays { weight_decay } else { 0.0 };
@@ -268,11 +295,11 @@ impl ParamGroupState {
             (Rule::Sgd(Sgd { lr: _, momentum, nesterov, weight_decay }), state) => {
                 let constants = SgdConstants { lr, momentum, nesterov, weight_decay: decay(weight_decay) };
                 let momenta: &[Tensor] = if let State::Momenta(momenta) = state { momenta } else { &[] };
-                torch::sgd_step(parameters, gradients, momenta, constants)
+                torch::sgd_step(parameters, gradients, momenta, constants, found)
             }
             (Rule::Adamw(Adamw { lr: _, betas, eps, weight_decay }), State::Moments { first, second }) => {
                 let constants = AdamwConstants { lr, betas, eps, weight_decay: decay(weight_decay) };
-                torch::adamw_step(parameters, gradients, [first, second], updates, constants)
+                torch::adamw_step(parameters, gradients, [first, second], updates, constants, found)
             }
             (Rule::Lamb(constants), State::Moments { first, second }) => {
                 let constants = Lamb { lr, weight_decay: decay(constants.weight_decay), ..constants };

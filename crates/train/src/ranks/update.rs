@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 use super::division::ParamLayout;
 use super::{FlatShards, Ranks};
 use crate::model::{Named, Network, Weights};
-use crate::optim::{GlobalGradients, ModelOptimizer};
+use crate::optim::{GlobalGradients, ModelOptimizer, UpdateFlag};
 use crate::torch::group::{ProcessGroup, Reducer};
 use crate::torch::{self, Result};
 
@@ -76,7 +76,7 @@ impl Ranks {
         torch::scale(&gradients, factor)
     }
 
-    /// One update by the accumulated gradients, which are cleared. Returns false if a gradient of any rank is not
+    /// One update by the accumulated gradients, which are cleared. The flag is false if a gradient of any rank is not
     /// finite: then nothing is updated.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Ranks {
         optimizer: &mut ModelOptimizer,
         lr: f64,
         clip: Option<f64>,
-    ) -> Result<bool> {
+    ) -> Result<UpdateFlag> {
         if self.waits && self.shards().is_none() {
             self.average_at_once(network)?;
         }
@@ -100,18 +100,19 @@ impl Ranks {
         let parameters = handles(network.weights());
         // Each rank has all gradients, so all compute the same norm and scale.
         let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
-        let is_updated = optimizer.step_among(lr, clip, &gradients, None)?;
+        let flag = optimizer.step_among(lr, clip, &gradients, None)?;
         torch::drop_gradients(&parameters)?;
-        if !is_updated {
-            return Ok(false);
+        if matches!(flag, UpdateFlag::Known(false)) {
+            return Ok(flag);
         }
-        tch::no_grad(|| -> Result<bool> {
+        tch::no_grad(|| -> Result<()> {
             for root in 0..self.size {
                 let theirs = parameters.iter().zip(owners).filter(|(_, owner)| **owner == root);
                 self.broadcast_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
             }
-            Ok(true)
-        })
+            Ok(())
+        })?;
+        Ok(flag)
     }
 
     /// The same where each rank has parts of the parameters.
@@ -122,7 +123,7 @@ impl Ranks {
         optimizer: &mut ModelOptimizer,
         lr: f64,
         clip: Option<f64>,
-    ) -> Result<bool> {
+    ) -> Result<UpdateFlag> {
         let gradients: Vec<Named> = match division.shards() {
             Some(shards) => shards.take_sharded_gradients()?,
             None => {
@@ -141,9 +142,9 @@ impl Ranks {
             split: tensors(split),
             whole: tensors(whole),
         };
-        let is_updated = optimizer.step_among(lr, clip, &all, Some(&parts))?;
+        let flag = optimizer.step_among(lr, clip, &all, Some(&parts))?;
         tch::no_grad(|| self.refresh())?;
-        Ok(is_updated)
+        Ok(flag)
     }
 
     /// The gradient reducer; `None` for a single rank.

@@ -3,13 +3,14 @@
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Environment, Report, SPEC_SCHEMA, Spec};
-use domain::train::Train;
+use domain::train::{Offload, Recompute, Train};
 use tch::Device;
 
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::model::{ImageShape, InputShape, ModelShape};
 use crate::optim::schedule::Length;
+use crate::ranks::Ranks;
 use crate::state::Trainer;
 use crate::step::{StepConfig, micro_batches};
 use crate::torch;
@@ -118,7 +119,36 @@ pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Res
         .into())
 }
 
-/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its number.
+/// What is said of memory that ran out: how to compute fewer samples at a time.
+pub fn name_smaller_part(train: &Train, ranks: &Ranks, error: Error) -> Error {
+    match &error {
+        Error::Torch(inner) if inner.is_out_of_memory() => {
+            let hint = smaller_part(train, ranks.shares());
+            Finding::new(Cause::OutOfMemory, format!("memory ran out: {inner}")).hint(hint).into()
+        }
+        Error::Torch(_) | Error::Data(_) | Error::Checkpoint(_) | Error::Finding(_) => error,
+    }
+}
+
+/// What to write so that each of `shares` computes half as many samples at a time.
+fn smaller_part(train: &Train, shares: u32) -> String {
+    let (share, now) = (train.batch.div_ceil(shares.max(1)), train.accumulate.max(1));
+    if now < share {
+        let next = now.saturating_mul(2).min(share);
+        let [before, after] = [share.div_ceil(now), share.div_ceil(next)];
+        return format!(
+            "write `accumulate: {next}`, which computes {after} samples at a time instead of {before}; or lower `batch`"
+        );
+    }
+    let more = match (train.recompute, train.offload) {
+        (Recompute::None, _) => "write `recompute: blocks`, which computes activations again in the backward pass; or ",
+        (_, Offload::None) => "write `offload: optimizer`, which keeps the optimizer's state in the host's memory; or ",
+        (_, Offload::Optimizer) => "",
+    };
+    format!("not even one sample at a time fits: {more}use a device with more memory, or a smaller model")
+}
+
+/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.
 pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
     let threads = trainer.progress.threads;
     if threads != spec.threads {
@@ -156,4 +186,27 @@ fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_next_smaller_part_is_named() {
+        let check = |keys: Value, shares: u32, expected: &str| {
+            let mut train = json!({"model": "resnet50", "data": {"path": ""}, "epochs": 1, "batch": 64});
+            keys.as_object().unwrap().iter().for_each(|(key, value)| train[key] = value.clone());
+            let hint = smaller_part(&serde_json::from_value(train).unwrap(), shares);
+            assert!(hint.contains(expected), "{hint}");
+        };
+        check(json!({}), 1, "write `accumulate: 2`, which computes 32 samples at a time instead of 64;");
+        check(json!({"accumulate": 4}), 2, "write `accumulate: 8`, which computes 4 samples at a time instead of 8;");
+        check(json!({"accumulate": 40}), 1, "write `accumulate: 64`, which computes 1 samples at a time instead of 2;");
+        check(json!({"accumulate": 64}), 1, "not even one sample at a time fits: write `recompute: blocks`");
+        check(json!({"accumulate": 64, "recompute": "blocks"}), 1, "write `offload: optimizer`");
+        check(json!({"accumulate": 8, "recompute": "blocks", "offload": "optimizer"}), 8, "fits: use a device");
+    }
 }

@@ -4,9 +4,14 @@
 //! help, because of a second such step in a row or a state that is not finite itself, the run is rolled back to the
 //! newest checkpoint, and the batches since then are skipped. A run that needs a third roll-back ends.
 
+mod deferred;
+
 use data::Cursor;
 
-/// Observations after a step; the same on every rank.
+pub use deferred::lag;
+pub(super) use deferred::{DeferredStep, DeferredSteps};
+
+/// What is known after a step; the same on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepHealth {
     /// Whether loss and gradients were finite, so that the weights were updated.

@@ -27,6 +27,7 @@ use guard::{ROLLBACKS, RollBack};
 use training::StepsEnd;
 
 pub(crate) use checks::environment_of;
+pub(crate) use guard::lag;
 
 use crate::channel::Channel;
 use crate::error::{Error, not_finite_again};
@@ -51,6 +52,8 @@ pub struct RunOptions {
     pub device: Device,
     /// State that a resume omits.
     pub omitted: OmittedState,
+    /// Steps whose outcome may be on its way to the host while the next one is begun.
+    pub lag: usize,
     /// The mistake that the writer makes.
     #[cfg(feature = "mutants")]
     pub mutant: Option<checkpoint::Mutant>,
@@ -62,6 +65,7 @@ impl RunOptions {
         RunOptions {
             device,
             omitted: OmittedState::default(),
+            lag: lag(device),
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -111,7 +115,8 @@ pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending
     if ranks.size() > 1 && options.device.is_cuda() {
         context.note(format!("the ranks exchange {}", ranks.exchanges()));
     }
-    run_among(&context, &mut ranks).map_err(|error| ranks.name_missing(error))
+    run_among(&context, &mut ranks)
+        .map_err(|error| checks::name_smaller_part(&spec.train, &ranks, ranks.name_missing(error)))
 }
 
 /// The run of this rank among `ranks`; restarts from the newest checkpoint if the state is not finite.

@@ -12,7 +12,7 @@ use domain::rank::{Ready, Report, Step};
 use super::Context;
 use super::checkpointer::Checkpointer;
 use super::commands::Commands;
-use super::guard::{FiniteGuard, Reaction, RollBack, StepHealth};
+use super::guard::{DeferredStep, DeferredSteps, FiniteGuard, Reaction, RollBack, StepHealth};
 use super::monitor::LoaderMonitor;
 use super::prepare::StartingPoint;
 use super::validation::Evaluator;
@@ -23,7 +23,7 @@ use crate::ranks::Ranks;
 use crate::state::Trainer;
 use crate::step::cuda_graphs::CudaGraphRunner;
 use crate::step::profile::{Phase, Timeline};
-use crate::step::{StepOutcome, TrainStep, timed_step};
+use crate::step::{StepOutcome, TrainStep, begin_step};
 
 /// A run between its first step and its last.
 pub(super) struct Training<'a> {
@@ -37,12 +37,23 @@ pub(super) struct Training<'a> {
     cuda_graphs: Option<CudaGraphRunner>,
     monitor: LoaderMonitor,
     guard: FiniteGuard,
-    /// Epoch of the newest batch, and the positions of its samples in the order of that epoch.
-    batch: (u64, Range<u64>),
+    deferred: DeferredSteps,
+    /// The newest step that was judged, and its batch.
+    judged: Judged,
     /// Last step of the last epoch.
     last: u64,
     base_lr: f64,
     step_ended: Instant,
+}
+
+/// A step that was judged.
+#[derive(Debug, Clone)]
+struct Judged {
+    step: u64,
+    /// Where the data goes on behind its batch.
+    cursor: Cursor,
+    /// Epoch of its batch, and the positions of its samples in the order of that epoch.
+    batch: (u64, Range<u64>),
 }
 
 /// Why a state is not saved.
@@ -68,7 +79,9 @@ impl<'a> Training<'a> {
         start: StartingPoint,
     ) -> Result<Training<'a>, Error> {
         let Context { spec, channel, .. } = *context;
-        let StartingPoint { trainer, length, shape, manifest, passed_over, is_first } = start;
+        let StartingPoint { mut trainer, length, shape, manifest, passed_over, is_first } = start;
+        let lag = context.options.lag;
+        trainer.optimizer.defer(lag > 0);
         let train = &spec.train;
         let writer = match (ranks.is_first(), ranks.saves_parts()) {
             (true, _) => Some(open_writer(context, manifest.as_ref())?),
@@ -112,7 +125,8 @@ impl<'a> Training<'a> {
             cuda_graphs,
             monitor: LoaderMonitor::new(spec, data),
             guard: FiniteGuard::default(),
-            batch: (0, 0..0),
+            deferred: DeferredSteps::new(lag),
+            judged: Judged { step, cursor: from, batch: (0, 0..0) },
             last,
             step_ended: Instant::now(),
         })
@@ -138,14 +152,19 @@ impl<'a> Training<'a> {
 
     /// After step `at`: evaluates, saves and stops as far as that is due.
     fn between_steps(&mut self, at: u64) -> Result<Option<StepsEnd>, Error> {
+        let epoch_ended = self.length.ends_epoch(at);
+        let mut is_finite = None;
+        // What is scored is known to be well.
+        let is_unscored = epoch_ended && !self.trainer.progress.evaluated;
+        if let Some(poisoned) = self.judge(is_unscored)? {
+            return self.rolled_back(poisoned).map(Some);
+        }
         let Training { evaluator, length, trainer, checkpointer, commands, timeline, .. } = self;
         let Evaluator { context, ranks, .. } = *evaluator;
-        let epoch_ended = length.ends_epoch(at);
-        let mut is_finite = None;
-        if epoch_ended && !trainer.progress.evaluated && !ranks.any(commands.stop)? {
+        if is_unscored && !ranks.any(commands.stop)? {
             if !*is_finite.insert(is_finite_state(trainer, context, ranks)?) {
                 checkpointer.finish()?;
-                return Ok(Some(StepsEnd::NotFinite(self.poisoned(at, STATE_NOT_FINITE.into()))));
+                return Ok(Some(StepsEnd::NotFinite(self.poisoned(STATE_NOT_FINITE.into()))));
             }
             timeline.time(Phase::Evaluation, || evaluator.validate(trainer, *length, commands))?;
             // A step's time does not include the evaluation before it.
@@ -156,13 +175,19 @@ impl<'a> Training<'a> {
         let [stop, save] = ranks.broadcast_flags([commands.stop, commands.save || due])?;
         let has_stalled = epoch_ended && has_stalled(evaluator.context, trainer, *length);
         let done = at >= self.last || is_target_met(evaluator.context, trainer) || has_stalled;
-        // A non-finite state is never saved as a valid one.
+        // Nor is a state saved behind a step that was not judged.
+        if let Some(poisoned) = self.judge(stop || save || done)? {
+            self.commands.stop |= stop;
+            return self.rolled_back(poisoned).map(Some);
+        }
+        let Training { trainer, checkpointer, commands, timeline, .. } = self;
+        // What is not finite is never saved as a good state.
         if (stop || save || done) && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)? {
             checkpointer.finish()?;
             let step = checkpointer.saved();
             return Ok(Some(match stop {
                 true => StepsEnd::Stopped { step },
-                false => StepsEnd::NotFinite(self.poisoned(at, STATE_NOT_FINITE.into())),
+                false => StepsEnd::NotFinite(self.poisoned(STATE_NOT_FINITE.into())),
             }));
         }
         if stop {
@@ -182,53 +207,91 @@ impl<'a> Training<'a> {
         Ok(None)
     }
 
-    /// Makes the step after `at`, and reports it; returns a roll-back if the state after it is not finite.
+    /// Makes the step after `at`; returns what is wrong with the state after a step whose outcome has come.
     fn step(&mut self, at: u64) -> Result<Option<RollBack>, Error> {
-        let Training { evaluator, length, trainer, timeline, loader, .. } = self;
+        let Training { evaluator, length, trainer, timeline, loader, deferred, .. } = self;
         let (Context { spec, options, config, .. }, ranks) = (evaluator.context, evaluator.ranks);
         let batch = timeline.time(Phase::Data, || loader.next(options.device));
         let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
+        // While the device computes, only the host waits.
+        let data_wait = if deferred.are_busy()? { Duration::ZERO } else { batch.wait };
         let lr = self.base_lr * schedule::factor(&spec.train.schedule, *length, at);
         let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
         if let Some(momentum) = schedule::momentum(&spec.train.schedule, *length, at) {
             optimizer.set_momentum(momentum);
         }
         let step = TrainStep { network, optimizer, ranks, cuda_graphs: self.cuda_graphs.as_mut() };
-        let StepOutcome { loss, is_updated } = timed_step(step, config, &batch.samples, lr, timeline)?;
+        let outcome = begin_step(step, config, &batch.samples, lr, timeline)?;
         timeline.stepped();
         let share = batch.samples.share;
         let from = if trainer.progress.epoch == batch.epoch { trainer.progress.position } else { 0 };
-        self.batch = (batch.epoch, from..from + share.whole as u64);
         timeline.time(Phase::Exchange, || ranks.sync_buffers(&trainer.network, share.counted))?;
         trainer.progress.advance_to(batch.cursor_after);
         trainer.average(*length)?;
-        let poisoned = self.check_finite(at + 1, loss, is_updated)?;
-        if poisoned.is_some() || !loss.is_finite() {
-            return Ok(poisoned);
-        }
-
-        let Training { evaluator, loader, .. } = self;
-        let took = self.step_ended.elapsed();
-        self.step_ended = Instant::now();
-        evaluator.context.channel.send(Report::Step(Step {
+        let progress = &trainer.progress;
+        deferred.push(DeferredStep {
             step: at + 1,
-            epoch: u32::try_from(batch.epoch).unwrap_or(u32::MAX),
-            loss,
+            outcome,
             lr,
-            samples: u32::try_from(share.whole).unwrap_or(u32::MAX),
-            step_us: micros(took),
-            data_wait_us: micros(batch.wait),
-            checkpoint_us: micros(self.checkpointer.stepped(took)),
-            data: self.monitor.stepped(took, batch.wait, loader.measured()),
-        }));
-        if let Some(text) = self.monitor.note() {
-            evaluator.context.note(text);
+            data_wait,
+            samples: share.whole,
+            batch: (batch.epoch, from..from + share.whole as u64),
+            cursor: Cursor { epoch: progress.epoch, pos: progress.position },
+        });
+        self.judge(false)
+    }
+
+    /// Judges and reports the steps whose outcome is to be read by now, or `all` that were made; returns what is wrong
+    /// with the state after one.
+    fn judge(&mut self, all: bool) -> Result<Option<RollBack>, Error> {
+        while let Some(step) = self.deferred.due(all) {
+            let StepOutcome { loss, is_updated } = step.outcome.read()?;
+            let DeferredStep { step, lr, data_wait, samples, batch, cursor, .. } = step;
+            let epoch = batch.0;
+            self.judged = Judged { step, cursor, batch };
+            if let Some(poisoned) = self.check_finite(loss, is_updated)? {
+                return Ok(Some(poisoned));
+            }
+            if loss.is_finite() {
+                self.report(step, epoch, loss, lr, samples, data_wait);
+            }
         }
         Ok(None)
     }
 
-    /// Decides about `step`, which was just made; returns why to roll back.
-    fn check_finite(&mut self, step: u64, loss: f64, is_updated: bool) -> Result<Option<RollBack>, Error> {
+    /// Reports a step.
+    fn report(&mut self, step: u64, epoch: u64, loss: f64, lr: f64, samples: usize, data_wait: Duration) {
+        let took = self.step_ended.elapsed();
+        self.step_ended = Instant::now();
+        let context = self.evaluator.context;
+        context.channel.send(Report::Step(Step {
+            step,
+            epoch: u32::try_from(epoch).unwrap_or(u32::MAX),
+            loss,
+            lr,
+            samples: u32::try_from(samples).unwrap_or(u32::MAX),
+            step_us: micros(took),
+            data_wait_us: micros(data_wait),
+            checkpoint_us: micros(self.checkpointer.stepped(took)),
+            data: self.monitor.stepped(took, data_wait, self.loader.measured()),
+        }));
+        if let Some(text) = self.monitor.note() {
+            context.note(text);
+        }
+    }
+
+    /// How the steps end where a state is rolled back between two of them: an order to stop is followed all the same.
+    fn rolled_back(&mut self, poisoned: RollBack) -> Result<StepsEnd, Error> {
+        self.checkpointer.finish()?;
+        Ok(match self.evaluator.ranks.any(self.commands.stop)? {
+            true => StepsEnd::Stopped { step: self.checkpointer.saved() },
+            false => StepsEnd::NotFinite(poisoned),
+        })
+    }
+
+    /// Decides about the step that is being judged; returns why to roll back.
+    fn check_finite(&mut self, loss: f64, is_updated: bool) -> Result<Option<RollBack>, Error> {
+        let step = self.judged.step;
         let Evaluator { context, ranks, .. } = self.evaluator;
         let is_finite = is_updated && loss.is_finite();
         // An overflow in the forward pass corrupts running statistics even if no weight is updated.
@@ -246,15 +309,13 @@ impl<'a> Training<'a> {
                 }
                 Ok(None)
             }
-            Reaction::RollBack => Ok(Some(self.poisoned(step, why))),
+            Reaction::RollBack => Ok(Some(self.poisoned(why))),
         }
     }
 
-    /// How to roll back the state after `step`.
-    fn poisoned(&self, step: u64, why: String) -> RollBack {
-        let progress = &self.trainer.progress;
-        let cursor = Cursor { epoch: progress.epoch, pos: progress.position };
-        let (epoch, positions) = self.batch.clone();
+    /// How to roll back the state after the step that was judged last.
+    fn poisoned(&self, why: String) -> RollBack {
+        let Judged { step, cursor, batch: (epoch, positions) } = self.judged.clone();
         let samples = self.evaluator.data.sample_names(self.evaluator.context.spec.train.seed, epoch, positions);
         RollBack { step, cursor, why, samples }
     }

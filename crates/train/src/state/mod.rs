@@ -290,11 +290,10 @@ impl Trainer {
     /// When libtorch, or the exchange between ranks, fails.
     pub fn is_finite(&self, ranks: &Ranks) -> Result<bool, Error> {
         let (optimizer, average) = (self.optimizer.state(), self.average.iter().flat_map(AveragedModel::state));
-        let mut is_finite = true;
+        let average: Vec<&Named> = average.collect();
         let buffers = self.network.weights().buffers().iter().filter(|_| self.progress.module.is_none());
-        for named in self.held.parameters().iter().chain(buffers).chain(&optimizer).chain(average) {
-            is_finite = is_finite && torch::is_finite(&named.tensor)?;
-        }
+        let all = self.held.parameters().iter().chain(buffers).chain(&optimizer).chain(average);
+        let is_finite = torch::are_finite(all.map(|named| &named.tensor))?;
         Ok(!ranks.any(!is_finite)?)
     }
 

@@ -92,7 +92,7 @@ impl BatchTensors {
 /// The target probabilities, `samples × classes`: `own` for its own class, and the remainder for the class of the image
 /// that it was mixed with.
 pub fn mixed_targets(labels: &Tensor, others: &[i64], own: f64, classes: i64) -> Result<Tensor> {
-    let others = Tensor::f_from_slice(others)?.f_to_device(labels.device())?;
+    let others = torch::upload(others, &[others.len() as i64], labels.device())?;
     let one = |of: &Tensor| of.f_one_hot(classes)?.f_to_kind(Kind::Float);
     Ok(one(labels)?.f_mul_scalar(own)?.f_add(&one(&others)?.f_mul_scalar(1.0 - own)?)?)
 }
@@ -106,14 +106,13 @@ pub fn image_batch(
     device: Device,
 ) -> Result<BatchTensors> {
     let count = labels.len() as i64;
-    let values = Tensor::f_from_slice(images)?;
-    let images = if channels_last {
-        // The pixels are not moved: only the strides express channels-last.
-        values.f_view([count, height, width, channels])?.f_permute([0, 3, 1, 2])?
+    let values = if channels_last {
+        // The pixels stay where they are: only the strides say that channels come last.
+        torch::upload(images, &[count, height, width, channels], device)?.f_permute([0, 3, 1, 2])?
     } else {
-        values.f_view([count, channels, height, width])?
+        torch::upload(images, &[count, channels, height, width], device)?
     };
-    debug_assert_eq!(images.kind(), Kind::Float);
-    let labels = Tensor::f_from_slice(labels)?.f_to_device(device)?;
-    Ok(BatchTensors { values: images.f_to_device(device)?, mask: None, labels, share: BatchShare::all(count as usize) })
+    debug_assert_eq!(values.kind(), Kind::Float);
+    let labels = torch::upload(labels, &[count], device)?;
+    Ok(BatchTensors { values, mask: None, labels, share: BatchShare::all(count as usize) })
 }

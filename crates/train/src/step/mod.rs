@@ -6,6 +6,7 @@
 mod batch;
 pub mod config;
 pub mod cuda_graphs;
+mod pending;
 pub mod precision;
 pub mod profile;
 pub mod recompute;
@@ -21,12 +22,14 @@ use crate::torch::{Error, Result};
 pub use batch::{BatchShare, BatchTensors, image_batch, mixed_targets};
 pub use config::StepConfig;
 use cuda_graphs::CudaGraphRunner;
+pub use pending::PendingStep;
 use profile::{Phase, Timeline};
 
 /// Updates the network by one batch and returns the mean loss over the samples of all ranks, before the update.
 ///
-/// Each micro-batch's loss is weighted by its share of the batch, so that micro-batches and ranks, however uneven, add
-/// up to the batch's mean. Reading the loss is the only synchronization with the device.
+/// Each micro-batch's loss is weighted by its share of the whole batch, so that micro-batches and ranks, however uneven,
+/// add up to the whole batch's mean. Reading the loss is the only time the device is waited for, where the optimizer
+/// defers.
 ///
 /// # Errors
 /// If libtorch, or a collective operation, fails.
@@ -74,6 +77,20 @@ pub fn timed_step(
     lr: f64,
     timeline: &mut Timeline,
 ) -> Result<StepOutcome> {
+    begin_step(step, config, batch, lr, timeline)?.read()
+}
+
+/// The same without waiting for what comes of it.
+///
+/// # Errors
+/// When libtorch, or an exchange between ranks, fails.
+pub fn begin_step(
+    step: TrainStep,
+    config: &StepConfig,
+    batch: &BatchTensors,
+    lr: f64,
+    timeline: &mut Timeline,
+) -> Result<PendingStep> {
     let TrainStep { network, optimizer, ranks, mut cuda_graphs } = step;
     let total = batch.count()?;
     let is_split = config.accumulate > 1 || ranks.shares() > 1;
@@ -104,12 +121,15 @@ pub fn timed_step(
         ranks.scale_gradients(network, &factor)?;
         sums.loss = sums.loss.map(|sum| sum.f_mul(&factor)).transpose()?;
     }
-    let is_updated = timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, config.clip_norm))?;
-    let mut loss = [sums.loss.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.shares())];
+    let flag = timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, config.clip_norm))?;
+    let mut loss = match sums.loss {
+        Some(loss) => loss.f_to_kind(Kind::Double)?.f_div_scalar(f64::from(ranks.shares()))?,
+        None => Tensor::f_zeros([0i64; 0], (Kind::Double, config.device))?,
+    };
     if ranks.shares() > 1 {
-        timeline.time(Phase::Exchange, || ranks.sum(&mut loss))?;
+        loss = timeline.time(Phase::Exchange, || ranks.sum_tensor(loss))?;
     }
-    Ok(StepOutcome { loss: loss[0], is_updated })
+    PendingStep::begin(loss, &flag)
 }
 
 /// Sums over the micro-batches of a step.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use cxx::UniquePtr;
-use tch::Tensor;
+use tch::kind::Element;
+use tch::{Device, Tensor};
 
 #[cxx::bridge(namespace = "gradus")]
 pub(super) mod ffi {
@@ -54,6 +55,7 @@ pub(super) mod ffi {
             gradients: &[Borrowed],
             momenta: &[Borrowed],
             constants: &SgdConstants,
+            found: &[Borrowed],
         ) -> Result<()>;
         fn adamw_step(
             parameters: &[Borrowed],
@@ -62,6 +64,7 @@ pub(super) mod ffi {
             second: &[Borrowed],
             step: &Tensor,
             constants: &AdamwConstants,
+            found: &[Borrowed],
         ) -> Result<()>;
 
         fn gradient_norm(gradients: &[Borrowed]) -> Result<UniquePtr<Tensor>>;
@@ -73,6 +76,15 @@ pub(super) mod ffi {
         fn recompute(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn gate(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
+
+        fn largest(tensors: &[Borrowed]) -> Result<UniquePtr<Tensor>>;
+
+        type HostCopy;
+
+        fn host_copy(values: &Tensor) -> Result<UniquePtr<HostCopy>>;
+        fn host_copy_is_done(copy: &HostCopy) -> Result<bool>;
+        fn host_copy_read(copy: &HostCopy) -> Result<Vec<f64>>;
+        fn upload(values: &Tensor, device: i32) -> Result<UniquePtr<Tensor>>;
 
         fn release_memory(tensor: &Tensor) -> Result<()>;
         fn allocate_memory(tensor: &Tensor) -> Result<()>;
@@ -169,6 +181,31 @@ impl Drop for AutogradClosure {
 /// The tensors as pointers, to be used within the statement that borrows them.
 pub(super) fn lend(tensors: &[Tensor]) -> Vec<ffi::Borrowed> {
     tensors.iter().map(|tensor| ffi::Borrowed { tensor: tensor.as_ptr().cast_mut().cast() }).collect()
+}
+
+/// The same of one tensor or none.
+pub(super) fn lend_any(tensor: Option<&Tensor>) -> Vec<ffi::Borrowed> {
+    tensor.into_iter().map(|tensor| ffi::Borrowed { tensor: tensor.as_ptr().cast_mut().cast() }).collect()
+}
+
+/// Values as a tensor of this size, which `work` must not keep.
+pub(super) fn lend_values<T: Element, R>(
+    values: &[T],
+    size: &[i64],
+    work: impl FnOnce(&Tensor) -> super::Result<R>,
+) -> super::Result<R> {
+    let count: i64 = size.iter().product();
+    if usize::try_from(count).ok() != Some(values.len()) {
+        return Err(super::Error::new(format!("{} values do not fill a tensor of {size:?}", values.len())));
+    }
+    let mut strides = vec![1; size.len()];
+    for place in (1..size.len()).rev() {
+        strides[place - 1] = strides[place] * size[place];
+    }
+    // SAFETY: as many values of this kind lie there as the size says, and they outlive the tensor, which is read only and
+    // dropped here.
+    let lent = unsafe { Tensor::f_from_blob(values.as_ptr().cast(), size, &strides, T::KIND, Device::Cpu)? };
+    work(&lent)
 }
 
 /// One tensor as a C++ reference.

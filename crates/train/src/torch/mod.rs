@@ -9,8 +9,10 @@ pub mod group;
 mod load;
 pub mod module;
 
-use bridge::{AutogradClosure, adopt, borrow, ffi, lend};
-use tch::{Device, Tensor};
+use bridge::{AutogradClosure, adopt, borrow, ffi, lend, lend_any, lend_values};
+use cxx::UniquePtr;
+use tch::kind::Element;
+use tch::{Device, Kind, Tensor};
 
 pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_allocator};
 
@@ -118,16 +120,17 @@ pub struct SgdConstants {
     pub weight_decay: f64,
 }
 
-/// One step of stochastic gradient descent, as `torch.optim.SGD(fused=True)`, in place.
+/// One step of stochastic gradient descent, as `torch.optim.SGD(fused=True)`, in place; nothing where the scalar `found` is 1.
 pub fn sgd_step(
     parameters: &[Tensor],
     gradients: &[Tensor],
     momenta: &[Tensor],
     constants: SgdConstants,
+    found: Option<&Tensor>,
 ) -> Result<()> {
     let SgdConstants { lr, momentum, nesterov, weight_decay } = constants;
     let constants = ffi::SgdConstants { lr, momentum, nesterov, weight_decay };
-    Ok(ffi::sgd_step(&lend(parameters), &lend(gradients), &lend(momenta), &constants)?)
+    Ok(ffi::sgd_step(&lend(parameters), &lend(gradients), &lend(momenta), &constants, &lend_any(found))?)
 }
 
 /// Constants of one step of AdamW.
@@ -143,18 +146,21 @@ pub struct AdamwConstants {
     pub weight_decay: f64,
 }
 
-/// One step of AdamW, as `torch.optim.AdamW(fused=True)`, in place; `step` counts from 1 and is a float32 scalar.
+/// One step of AdamW, as `torch.optim.AdamW(fused=True)`, in place; `step` counts from 1 and is a float32 scalar. Nothing
+/// where the scalar `found` is 1.
 pub fn adamw_step(
     parameters: &[Tensor],
     gradients: &[Tensor],
     [first, second]: [&[Tensor]; 2],
     step: &Tensor,
     constants: AdamwConstants,
+    found: Option<&Tensor>,
 ) -> Result<()> {
     let AdamwConstants { lr, betas: [beta1, beta2], eps, weight_decay } = constants;
     let constants = ffi::AdamwConstants { lr, beta1, beta2, eps, weight_decay };
     let (first, second) = (lend(first), lend(second));
-    Ok(ffi::adamw_step(&lend(parameters), &lend(gradients), &first, &second, borrow(step), &constants)?)
+    let (parameters, gradients, found) = (lend(parameters), lend(gradients), lend_any(found));
+    Ok(ffi::adamw_step(&parameters, &gradients, &first, &second, borrow(step), &constants, &found)?)
 }
 
 /// The L2 norm of all gradients taken as one vector, a scalar on their device; nothing waits for it.
@@ -162,14 +168,54 @@ pub fn gradient_norm(gradients: &[Tensor]) -> Result<Tensor> {
     Ok(adopt(ffi::gradient_norm(&lend(gradients))?))
 }
 
-/// Whether no value of a floating-point tensor is infinite or NaN. Waits for the device.
-pub fn is_finite(tensor: &Tensor) -> Result<bool> {
-    if !tensor.is_floating_point() || tensor.numel() == 0 {
-        return Ok(true);
+/// Whether no value of these tensors, as far as they hold floating-point numbers, is infinite or NaN. Waits for the device
+/// once for each kind of number.
+pub fn are_finite<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<bool> {
+    let mut kinds: Vec<(Kind, Device, Vec<Tensor>)> = Vec::new();
+    for tensor in tensors.into_iter().filter(|tensor| tensor.is_floating_point() && tensor.numel() > 0) {
+        let (kind, device) = (tensor.kind(), tensor.device());
+        match kinds.iter_mut().find(|(known, place, _)| (*known, *place) == (kind, device)) {
+            Some((_, _, alike)) => alike.push(tensor.f_detach()?),
+            None => kinds.push((kind, device, vec![tensor.f_detach()?])),
+        }
     }
-    // One pass that writes nothing; NaN is both the least and the largest value.
-    let (least, largest) = tensor.f_detach()?.f_aminmax(None, false)?;
-    Ok(least.f_double_value(&[])?.is_finite() && largest.f_double_value(&[])?.is_finite())
+    for (_, _, alike) in &kinds {
+        // The largest magnitude of all; NaN is larger than any.
+        if !adopt(ffi::largest(&lend(alike))?).f_double_value(&[])?.is_finite() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A tensor of these values and this size on a device. To a CUDA device they go from pinned memory, on a stream of their
+/// own: the copy runs beside what the device computes meanwhile, which is waited for by neither the host nor the copy, and
+/// only what is computed from now on waits for the copy.
+pub fn upload<T: Element>(values: &[T], size: &[i64], device: Device) -> Result<Tensor> {
+    if !device.is_cuda() {
+        return Ok(Tensor::f_from_slice(values)?.f_view(size)?.f_to_device(device)?);
+    }
+    lend_values(values, size, |lent| Ok(adopt(ffi::upload(borrow(lent), place(device))?)))
+}
+
+/// Values on their way from a device to the host.
+pub struct HostCopy(UniquePtr<ffi::HostCopy>);
+
+impl HostCopy {
+    /// Begins the copy of a float64 tensor; the host waits for nothing.
+    pub fn begin(values: &Tensor) -> Result<HostCopy> {
+        Ok(HostCopy(ffi::host_copy(borrow(values))?))
+    }
+
+    /// Whether the values have come.
+    pub fn is_done(&self) -> Result<bool> {
+        Ok(ffi::host_copy_is_done(&self.0)?)
+    }
+
+    /// The values; waits until they have come.
+    pub fn read(&self) -> Result<Vec<f64>> {
+        Ok(ffi::host_copy_read(&self.0)?)
+    }
 }
 
 /// Multiplies every tensor by the scalar `factor`, in place.

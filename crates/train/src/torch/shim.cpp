@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <limits>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,8 +21,12 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/alias.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -44,6 +49,11 @@ std::vector<at::Tensor> list(Tensors tensors) {
 at::Generator generator(std::int32_t device) {
   return at::globalContext().defaultGenerator(
       at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
+}
+
+// None or one tensor.
+std::optional<at::Tensor> any(Tensors tensors) {
+  return tensors.empty() ? std::nullopt : std::optional<at::Tensor>(*tensors[0].tensor);
 }
 
 // So many addresses without memory: a processor that reads or writes there ends the process, as beyond the end of a stack,
@@ -134,27 +144,85 @@ void autocast_end(bool cuda, bool before) {
   at::autocast::set_autocast_enabled(device_type(cuda), before);
 }
 
-void sgd_step(Tensors parameters, Tensors gradients, Tensors momenta, const SgdConstants &constants) {
+void sgd_step(Tensors parameters, Tensors gradients, Tensors momenta, const SgdConstants &constants, Tensors found) {
   at::NoGradGuard guard;
   at::_fused_sgd_(list(parameters), list(gradients), list(momenta), constants.weight_decay, constants.momentum,
                   constants.lr, /*dampening=*/0.0, constants.nesterov, /*maximize=*/false,
-                  /*is_first_step=*/false);
+                  /*is_first_step=*/false, /*grad_scale=*/{}, any(found));
 }
 
 void adamw_step(Tensors parameters, Tensors gradients, Tensors first, Tensors second, const at::Tensor &step,
-                const AdamwConstants &constants) {
+                const AdamwConstants &constants, Tensors found) {
   at::NoGradGuard guard;
   // The kernel only reads the count, so that all parameters can share one.
   std::vector<at::Tensor> steps(parameters.size(), step);
   at::_fused_adamw_(list(parameters), list(gradients), list(first), list(second), {}, steps, constants.lr,
                     constants.beta1, constants.beta2, constants.weight_decay, constants.eps, /*amsgrad=*/false,
-                    /*maximize=*/false);
+                    /*maximize=*/false, /*grad_scale=*/{}, any(found));
 }
 
 std::unique_ptr<at::Tensor> gradient_norm(Tensors gradients) {
   at::NoGradGuard guard;
   auto norms = at::_foreach_norm(list(gradients));
   return std::make_unique<at::Tensor>(at::linalg_vector_norm(at::stack(norms)));
+}
+
+std::unique_ptr<at::Tensor> largest(Tensors tensors) {
+  at::NoGradGuard guard;
+  auto norms = at::_foreach_norm(list(tensors), std::numeric_limits<double>::infinity());
+  return std::make_unique<at::Tensor>(at::amax(at::stack(norms)));
+}
+
+std::unique_ptr<HostCopy> host_copy(const at::Tensor &values) {
+  at::NoGradGuard guard;
+  auto device = values.device();
+  if (device.is_cpu()) {
+    return std::make_unique<HostCopy>(HostCopy{values.detach().clone(), std::nullopt});
+  }
+  auto host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
+  host.copy_(values, /*non_blocking=*/true);
+  c10::Event copied(device.type());
+  copied.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  return std::make_unique<HostCopy>(HostCopy{host, std::move(copied)});
+}
+
+bool host_copy_is_done(const HostCopy &copy) { return !copy.copied.has_value() || copy.copied->query(); }
+
+rust::Vec<double> host_copy_read(const HostCopy &copy) {
+  if (copy.copied.has_value()) {
+    copy.copied->synchronize();
+  }
+  rust::Vec<double> values;
+  const auto *first = copy.values.const_data_ptr<double>();
+  for (std::int64_t place = 0; place < copy.values.numel(); ++place) {
+    values.push_back(first[place]);
+  }
+  return values;
+}
+
+std::unique_ptr<at::Tensor> upload(const at::Tensor &values, std::int32_t number) {
+  at::NoGradGuard guard;
+  at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+  // The allocator of pinned memory hands it out again only once the copy is over.
+  auto pinned = at::empty(values.sizes(), values.options().pinned_memory(true));
+  pinned.copy_(values);
+  c10::impl::VirtualGuardImpl streams(at::kCUDA);
+  auto computing = streams.getStream(device);
+  static thread_local std::optional<c10::Stream> copies;
+  if (!copies.has_value() || copies->device() != device) {
+    copies = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
+  }
+  c10::Event copied(at::kCUDA);
+  at::Tensor there;
+  {
+    c10::StreamGuard on(*copies);
+    there = pinned.to(device, /*non_blocking=*/true);
+    copied.record(*copies);
+  }
+  copied.block(computing);
+  // Its memory belongs to the stream of copies, which must not take it for another one while it is still read.
+  there.record_stream(computing);
+  return std::make_unique<at::Tensor>(there);
 }
 
 void scale(Tensors tensors, const at::Tensor &factor) {

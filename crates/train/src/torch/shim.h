@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <memory>
 
+#include <optional>
+
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 #include <c10/util/Exception.h>
 
 #include "rust/cxx.h"
@@ -42,9 +45,9 @@ bool autocast_begin(bool cuda, bool half);
 void autocast_end(bool cuda, bool before);
 
 // Optimisers.
-void sgd_step(Tensors parameters, Tensors gradients, Tensors momenta, const SgdConstants &constants);
+void sgd_step(Tensors parameters, Tensors gradients, Tensors momenta, const SgdConstants &constants, Tensors found);
 void adamw_step(Tensors parameters, Tensors gradients, Tensors first, Tensors second, const at::Tensor &step,
-                const AdamwConstants &constants);
+                const AdamwConstants &constants, Tensors found);
 
 // Gradients.
 std::unique_ptr<at::Tensor> gradient_norm(Tensors gradients);
@@ -56,6 +59,20 @@ void lerp(Tensors tensors, Tensors towards, double share);
 std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work);
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work);
 void set_gradients(Tensors parameters, Tensors gradients);
+
+std::unique_ptr<at::Tensor> largest(Tensors tensors);
+
+// Values on their way to the host: in pinned memory, and there once the event has come.
+struct HostCopy {
+  at::Tensor values;
+  std::optional<c10::Event> copied;
+};
+std::unique_ptr<HostCopy> host_copy(const at::Tensor &values);
+bool host_copy_is_done(const HostCopy &copy);
+rust::Vec<double> host_copy_read(const HostCopy &copy);
+
+// Values of the host on the CUDA device of this number, copied on a stream of their own.
+std::unique_ptr<at::Tensor> upload(const at::Tensor &values, std::int32_t device);
 
 // Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access by a
 // processor ends the process, and every access by a kernel on a CUDA device fails, which a later call reports (never run).

@@ -35,7 +35,7 @@ fn sgd_is_the_written_update() {
             let gradient = [0.3, -0.1 * f64::from(step), 0.7];
             let constants = SgdConstants { lr: 0.1, momentum, nesterov, weight_decay };
             let momenta = if momentum == 0.0 { vec![] } else { vec![buffer.shallow_clone()] };
-            sgd_step(&[parameter.shallow_clone()], &[vector(&gradient)], &momenta, constants).unwrap();
+            sgd_step(&[parameter.shallow_clone()], &[vector(&gradient)], &momenta, constants, None).unwrap();
             for i in 0..3 {
                 let gradient = gradient[i] + weight_decay * weights[i];
                 velocity[i] = momentum * velocity[i] + gradient;
@@ -58,7 +58,7 @@ fn adamw_is_the_written_update() {
         let constants = AdamwConstants { lr, betas: [beta1, beta2], eps, weight_decay };
         let moments: [&[Tensor]; 2] = [&[first.shallow_clone()], &[second.shallow_clone()]];
         let step = Tensor::from(count as f32);
-        adamw_step(&[parameter.shallow_clone()], &[vector(&gradient)], moments, &step, constants).unwrap();
+        adamw_step(&[parameter.shallow_clone()], &[vector(&gradient)], moments, &step, constants, None).unwrap();
         for i in 0..3 {
             weights[i] -= lr * weight_decay * weights[i];
             mean[i] = beta1 * mean[i] + (1.0 - beta1) * gradient[i];
@@ -112,7 +112,7 @@ fn autocast_holds_within_its_scope_only() {
 #[test]
 fn a_wrong_shape_is_one_line() {
     let constants = SgdConstants { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
-    let shim = sgd_step(&[vector(&[1.0])], &[], &[], constants).unwrap_err().to_string();
+    let shim = sgd_step(&[vector(&[1.0])], &[], &[], constants, None).unwrap_err().to_string();
     let tch = Error::from(vector(&[1.0, 2.0]).f_matmul(&vector(&[1.0])).unwrap_err()).to_string();
     for text in [shim, tch] {
         assert!(!text.is_empty() && !text.contains('\n') && !text.contains("frame #"), "{text}");
@@ -225,4 +225,52 @@ fn a_closure_is_dropped_where_it_was_made_whoever_drops_it() {
     assert_eq!(noted.recv().unwrap(), early);
     drop(late);
     assert!(noted.try_recv().is_err(), "it was dropped by another thread");
+}
+
+#[test]
+fn an_update_that_the_device_forbids_changes_nothing() {
+    let constants = SgdConstants { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.1 };
+    let adamw = AdamwConstants { lr: 0.1, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.1 };
+    let (gradient, step) = (vector(&[f64::NAN, 1.0]), Tensor::from(1f32));
+    for (found, is_updated) in [(1f32, false), (0.0, true)] {
+        let found = Tensor::from(found);
+        let gradient = if is_updated { vector(&[1.0, 1.0]) } else { gradient.shallow_clone() };
+        let [by_sgd, momentum, by_adamw, first, second] = [(); 5].map(|()| vector(&[1.0, 2.0]));
+        let [sgd, adam] = [&by_sgd, &by_adamw].map(|tensor| [tensor.shallow_clone()]);
+        let gradients = [gradient];
+        sgd_step(&sgd, &gradients, &[momentum.shallow_clone()], constants, Some(&found)).unwrap();
+        let moments = [&[first.shallow_clone()][..], &[second.shallow_clone()][..]];
+        adamw_step(&adam, &gradients, moments, &step, adamw, Some(&found)).unwrap();
+        for tensor in [by_sgd, momentum, by_adamw, first, second] {
+            assert_eq!(tensor == vector(&[1.0, 2.0]), !is_updated, "{tensor:?}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_not_finite_is_found_among_all() {
+    let ok = [vector(&[1.0, -3e38]), Tensor::from_slice(&[i64::MAX]), Tensor::zeros([0], (Kind::Float, Device::Cpu))];
+    assert_eq!(are_finite(&ok), Ok(true));
+    assert_eq!(are_finite(&[]), Ok(true));
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for kind in [Kind::Float, Kind::Double, Kind::BFloat16] {
+            let bad = vector(&[0.0, bad, 1.0]).to_kind(kind);
+            assert_eq!(are_finite(ok.iter().chain([&bad])), Ok(false), "{bad:?}");
+        }
+    }
+}
+
+#[test]
+fn values_reach_the_device_in_their_order_and_come_back() {
+    let tensor = upload(&[1i64, 2, 3, 4, 5, 6], &[2, 3], Device::Cpu).unwrap();
+    assert_eq!(Vec::<Vec<i64>>::try_from(&tensor).unwrap(), [[1, 2, 3], [4, 5, 6]]);
+    assert!(upload(&[1f32; 5], &[2, 3], Device::Cpu).is_err());
+    // What is lent to be copied to another device is the same tensor.
+    let lent = bridge::lend_values(&[1i64, 2, 3, 4, 5, 6], &[2, 3], |lent| Ok(lent == &tensor));
+    assert_eq!(lent, Ok(true));
+    assert!(bridge::lend_values(&[true; 5], &[2, 3], |_| Ok(())).is_err());
+    let copy = HostCopy::begin(&Tensor::from_slice(&[0.5f64, f64::NAN])).unwrap();
+    assert_eq!(copy.is_done(), Ok(true));
+    let values = copy.read().unwrap();
+    assert!(values[0] == 0.5 && values[1].is_nan());
 }

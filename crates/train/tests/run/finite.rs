@@ -12,8 +12,8 @@ use train::state::OmittedState;
 
 use crate::scene::{Bench, Outcome, bench};
 
-/// Sixty black images of two classes; the pixels of the images in `white` are 10³⁶ after normalization.
-fn black_images(changes: Value, white: &[usize]) -> Bench {
+/// Sixty black images of two classes; `white` are the numbers of images whose pixels are 10³⁶ after normalisation.
+pub fn black_images(changes: Value, white: &[usize]) -> Bench {
     let mut job = json!({
         "data": {
             "path": "", "split": [0.9, 0.05, 0.05], "normalize": {"mean": [0.0], "std": [1e-36]},
@@ -33,7 +33,7 @@ fn black_images(changes: Value, white: &[usize]) -> Bench {
     bench
 }
 
-fn notes(outcome: &Outcome) -> Vec<String> {
+pub fn notes(outcome: &Outcome) -> Vec<String> {
     let note = |report: &Report| if let Report::Note { text } = report { Some(text.clone()) } else { None };
     outcome.reports.iter().filter_map(note).collect()
 }
@@ -43,7 +43,7 @@ fn count(outcome: &Outcome, text: &str) -> usize {
 }
 
 /// Every value of every file of weights and state in `folder` is finite.
-fn assert_finite(folder: &Path) {
+pub fn assert_finite(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

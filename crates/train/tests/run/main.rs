@@ -4,6 +4,7 @@
 
 mod boxes;
 mod changed;
+mod deferred;
 mod finite;
 mod learn;
 mod modules;

@@ -24,6 +24,8 @@ pub struct Bench {
     pub attempts: u64,
     pub threads: u32,
     pub accept_data_change: bool,
+    /// Steps whose outcome is read late, as on a device.
+    pub lag: usize,
 }
 
 /// What came of one attempt.
@@ -54,6 +56,7 @@ pub fn bench(changes: Value) -> Bench {
         attempts: 0,
         threads: 1,
         accept_data_change: false,
+        lag: 0,
     }
 }
 
@@ -90,6 +93,7 @@ impl Bench {
             tokens: String::new(),
             socket: socket.display().to_string(),
         };
+        let lag = self.lag;
         let listener = UnixListener::bind(&socket).unwrap();
         std::thread::scope(|scope| {
             let agent = scope.spawn(move || {
@@ -107,7 +111,7 @@ impl Bench {
                 reports
             });
             let channel = Channel::connect(&spec.socket).unwrap();
-            let ending = run(&spec, RunOptions { omitted, ..RunOptions::on(Device::Cpu) }, &channel);
+            let ending = run(&spec, RunOptions { omitted, lag, ..RunOptions::on(Device::Cpu) }, &channel);
             channel.finish();
             Outcome { reports: agent.join().unwrap(), ending: ending.map_err(|error| error.finding()) }
         })
