@@ -11,11 +11,12 @@ use std::time::Duration;
 use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
 use domain::Elapsed;
 use domain::run::AttemptEnd;
-use domain::wire::Start;
+use domain::wire::{AgentEvent, Start};
 use node::{Folder, LaunchSpec, Lock, Spool};
 
 use crate::attempt::{Attempt, Tools};
 use crate::clock::Clock;
+use crate::devices;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
 use crate::meter::RentMeter;
@@ -46,6 +47,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     if let Some(service) = settings.metadata.clone().or_else(MetadataService::detect) {
         reclaim::watch(service, events.clone());
     }
+    devices::watch(events.clone(), patience.devices);
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
     let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
@@ -126,6 +128,11 @@ impl Agent {
             Wakeup::Answered(reply) => Some(SupervisorInput::Answered(reply.ok().map(Box::new))),
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
             Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
+            Wakeup::Devices(report) => {
+                let attempt = self.attempt.as_ref()?.id().clone();
+                let events = vec![AgentEvent::Reported { rank: 0, report }];
+                Some(SupervisorInput::Happened { attempt, events })
+            }
             Wakeup::Timer => None,
         }
     }

@@ -22,6 +22,8 @@ pub enum Wakeup {
     Signalled,
     /// The provider takes the machine back after so long.
     ReclaimNotice(Duration),
+    /// What the machine's GPUs do, or an error of theirs.
+    Devices(Report),
     /// Something is due.
     Timer,
 }

@@ -10,6 +10,7 @@
 mod attempt;
 mod attend;
 mod clock;
+mod devices;
 mod event;
 mod loop_client;
 mod loop_request;
@@ -57,6 +58,8 @@ pub struct Patience {
     pub upload: Duration,
     /// For remaining processes of a program to end after SIGTERM.
     pub leftovers: Duration,
+    /// Between two looks at what the machine's GPUs do.
+    pub devices: Duration,
     /// For the first step, from the start of a rank; `preload` adds to it ([`data::preloading`]).
     pub ready: Duration,
     /// For the next step, at least; twenty times the median step when that is longer.
@@ -74,6 +77,7 @@ impl Default for Patience {
             hurry: Duration::from_secs(1),
             upload: Duration::from_secs(600),
             leftovers: Duration::from_secs(1),
+            devices: Duration::from_secs(5),
             ready: Duration::from_secs(600),
             step: Duration::from_secs(60),
         }

@@ -57,7 +57,7 @@ impl EventFile {
                 | Report::Checkpointed(_)
                 | Report::Note { .. }
                 | Report::Exported(_) => {}
-                Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+                Report::Devices { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }
         self.file.write_all(&bytes).map_err(Error::file("write", &self.path))

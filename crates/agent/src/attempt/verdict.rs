@@ -92,7 +92,7 @@ impl RankReports {
             Report::Failed(finding) => self.last = Some(FinalReport::Failed(finding.clone())),
             Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) => {}
             Report::Checkpointed(checkpointed) => self.saved = Some(checkpointed.step),
-            Report::Evaluated(_) | Report::Metrics(_) | Report::Note { .. } => {}
+            Report::Evaluated(_) | Report::Metrics(_) | Report::Devices { .. } | Report::Note { .. } => {}
         }
     }
 }

@@ -69,6 +69,8 @@ impl Watchdog {
             Report::Hello { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             // A note can come from a thread that lives while training hangs.
             Report::Note { .. } => return,
+            // Nor does it come from the rank what its devices do.
+            Report::Devices { .. } => return,
         }
         self.last = now;
     }

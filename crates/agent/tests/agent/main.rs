@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test program in another role is told so by its environment")]
 
 mod control;
+mod devices;
 mod lifetime;
 mod origin;
 mod program;

@@ -45,7 +45,7 @@ impl Progress {
             }
             Report::Evaluated(evaluated) => self.accuracy = Some(evaluated.accuracy),
             Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => return false,
-            Report::Metrics(_) => return false,
+            Report::Metrics(_) | Report::Devices { .. } => return false,
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => return false,
         }
         self.last.is_some()

@@ -97,6 +97,8 @@ pub enum Report {
     Evaluated(Evaluated),
     /// Metrics of a user's program that have no field of their own.
     Metrics(Metrics),
+    /// What the machine's GPUs do. Said by the agent, and not by a rank.
+    Devices { devices: Vec<DeviceUse> },
     /// A checkpoint is durable: its manifest was renamed into place and synced.
     Checkpointed(Checkpointed),
     /// Data is being prepared before the first step: number of samples that were read, decoded, measured or tokenized,
@@ -297,6 +299,31 @@ pub struct Metrics {
     pub step: u64,
     /// Finite numbers by name, such as `val/f1`.
     pub values: BTreeMap<String, f64>,
+}
+
+/// What a GPU does, as its driver states it; what it does not state is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceUse {
+    /// Number of the GPU on its machine.
+    pub gpu: u32,
+    /// Number of the MIG instance within it; none for a whole GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<u32>,
+    /// Name, such as `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Share of the last moments in which a kernel ran, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_percent: Option<u32>,
+    /// Bytes of memory that are taken.
+    pub used_bytes: u64,
+    /// Bytes of memory that it has.
+    pub memory_bytes: u64,
+    /// Power in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watts: Option<f64>,
+    /// Temperature in degrees Celsius.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub celsius: Option<u32>,
 }
 
 /// A line of a user's program that stays with the agent: it says that the process lives, and whether its program moves.

@@ -61,7 +61,7 @@ impl Curves {
                     checkpoints.insert(checkpointed.step, (*at, *checkpointed));
                 }
                 Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Exported(_) => {}
-                Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+                Report::Devices { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }
         Curves {

@@ -209,7 +209,7 @@ impl View {
             Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
             Report::Note { text } => self.plain(point.at, text.clone()),
             Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
-            Report::Metrics(_) | Report::Checkpointed(_) => {}
+            Report::Metrics(_) | Report::Devices { .. } | Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::rank::{Evaluated, EvaluatedSplit, Report};
+use domain::rank::{DeviceUse, Evaluated, EvaluatedSplit, Report};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy, Usage};
 use domain::{InstanceId, Money, RunId};
 use plan::{AttemptState, Goodput, Instance, Run, World};
@@ -107,6 +107,7 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
         let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
         let word = liveness.word(&run.state);
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
+        value["devices"] = json!(devices(facts));
         value["goodput"] = json!(facts.goodput.as_ref().map(goodput_json));
         if let Some(key) = key.filter(|_| printer.shows_values()) {
             key.unseal_envs(&mut value);
@@ -217,7 +218,29 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
         lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
     }
     lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
+    if let (Liveness::Logged, RunState::Running { .. }) = (facts.liveness, &run.state) {
+        lines.extend(devices(facts).iter().map(|device| format!("gpu      {}", device_line(device))));
+    }
     lines
+}
+
+/// What the GPUs of the run's machine did last.
+fn devices<'a>(facts: &'a RunFacts<'_>) -> &'a [DeviceUse] {
+    let newest = facts.newest.iter().rev();
+    let mut known =
+        newest.filter_map(|report| if let Report::Devices { devices } = report { Some(devices) } else { None });
+    known.next().map_or(&[], |devices| devices)
+}
+
+/// One of them, such as `0: 97 % busy, 61.2 of 79.6 GiB, 643 W, 58 °C`.
+fn device_line(device: &DeviceUse) -> String {
+    let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let place = device.mig.map_or_else(|| device.gpu.to_string(), |mig| format!("{} (MIG {mig})", device.gpu));
+    let busy = device.busy_percent.map_or_else(String::new, |percent| format!("{percent} % busy, "));
+    let watts = device.watts.map_or_else(String::new, |watts| format!(", {watts:.0} W"));
+    let celsius = device.celsius.map_or_else(String::new, |celsius| format!(", {celsius} °C"));
+    let [used, all] = [device.used_bytes, device.memory_bytes].map(gibibytes);
+    format!("{place}: {busy}{used:.1} of {all:.1} GiB{watts}{celsius}")
 }
 
 /// The newest measurements of a run; none where they cannot be read, which was said when they were opened.
