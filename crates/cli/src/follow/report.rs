@@ -5,7 +5,7 @@ use std::path::Path;
 
 use domain::RunId;
 use domain::series::Point;
-use server::report::{Origin, html};
+use server::report::{RunOrigin, html};
 use server::tensorboard::EventFile;
 use server::{Home, Series, State};
 
@@ -19,7 +19,7 @@ pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result
     let folder = home.run(run);
     let records = state.records(run, 0)?;
     let points: Vec<Point> = series.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
-    if let Some(page) = html(run, &records, &points, &series.operations()?, &Origin::of(&folder)) {
+    if let Some(page) = html(run, &records, &points, &series.operations()?, &RunOrigin::of(&folder)) {
         write_page(&folder, &page)?;
     }
     if !points.is_empty() {

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use server::report::Origin;
+use server::report::RunOrigin;
 
 /// The origin of a job whose file or working folder is in `folder`. Without git, or outside of a repository, no commit.
-pub fn of(folder: &Path) -> Origin {
+pub fn of(folder: &Path) -> RunOrigin {
     let git = |words: &[&str]| {
         let output = Command::new("git").arg("-C").arg(folder).args(words).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
@@ -16,5 +16,5 @@ pub fn of(folder: &Path) -> Origin {
     // Untracked files, such as data, are no change.
     let is_modified = commit.is_some()
         && git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
-    Origin { gradus: env!("CARGO_PKG_VERSION").to_owned(), commit, is_modified, data: None }
+    RunOrigin { gradus: env!("CARGO_PKG_VERSION").to_owned(), commit, is_modified, data: None }
 }

@@ -7,7 +7,6 @@ mod limits;
 mod live;
 mod market;
 mod processes;
-mod programs;
 mod recovery;
 mod results;
 mod secrets;

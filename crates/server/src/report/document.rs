@@ -17,7 +17,7 @@ pub fn document(title: &str, body: &Markup) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) " · gradus" }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(include_str!("../../report.css"))) }
             }
             body { main { (body) } }
         }

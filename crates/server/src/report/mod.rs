@@ -25,7 +25,7 @@ use domain::{Record, RunId, Timestamp};
 
 pub use arithmetic::{Arithmetic, arithmetic};
 pub use curves::Curves;
-pub use origin::Origin;
+pub use origin::RunOrigin;
 pub use sweep::sweep_html;
 
 /// The report of a run, as an HTML page; `None` if no event mentions it.
@@ -37,7 +37,7 @@ pub fn html(
     records: &[Record],
     points: &[Point],
     operations: &[(Timestamp, OperationNote)],
-    origin: &Origin,
+    origin: &RunOrigin,
 ) -> Option<String> {
     let view = view::View::of(run, records, points, operations)?;
     Some(page::page(&view::View { origin: origin.clone(), ..view }))

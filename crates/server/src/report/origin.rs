@@ -12,7 +12,7 @@ const FILE: &str = "origin.json";
 /// Where a run comes from. What is not known is empty, as for a run of an earlier version.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Origin {
+pub struct RunOrigin {
     /// Version of the program that submitted it.
     pub gradus: String,
     /// Commit of the repository that the job file or its working folder is in.
@@ -24,7 +24,7 @@ pub struct Origin {
     pub data: Option<String>,
 }
 
-impl Origin {
+impl RunOrigin {
     /// Keeps it in the folder of its run.
     ///
     /// # Errors
@@ -35,10 +35,10 @@ impl Origin {
     }
 
     /// What is known of a run, from its folder.
-    pub fn of(run: &Path) -> Origin {
-        let origin: Option<Origin> =
+    pub fn of(run: &Path) -> RunOrigin {
+        let origin: Option<RunOrigin> =
             fs::read(run.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Origin { data: data(&run.join("checkpoints")), ..origin.unwrap_or_default() }
+        RunOrigin { data: data(&run.join("checkpoints")), ..origin.unwrap_or_default() }
     }
 }
 

@@ -8,7 +8,7 @@ use domain::series::Point;
 use domain::*;
 
 use super::curves::tests::{evaluated, point, ready, step};
-use super::{Origin, html};
+use super::{RunOrigin, html};
 
 const START: i64 = 1_700_000_000_000_000;
 
@@ -149,7 +149,7 @@ fn points(word: &str) -> Vec<Point> {
 #[test]
 fn a_run_is_shown() {
     let (run, records, points) = history("digits");
-    let page = html(&run, &records, &points, &[], &Origin::default()).unwrap();
+    let page = html(&run, &records, &points, &[], &RunOrigin::default()).unwrap();
     for expected in [
         "97.22 %",
         "<b>$0.001201</b>",
@@ -184,7 +184,7 @@ fn the_operations_log_is_shown() {
         note(90, "digits-1-i1", "its provider refuses to end it", false),
         note(2, "digits-10-i1", "a stranger", false),
     ];
-    let page = html(&run, &records, &points, &operations, &Origin::default()).unwrap();
+    let page = html(&run, &records, &points, &operations, &RunOrigin::default()).unwrap();
     for expected in [
         "provider digits: cannot be asked: in time",
         "fault of gradus: digits-1: decided on what cannot be",
@@ -200,7 +200,7 @@ fn the_operations_log_is_shown() {
 #[test]
 fn a_screen_reader_and_a_narrow_screen_can_read_it() {
     let (run, records, points) = history("digits");
-    let page = html(&run, &records, &points, &[], &Origin::default()).unwrap();
+    let page = html(&run, &records, &points, &[], &RunOrigin::default()).unwrap();
     let headers = page.matches("<th ").count() + page.matches("<th>").count();
     assert_eq!(page.matches("<th scope=").count(), headers, "each header says what it heads");
     assert!(!page.contains("<th scope=\"col\"></th>"), "a header has a name");
@@ -215,7 +215,7 @@ fn no_text_becomes_a_tag() {
     let word = "<script>alert(\"1\")</script>'&\u{1b}[31m";
     let (run, records, points) = history(word);
     let note = OperationNote { subject: run.to_string(), text: word.into(), is_mistake: true };
-    let page = html(&run, &records, &points, &[(Timestamp(START), note)], &Origin::default()).unwrap();
+    let page = html(&run, &records, &points, &[(Timestamp(START), note)], &RunOrigin::default()).unwrap();
     assert!(page.contains("&lt;script&gt;"));
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains('\u{1b}'));
 }
@@ -224,8 +224,8 @@ fn no_text_becomes_a_tag() {
 fn a_run_that_has_only_begun_is_shown() {
     let (run, records, _) = history("digits");
     for length in 1..records.len() {
-        let page = html(&run, &records[..length], &[], &[], &Origin::default()).unwrap();
+        let page = html(&run, &records[..length], &[], &[], &RunOrigin::default()).unwrap();
         assert!(page.contains("not billed yet"));
     }
-    assert_eq!(html(&RunId::new("another"), &records, &[], &[], &Origin::default()), None);
+    assert_eq!(html(&RunId::new("another"), &records, &[], &[], &RunOrigin::default()), None);
 }

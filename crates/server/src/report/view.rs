@@ -13,7 +13,7 @@ use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timest
 use plan::{Goodput, StepTotals};
 
 use super::curves::Curves;
-use super::origin::Origin;
+use super::origin::RunOrigin;
 use super::words;
 
 /// The data of a report.
@@ -31,7 +31,7 @@ pub struct View {
     pub moments: Vec<Moment>,
     pub curves: Curves,
     pub goodput: Goodput,
-    pub origin: Origin,
+    pub origin: RunOrigin,
 }
 
 /// One line of the timeline.
@@ -76,7 +76,7 @@ impl View {
             moments: Vec::new(),
             curves: Curves::of(points),
             goodput: Goodput::default(),
-            origin: Origin::default(),
+            origin: RunOrigin::default(),
         };
         let mut ours = Ours::default();
         for record in records {
