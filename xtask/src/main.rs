@@ -6,6 +6,7 @@
 mod chaos;
 mod check;
 mod docs;
+mod mutants;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ usage: cargo xtask COMMAND
   check --figures  print the structure of the code in numbers
   check --offences print every offence against the checks of words and structure, known ones included
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
+  mutants [NAME…]  make deliberate bugs, one at a time; the test that each names must fail
   sim [ARGS…]      run the control protocol against a simulated cloud, thousands of schedules a second
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
@@ -97,6 +99,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("check", [flag]) if flag == "--offences" => Some(check::offences(root)),
         ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
+        ("mutants", names) => Some(mutants::mutants(root, names)),
         ("sim", arguments) => Some(test::sim(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(bench::fit(root, folder)),

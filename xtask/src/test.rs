@@ -13,7 +13,7 @@ use xtask::doing::{self, Outcome, step};
 use xtask::lab::hosts;
 use xtask::{build, peers};
 
-use crate::{chaos, check};
+use crate::{chaos, check, mutants};
 
 /// What the whole and the long layer do of what has no natural end.
 struct Extent {
@@ -49,9 +49,10 @@ pub fn test(root: &Path) -> Outcome {
 /// The same with more runs killed, with the mutants, and with the Python package beside what it has callbacks for.
 pub fn long(root: &Path) -> Outcome {
     let line = whole(root, &LONG)?;
-    let mutants = step("mutants", || chaos::chaos(root, &["--mutants".to_owned()]))?;
+    let mutants = step("mutants of the trainer, killed", || chaos::chaos(root, &["--mutants".to_owned()]))?;
+    let bugs = step("mutants, tested", || mutants::mutants(root, &[]))?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
-    Ok(format!("{mutants}\n{package}\n{line}"))
+    Ok(format!("{mutants}\n{bugs}\n{package}\n{line}"))
 }
 
 fn whole(root: &Path, extent: &Extent) -> Outcome {

@@ -6,6 +6,7 @@
 
 mod harness;
 mod notices;
+mod parallel;
 mod processes;
 mod spending;
 mod storm;
@@ -121,36 +122,62 @@ struct Tally {
 fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<Tally, String> {
     let folder = std::env::temp_dir().join(format!("gradus-chaos-{}", std::process::id()));
     let job = job(root, &folder, &format!("epochs: 3\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}"))?;
-    let mut tally = Tally::default();
     let truth = harness::run(programs, &job, &folder.join("truth"), Disturbance::default())?;
     let problems = verdict::judge(&truth, None, INTERVAL);
     if !problems.is_empty() {
         return Err(format!("the undisturbed run is wrong: {}", problems.join("; ")));
     }
     eprintln!("undisturbed: {} steps in {:.2} s, model {}", truth.steps(), truth.seconds, truth.model());
-    for number in 0..options.runs {
+    let scene = Scene { programs, job: &job, folder: &folder, truth: &truth, options };
+    let ends_all = |judged: &Judged| judged.failure.is_some() && !options.keep_going && options.mutant.is_some();
+    let mut tally = Tally::default();
+    for judged in parallel::map_until(options.runs, |number| scene.run(number), ends_all) {
+        tally.add(judged);
+    }
+    if tally.failures.is_empty() || options.mutant.is_some() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    Ok(tally)
+}
+
+/// What all runs of a storm have in common.
+struct Scene<'a> {
+    programs: &'a build::Programs,
+    job: &'a Path,
+    folder: &'a Path,
+    truth: &'a Run,
+    options: &'a Options,
+}
+
+/// A run that was killed, compared with the undisturbed one.
+struct Judged {
+    seconds: f64,
+    kills: Vec<(String, &'static str)>,
+    /// What is wrong with it, in a line.
+    failure: Option<String>,
+}
+
+impl Scene<'_> {
+    /// Kills the run of this number, and deletes its home if it ended as the undisturbed one.
+    fn run(&self, number: u64) -> Judged {
+        let Scene { programs, job, folder, truth, options } = *self;
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let kills = Storm::new(seed).kills(truth.steps(), truth.seconds);
         let home = folder.join(format!("run-{number}"));
         let started = Instant::now();
         let disturbance = Disturbance { kills: &kills, mutant: options.mutant.as_deref(), ..Disturbance::default() };
-        let run = harness::run(programs, &job, &home, disturbance);
-        tally.seconds.push(started.elapsed().as_secs_f64());
-        tally.runs += 1;
-        let problems = match &run {
-            Ok(run) => verdict::judge(run, Some(&truth), INTERVAL),
-            Err(error) => vec![error.clone()],
+        let (struck, problems) = match harness::run(programs, job, &home, disturbance) {
+            Ok(run) => (run.kills.clone(), verdict::judge(&run, Some(truth), INTERVAL)),
+            Err(error) => (Vec::new(), vec![error]),
         };
-        if let Ok(run) = &run {
-            tally.count(run);
-        }
-        let problems = match &options.mutant {
+        let seconds = started.elapsed().as_secs_f64();
+        let problems: Vec<String> = match &options.mutant {
             Some(mutant) => problems.into_iter().filter(|problem| gives_away(mutant, problem)).collect(),
             None => problems,
         };
         if problems.is_empty() {
             let _ = fs::remove_dir_all(&home);
-            continue;
+            return Judged { seconds, kills: struck, failure: None };
         }
         let what = format!(
             "run {number} (seed {seed}): {}; kills: {}; kept in {}",
@@ -161,22 +188,18 @@ fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<T
         if options.mutant.is_none() {
             eprintln!("FAILED {what}");
         }
-        tally.failures.push(what);
-        if !options.keep_going && options.mutant.is_some() {
-            break;
-        }
+        Judged { seconds, kills: struck, failure: Some(what) }
     }
-    if tally.failures.is_empty() || options.mutant.is_some() {
-        let _ = fs::remove_dir_all(&folder);
-    }
-    Ok(tally)
 }
 
 impl Tally {
-    fn count(&mut self, run: &Run) {
-        for (place, target) in &run.kills {
+    fn add(&mut self, Judged { seconds, kills, failure }: Judged) {
+        self.runs += 1;
+        self.seconds.push(seconds);
+        self.failures.extend(failure);
+        for phase_and_target in kills {
             self.kills += 1;
-            *self.histogram.entry((place.clone(), target)).or_default() += 1;
+            *self.histogram.entry(phase_and_target).or_default() += 1;
         }
     }
 

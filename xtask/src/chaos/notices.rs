@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::harness::{self, Disturbance};
 use super::verdict::{self, Run};
-use super::{INTERVAL, Options, job};
+use super::{INTERVAL, Options, job, parallel};
 use xtask::build::Programs;
 use xtask::draws::Draws;
 
@@ -26,27 +26,38 @@ pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Resu
     let job = job(root, &folder, &format!("epochs: 6\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}"))?;
     let truth = harness::run(programs, &job, &folder.join("truth"), Disturbance::default())?;
     let runs = options.notices.unwrap_or(options.runs.div_ceil(OTHERS));
-    let mut heard = 0;
-    for number in 0..runs {
-        let seed = options.seed.wrapping_mul(1_000_037).wrapping_add(number);
-        let after = Duration::from_micros(Draws::new(seed).below((truth.seconds * 1e6) as u64 + 1));
-        let home = folder.join(format!("run-{number}"));
-        let service = service(after).map_err(|error| format!("cannot listen: {error}"))?;
-        let run =
-            harness::run(programs, &job, &home, Disturbance { metadata: Some(&service), ..Disturbance::default() })?;
-        let problems = judge(&run, &truth);
-        if !problems.is_empty() {
-            let (what, kept) = (problems.join("; "), home.display());
-            return Err(format!(
-                "a run with a notice after {} ms (seed {seed}): {what}; kept in {kept}",
-                after.as_millis()
-            ));
-        }
-        heard += u64::from(is_noticed(&run));
-        let _ = fs::remove_dir_all(&home);
-    }
+    let notice = |number| notice(programs, options, &job, &folder, &truth, number);
+    let heard = parallel::map_until(runs, notice, Result::is_err).into_iter().collect::<Result<Vec<bool>, String>>()?;
+    let heard = heard.iter().filter(|heard| **heard).count();
     let _ = fs::remove_dir_all(&folder);
     Ok(format!("; {runs} with a notice, {heard} heard it while they ran, 0 steps lost"))
+}
+
+/// Takes back the machine of the run of this number; returns whether its notice was heard, or what is wrong with it.
+fn notice(
+    programs: &Programs,
+    options: &Options,
+    job: &Path,
+    folder: &Path,
+    truth: &Run,
+    number: u64,
+) -> Result<bool, String> {
+    let seed = options.seed.wrapping_mul(1_000_037).wrapping_add(number);
+    let after = Duration::from_micros(Draws::new(seed).below((truth.seconds * 1e6) as u64 + 1));
+    let home = folder.join(format!("run-{number}"));
+    let service = service(after).map_err(|error| format!("cannot listen: {error}"))?;
+    let run = harness::run(programs, job, &home, Disturbance { metadata: Some(&service), ..Disturbance::default() })?;
+    let problems = judge(&run, truth);
+    if !problems.is_empty() {
+        let (what, kept) = (problems.join("; "), home.display());
+        return Err(format!(
+            "a run with a notice after {} ms (seed {seed}): {what}; kept in {kept}",
+            after.as_millis()
+        ));
+    }
+    let is_noticed = is_noticed(&run);
+    let _ = fs::remove_dir_all(&home);
+    Ok(is_noticed)
 }
 
 fn is_noticed(run: &Run) -> bool {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::harness::{self, Disturbance};
 use super::storm::Storm;
-use super::{INTERVAL, Options, job, told, verdict};
+use super::verdict::{self, Run};
+use super::{INTERVAL, Options, job, parallel, told};
 use xtask::build::Programs;
 
 /// The budget of each run, in micro-dollars: 12 s of rent.
@@ -32,26 +33,11 @@ pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Resu
     let rest =
         format!("epochs: 1000000\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}\nbudget: {{max: {budget}}}");
     let job = job(root, &folder, &rest)?;
-    let (mut spent, mut kills) = (Vec::new(), 0);
-    for number in 0..options.runs.div_ceil(OTHERS) {
-        let seed = options.seed.wrapping_mul(1_000_033).wrapping_add(number);
-        let mut storm = Storm::new(seed);
-        let (drawn, away) = (storm.kills(STEPS, SECONDS), storm.away(AWAY));
-        let home = folder.join(format!("run-{number}"));
-        let run = harness::run(programs, &job, &home, Disturbance { kills: &drawn, away, ..Disturbance::default() })?;
-        let problems = verdict::judge_spending(&run, BUDGET);
-        if !problems.is_empty() {
-            let what = problems.join("; ");
-            let kept = home.display();
-            return Err(format!(
-                "a run with a budget (seed {seed}): {what}; kills: {}, away for {} ms; kept in {kept}",
-                told(&drawn),
-                away.as_millis()
-            ));
-        }
-        kills += run.kills.len();
-        spent.push(run.spent());
-    }
+    let spend = |number| spend(programs, options, &job, &folder, number);
+    let runs = parallel::map_until(options.runs.div_ceil(OTHERS), spend, Result::is_err);
+    let runs = runs.into_iter().collect::<Result<Vec<Run>, String>>()?;
+    let kills: usize = runs.iter().map(|run| run.kills.len()).sum();
+    let spent: Vec<u64> = runs.iter().map(Run::spent).collect();
     let _ = fs::remove_dir_all(&folder);
     let most = spent.iter().max().copied().unwrap_or(0);
     Ok(format!(
@@ -59,4 +45,24 @@ pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Resu
         spent.len(),
         100.0 * most as f64 / BUDGET as f64
     ))
+}
+
+/// Kills the run of this number; returns it, or what is wrong with it.
+fn spend(programs: &Programs, options: &Options, job: &Path, folder: &Path, number: u64) -> Result<Run, String> {
+    let seed = options.seed.wrapping_mul(1_000_033).wrapping_add(number);
+    let mut storm = Storm::new(seed);
+    let (drawn, away) = (storm.kills(STEPS, SECONDS), storm.away(AWAY));
+    let home = folder.join(format!("run-{number}"));
+    let run = harness::run(programs, job, &home, Disturbance { kills: &drawn, away, ..Disturbance::default() })?;
+    let problems = verdict::judge_spending(&run, BUDGET);
+    match problems.is_empty() {
+        true => Ok(run),
+        false => Err(format!(
+            "a run with a budget (seed {seed}): {}; kills: {}, away for {} ms; kept in {}",
+            problems.join("; "),
+            told(&drawn),
+            away.as_millis(),
+            home.display()
+        )),
+    }
 }

@@ -1,0 +1,176 @@
+//! The mutants: for each failure that once lost work or money, the line that prevents it, and the test that must notice.
+//!
+//! Text is replaced, not code: a mutant stays readable beside what it changes, and the tests here check that its text is
+//! still found exactly once.
+
+/// A deliberate bug, and the test that must fail with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SourceMutant {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What a user would lose.
+    pub harm: &'static str,
+    /// The file to change, below the root.
+    pub file: &'static str,
+    /// Text that occurs once in it.
+    pub from: &'static str,
+    /// What replaces that text.
+    pub to: &'static str,
+    /// What must fail.
+    pub test: CargoTest,
+}
+
+/// Tests of one executable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CargoTest {
+    pub package: &'static str,
+    /// What cargo builds of the package: `--lib`, or `--test` and a name.
+    pub target: &'static [&'static str],
+    /// Part of the names of the tests to run.
+    pub filter: &'static str,
+}
+
+/// All of them, in the order of the crates.
+pub(super) const MUTANTS: &[SourceMutant] = &[
+    SourceMutant {
+        name: "unreadable-is-damaged",
+        harm: "a checkpoint that cannot be read now is passed over, and the run resumes from an older one",
+        file: "crates/checkpoint/src/restore.rs",
+        from: "Err(Rejected::Unreadable(error)) => return Err(error),\n        }\n    }\n    Ok((None, passed_over))",
+        to: "Err(Rejected::Unreadable(error)) => passed_over.push(error.to_string()),\n        }\n    }\n    Ok((None, passed_over))",
+        test: CargoTest { package: "gradus-checkpoint", target: &["--test", "full_disk"], filter: "" },
+    },
+    SourceMutant {
+        name: "poisoned-state-is-saved",
+        harm: "weights that are not finite are saved as a good checkpoint",
+        file: "crates/train/src/run/training.rs",
+        from: "if context.options.omitted.finite_check { Ok(true) } else { trainer.is_finite(ranks) }",
+        to: "{ let _ = (trainer, context, ranks); Ok(true) }",
+        test: CargoTest { package: "gradus-train", target: &["--test", "ranks"], filter: "finite::" },
+    },
+    SourceMutant {
+        name: "poisoned-state-is-skipped",
+        harm: "training continues from a state that is not finite",
+        file: "crates/train/src/run/guard.rs",
+        from: "StepHealth { has_finite_state: false, .. } => Reaction::RollBack,",
+        to: "StepHealth { has_finite_state: false, .. } => Reaction::Skip,",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "run::guard" },
+    },
+    SourceMutant {
+        name: "poisoned-checkpoint-is-resumed",
+        harm: "a checkpoint with values that are not finite is resumed, and every attempt fails",
+        file: "crates/train/src/run/newest.rs",
+        from: "weights.iter().chain(&loaded.training).find(|tensor| !tensor.is_finite())",
+        to: "weights.iter().chain(&loaded.training).find(|_| false)",
+        test: CargoTest { package: "gradus-train", target: &["--test", "run"], filter: "finite" },
+    },
+    SourceMutant {
+        name: "samples-are-not-verified",
+        harm: "a flipped bit in a shard becomes a wrong pixel",
+        file: "crates/data/src/shard/read.rs",
+        from: "if long(blake3::hash(bytes).as_bytes(), 0) != entry.hash {",
+        to: "if false {",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "a_flipped_bit_is_an_error" },
+    },
+    SourceMutant {
+        name: "tokens-are-stored-twice",
+        harm: "an interrupted tokenization resumes at the wrong text, and other tokens are trained on",
+        file: "crates/data/src/texts/encode.rs",
+        from: "first: writer.records() as usize,",
+        to: "first: 0,",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "texts::" },
+    },
+    SourceMutant {
+        name: "deletions-do-not-wait",
+        harm: "`push --delete` removes what a reader of the older version still needs",
+        file: "crates/store/src/dataset/deletions.rs",
+        from: "if is_marked && now - since >= grace {",
+        to: "if is_marked {",
+        test: CargoTest { package: "gradus-store", target: &["--lib"], filter: "deletions" },
+    },
+    SourceMutant {
+        name: "recent-objects-are-deleted",
+        harm: "an object that the version before still named is deleted without a grace time",
+        file: "crates/store/src/dataset/deletions.rs",
+        from: ".filter(|_| !lately.contains(&object.name))",
+        to: "",
+        test: CargoTest { package: "gradus-store", target: &["--lib"], filter: "deletions" },
+    },
+    SourceMutant {
+        name: "crowds-count-as-objects",
+        harm: "mAP differs from pycocotools' where annotations are crowds",
+        file: "crates/train/src/detect/average.rs",
+        from: "coco_overlap(one.bbox, other.bbox, other.is_crowd)",
+        to: "coco_overlap(one.bbox, other.bbox, false)",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "precisions_are_those_of_pycocotools" },
+    },
+    SourceMutant {
+        name: "buckets-are-rebuilt",
+        harm: "a run of four or more ranks that was killed ends with other bits",
+        file: "crates/train/src/torch/group.cpp",
+        from: "    has_rebuilt_bucket_ = true;\n",
+        to: "",
+        test: CargoTest {
+            package: "gradus-train",
+            target: &["--test", "ranks"],
+            filter: "a_kill_among_any_number_of_ranks",
+        },
+    },
+    SourceMutant {
+        name: "changed-data-is-trained-on",
+        harm: "a run resumes on other data, and test images become training images",
+        file: "crates/data/src/identity/provenance.rs",
+        from: "(Some(_), Some(change)) if !self.accepts || !change.can_be_accepted() => {",
+        to: "(Some(_), Some(change)) if self.accepts && !change.can_be_accepted() => {",
+        test: CargoTest { package: "gradus-train", target: &["--test", "run"], filter: "changed" },
+    },
+    SourceMutant {
+        name: "other-work-has-the-same-step",
+        harm: "a step of 32-pixel images prices a job with 224 pixels",
+        file: "crates/plan/src/local/same_step.rs",
+        from: "optimizer(one) == optimizer(other) && step_of(one) == step_of(other)",
+        to: "optimizer(one) == optimizer(other) && step_of(one) == step_of(one)",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_step_of_other_work_is_another_step" },
+    },
+    SourceMutant {
+        name: "mistakes-spin",
+        harm: "a wrong decision is taken again and again without a wait",
+        file: "crates/control/src/controller/mistake.rs",
+        from: "const WAIT: u64 = 1_000_000;",
+        to: "const WAIT: u64 = 0;",
+        test: CargoTest { package: "gradus-control", target: &["--test", "operations"], filter: "" },
+    },
+    SourceMutant {
+        name: "measurements-block-the-end",
+        harm: "a finished run never ends, and is billed, while its measurements cannot be stored",
+        file: "crates/server/src/control.rs",
+        from: "reply.measured = Some(if kept.is_ok() { reply.acknowledged } else { 0 });",
+        to: "if kept.is_err() { reply.acknowledged = 0; }\n            reply.measured = Some(reply.acknowledged);",
+        test: CargoTest { package: "gradus-server", target: &["--test", "acknowledgement"], filter: "" },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_a_mutant_changes_is_found_exactly_once() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the checkout");
+        for SourceMutant { name, file, from, to, .. } in MUTANTS {
+            let text =
+                std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
+            assert_eq!(text.matches(from).count(), 1, "{name}: `{from}` in {file}");
+            assert_ne!(from, to, "{name}");
+        }
+    }
+
+    #[test]
+    fn mutants_have_names_of_their_own() {
+        let names: BTreeSet<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        assert_eq!(names.len(), MUTANTS.len());
+    }
+}
