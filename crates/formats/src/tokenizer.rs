@@ -104,6 +104,12 @@ impl TextEncoder for Loaded {
         Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
     }
 
+    fn encode_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<u32>>, String> {
+        let encodings =
+            guarded(|| self.0.encode_batch_fast(pairs.to_vec(), true)).map_err(|error| error.to_string())?;
+        Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
+    }
+
     fn json(&self) -> Result<String, String> {
         self.0.to_string(true).map_err(|error| error.to_string())
     }

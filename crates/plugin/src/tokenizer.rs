@@ -22,6 +22,13 @@ pub trait TextEncoder: Debug + Send + Sync {
     /// Why one of them cannot be encoded.
     fn encode(&self, texts: &[&str], framed: bool) -> Result<Vec<Vec<u32>>, String>;
 
+    /// The ids of some pairs of texts, with the special tokens that begin, separate and end them. Of a pair that is too
+    /// long, the longer text is truncated.
+    ///
+    /// # Errors
+    /// Why one of them cannot be encoded.
+    fn encode_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<u32>>, String>;
+
     /// Its `tokenizer.json`.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ impl Case {
             }
             Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel => {
                 let length = self.train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
-                InputShape::Text(TextShape { vocabulary: self.vocabulary, length })
+                InputShape::Text(TextShape { vocabulary: self.vocabulary, length, separator: None })
             }
         };
         let output = match self.train.task() {
@@ -195,7 +195,7 @@ impl Case {
                 };
                 Ok(BatchTensors { values, mask: None, labels, share })
             }
-            InputShape::Text(TextShape { vocabulary, length }) => {
+            InputShape::Text(TextShape { vocabulary, length, .. }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
                 let labels = match self.shape().output {
                     OutputShape::Classes(_) => classes,

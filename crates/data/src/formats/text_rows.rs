@@ -11,12 +11,25 @@ use super::tree::Form;
 use crate::Error;
 use crate::error::layout;
 use crate::files::remote::AccessTime;
+use crate::identity::hash;
 
-/// One text, and its class where a column of classes is named.
+/// One text or pair of texts, and its class where a column of classes is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub text: String,
+    /// The second text of a pair.
+    pub pair: Option<String>,
     pub class: Option<String>,
+}
+
+impl Record {
+    /// A hash of its text or texts.
+    pub fn hash(&self) -> u64 {
+        match &self.pair {
+            None => hash(self.text.as_bytes()),
+            Some(pair) => hash(format!("{}\0{pair}", self.text).as_bytes()),
+        }
+    }
 }
 
 /// The texts in the rows of a Parquet or Arrow file, with their classes if requested.
@@ -54,5 +67,5 @@ pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, E
         _ => word(class),
     };
     let class = |named: Option<Named>| named.filter(|_| keys.label.is_some()).map(named_class);
-    Ok(texts.into_iter().zip(named).map(|(text, named)| Record { text, class: class(named) }).collect())
+    Ok(texts.into_iter().zip(named).map(|(text, named)| Record { text, pair: None, class: class(named) }).collect())
 }

@@ -45,7 +45,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn take(&mut self, Record { text, class }: Record) -> Result<(), Error> {
+    fn take(&mut self, Record { text, class, pair: _ }: Record) -> Result<(), Error> {
         let written = self.texts.write_all(text.as_bytes());
         written.map_err(|source| Error::Write { name: self.beside.display().to_string(), source })?;
         self.ends.push(self.ends.last().copied().unwrap_or(0) + text.len() as u64);
@@ -63,7 +63,15 @@ impl Documents {
     /// Reads a file, or all files of one form in a folder, to be packed into the folder `out`.
     pub fn read(path: &Path, options: &TextOptions, out: &Path) -> Result<Documents, Error> {
         let (columns, label) = (options.columns.clone(), options.label.clone());
-        let keys = Text { columns, label, length: 8, tokenizer: None, vocabulary: 300, documents: Sight::default() };
+        let keys = Text {
+            columns,
+            pair: None,
+            label,
+            length: 8,
+            tokenizer: None,
+            vocabulary: 300,
+            documents: Sight::default(),
+        };
         let files = files(path)?;
         let beside = out.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
         let mut writing = Writing {
@@ -87,7 +95,7 @@ impl Documents {
                         text.push_str(&line.text);
                         Ok(())
                     })?;
-                    writing.take(Record { text, class: None })?;
+                    writing.take(Record { text, pair: None, class: None })?;
                 }
                 other @ (Form::Csv | Form::Jsonl) => each(&file, other, &keys, &mut |record| writing.take(record))?,
             }

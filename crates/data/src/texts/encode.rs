@@ -9,7 +9,7 @@ use super::rows::{ROWS, STREAMS, TokenRows};
 use super::store::{StoreAccess, TokenStore, TokenWriter};
 use super::survey::TextFile;
 use super::tokenizer::TextTokenizer;
-use crate::identity::hash;
+use crate::formats::Record;
 use crate::identity::preparation::Preparation;
 use crate::sampling::split::Parts;
 use crate::{Error, Part};
@@ -81,6 +81,9 @@ impl RowEncoding<'_> {
             }
         }
         let layout = match self.goal {
+            TextObjective::Class | TextObjective::Masked if self.keys.pair.is_some() => {
+                format!("pairs in rows of {}", self.keys.length)
+            }
             TextObjective::Class | TextObjective::Masked => format!("rows of {}", self.keys.length),
             TextObjective::Next => format!("streams, {} columns", self.columns()),
         };
@@ -96,15 +99,16 @@ impl RowEncoding<'_> {
             tokenizer,
             writer,
             texts: Vec::new(),
+            pairs: Vec::new(),
             bytes: 0,
             positions: [0; 3],
         };
         let mut number = 0;
         let mut contents = blake3::Hasher::new();
         self.file.each(&mut |record| {
-            contents.update(&hash(record.text.as_bytes()).to_le_bytes());
+            contents.update(&record.hash().to_le_bytes());
             number += 1;
-            waiting.take(number - 1, record.text)
+            waiting.take(number - 1, record)
         })?;
         waiting.flush()?;
         if contents.finalize() != self.contents {
@@ -124,6 +128,8 @@ struct Waiting<'a> {
     tokenizer: TextTokenizer,
     writer: TokenWriter,
     texts: Vec<String>,
+    /// The second text of each, where texts are pairs.
+    pairs: Vec<String>,
     bytes: usize,
     /// Position in the list of each part.
     positions: [usize; 3],
@@ -131,12 +137,13 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// Takes a record that is not in the store yet.
-    fn take(&mut self, number: usize, text: String) -> Result<(), Error> {
+    fn take(&mut self, number: usize, Record { text, pair, .. }: Record) -> Result<(), Error> {
         if number < self.first + self.texts.len() {
             return Ok(());
         }
-        self.bytes += text.len();
+        self.bytes += text.len() + pair.as_ref().map_or(0, String::len);
         self.texts.push(text);
+        self.pairs.extend(pair);
         match self.texts.len() >= RECORDS || self.bytes >= BYTES {
             true => self.flush(),
             false => Ok(()),
@@ -150,7 +157,15 @@ impl Waiting<'_> {
         let pieces = |text: &'_ str| encoding.file.pieces(text, encoding.goal).count();
         let counts: Vec<usize> = self.texts.iter().map(|text| pieces(text)).collect();
         let texts: Vec<&str> = self.texts.iter().flat_map(|text| encoding.file.pieces(text, encoding.goal)).collect();
-        let mut encoded = self.tokenizer.encode(&texts, length, &encoding.preparation)?.into_iter();
+        let encoded = match encoding.keys.pair {
+            None => self.tokenizer.encode(&texts, length, &encoding.preparation)?,
+            Some(_) => {
+                let pairs = self.pairs.iter().map(String::as_str);
+                let pairs: Vec<(&str, &str)> = texts.iter().copied().zip(pairs).collect();
+                self.tokenizer.encode_pairs(&pairs, encoding.keys.length as usize, &encoding.preparation)?
+            }
+        };
+        let mut encoded = encoded.into_iter();
         for (record, count) in (self.first..).zip(counts) {
             let part = self.part_of(record as u32);
             for mut tokens in encoded.by_ref().take(count) {
@@ -174,6 +189,7 @@ impl Waiting<'_> {
         self.writer.complete(records as u64)?;
         self.first += records;
         self.texts.clear();
+        self.pairs.clear();
         self.bytes = 0;
         Ok(())
     }

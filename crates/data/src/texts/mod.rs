@@ -60,6 +60,8 @@ pub struct TextDataset {
     labels: Vec<u32>,
     /// Whether attention is limited to the tokens of a document.
     apart: bool,
+    /// Whether each row is a pair of texts.
+    has_pairs: bool,
     special: Special,
     specials: Vec<u32>,
     vocabulary: usize,
@@ -171,6 +173,7 @@ impl TextDataset {
             rows: TokenRows::none()?,
             labels,
             apart: keys.documents == Documents::Apart,
+            has_pairs: keys.pair.is_some(),
             special: tokenizer.special,
             specials: tokenizer.specials(),
             vocabulary: tokenizer.count(),
@@ -196,6 +199,11 @@ impl TextDataset {
     /// The size of the vocabulary; every token id is less than it.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    /// The token that separates the two texts of a pair, if the rows are pairs.
+    pub fn separator(&self) -> Option<u32> {
+        self.has_pairs.then_some(self.special.end)
     }
 
     /// The tokenizer as a `tokenizer.json`.

@@ -59,6 +59,10 @@ pub(super) fn open(
         let why = "it holds token ids already, and its pack has its own tokenizer";
         return Err(layout(path, why, "leave `tokenizer` out of `text`"));
     }
+    if keys.pair.is_some() {
+        let why = "it is tokens already, of one text each";
+        return Err(layout(path, why, "name the CSV or JSONL with both texts, or leave `pair` out of `text`"));
+    }
     let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
     let rule = match spec.split {
         Split::Shares(shares) => Rule::Shares(shares),
@@ -324,6 +328,7 @@ fn stream(
         labels: Vec::new(),
         rows: TokenRows::ended(packed.writer.finish()?, parts, Vec::new())?,
         apart: false,
+        has_pairs: false,
         special: tokenizer.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |tokenizer| tokenizer.special),
         specials: tokenizer.as_ref().map(TextTokenizer::specials).unwrap_or_default(),
         vocabulary,

@@ -49,7 +49,7 @@ pub(crate) fn each(path: &Path, form: Form, keys: &Text, take: Take<'_>) -> Resu
     match form {
         Form::Csv => csv(path, open(path)?, keys, taken)?,
         Form::Jsonl => jsonl(path, keys, taken)?,
-        Form::Plain => lines(path, |_, line| taken(Record { text: line.to_owned(), class: None }))?,
+        Form::Plain => lines(path, |_, line| taken(Record { text: line.to_owned(), pair: None, class: None }))?,
     }
     match is_empty {
         true => Err(layout(path, "it holds no text", "give a file with at least one record")),
@@ -91,7 +91,12 @@ fn no_utf8(path: &Path, line: u64) -> Error {
 
 /// Columns are named by the first row, or counted from 1 where only numbers are given.
 fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), Error> {
-    let numbered = keys.columns.iter().chain(&keys.label).all(|column| column.parse::<usize>().is_ok_and(|at| at > 0));
+    let numbered = keys
+        .columns
+        .iter()
+        .chain(&keys.pair)
+        .chain(&keys.label)
+        .all(|column| column.parse::<usize>().is_ok_and(|at| at > 0));
     let mut reader = csv::ReaderBuilder::new().has_headers(!numbered).flexible(true).from_reader(file);
     let broken = |error: csv::Error| {
         let why = format!("it is no CSV: {error}");
@@ -115,7 +120,8 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
         })
     };
     let columns = keys.columns.iter().map(index).collect::<Result<Vec<usize>, Error>>()?;
-    let label = keys.label.as_ref().map(index).transpose()?;
+    let [pair, label] = [&keys.pair, &keys.label].map(|key| key.as_ref().map(index).transpose());
+    let (pair, label) = (pair?, label?);
     for row in reader.records() {
         let row = row.map_err(broken)?;
         let line = row.position().map_or(0, csv::Position::line);
@@ -125,8 +131,9 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
             row.get(at).ok_or_else(|| layout(path, missing(), "correct the row, or name other columns"))
         };
         let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;
+        let pair = pair.map(field).transpose()?.map(str::to_owned);
         let class = label.map(field).transpose()?.map(|class| class.trim().to_owned());
-        take(Record { text: parts.join(" "), class })?;
+        take(Record { text: parts.join(" "), pair, class })?;
     }
     Ok(())
 }
@@ -148,7 +155,8 @@ fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
             Value::Array(_) | Value::Object(_) => Err(wrong(format!("the value of `{key}` is no text"))),
         };
         let parts = keys.columns.iter().map(field).collect::<Result<Vec<String>, Error>>()?;
+        let pair = keys.pair.as_ref().map(field).transpose()?;
         let class = keys.label.as_ref().map(field).transpose()?;
-        take(Record { text: parts.join(" "), class })
+        take(Record { text: parts.join(" "), pair, class })
     })
 }

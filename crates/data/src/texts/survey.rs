@@ -14,8 +14,8 @@ use super::{TextObjective, in_order};
 use crate::Error;
 use crate::error::layout;
 use crate::formats::Record;
+use crate::identity::Rule;
 use crate::identity::preparation::Preparation;
-use crate::identity::{Rule, hash};
 use crate::sampling::split::{self, Parts};
 
 /// A plain text larger than this is divided into blocks of lines rather than lines; otherwise the per-line index
@@ -90,13 +90,13 @@ impl<'a> TextFile<'a> {
         read::each(self.path, self.form, self.keys, &mut |line| {
             text.push_str(&line.text);
             match text.len() >= block {
-                true => take(Record { text: std::mem::take(&mut text), class: None }),
+                true => take(Record { text: std::mem::take(&mut text), pair: None, class: None }),
                 false => Ok(()),
             }
         })?;
         match text.is_empty() {
             true => Ok(()),
-            false => take(Record { text, class: None }),
+            false => take(Record { text, pair: None, class: None }),
         }
     }
 
@@ -123,7 +123,7 @@ impl<'a> TextFile<'a> {
             let read = self.each(&mut |record| {
                 // The trainer may have stopped early with an error.
                 if remaining.next_if_eq(&number).is_some() {
-                    for text in self.pieces(&record.text, goal) {
+                    for text in self.pieces(&record.text, goal).chain(record.pair.as_deref()) {
                         let sent = sender.send(text.to_owned());
                         sent.map_err(|_| Error::Internal("the tokenizer's training has ended".into()))?;
                     }
@@ -172,7 +172,7 @@ impl TextSurvey {
         let mut contents = Vec::new();
         let mut seen = ClassNumbers::default();
         file.each(&mut |record| {
-            contents.push(hash(record.text.as_bytes()));
+            contents.push(record.hash());
             if goal == TextObjective::Class {
                 seen.add(record.class);
             }

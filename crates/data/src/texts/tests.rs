@@ -120,6 +120,39 @@ fn every_form_gives_the_same_rows() {
     assert_eq!(outline, TextOutline { classes: vec!["1".into(), "2".into()], counts: Some([30, 10, 10]) });
 }
 
+/// A row of a pair is `[CLS] first [SEP] second [SEP]`, as the `tokenizers` library encodes pairs, and the longer text of
+/// one that is too long is truncated.
+#[test]
+fn pairs_of_texts_are_encoded_as_pairs() {
+    let row = |(kind, text): (usize, String)| format!("{kind},\"{text}\",the {kind}\n");
+    let csv = format!("class,one,two\n{}", rows().into_iter().map(row).collect::<String>());
+    let row = |(kind, text): (usize, String)| {
+        serde_json::json!({"class": kind, "one": text, "two": format!("the {kind}")}).to_string() + "\n"
+    };
+    let jsonl: String = rows().into_iter().map(row).collect();
+    let keys = |length: usize, pair: &str| {
+        format!(r#"{{"columns": ["one"], {pair} "label": "class", "length": {length}, "vocabulary": 300}}"#)
+    };
+    let shelf = Shelf::new("texts.csv", &csv);
+    let open = |shelf: &Shelf, length, pair| shelf.open(&keys(length, pair), TextObjective::Class).unwrap();
+    let pairs = open(&shelf, 40, r#""pair": "two","#);
+    assert_eq!(all_rows(&pairs), all_rows(&open(&Shelf::new("texts.jsonl", &jsonl), 40, r#""pair": "two","#)));
+    let tokenizer = tokenizers::Tokenizer::from_bytes(pairs.tokenizer()).unwrap();
+    let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+    let (begin, separator) = (tokenizer.token_to_id("[CLS]").unwrap(), pairs.separator().unwrap());
+    let short = open(&shelf, 10, r#""pair": "two","#);
+    for (number, (kind, first)) in (0..).zip(rows()) {
+        let second = format!("the {kind}");
+        let encoding = tokenizer.encode((first.as_str(), second.as_str()), true).unwrap();
+        assert_eq!(row_of(&pairs, number), encoding.get_ids());
+        let (first, second) = (ids(&first), ids(&second));
+        assert_eq!(row_of(&pairs, number), [&[begin], &first[..], &[separator], &second, &[separator]].concat());
+        let kept = &first[..10 - 3 - second.len()];
+        assert_eq!(row_of(&short, number), [&[begin], kept, &[separator], &second, &[separator]].concat());
+    }
+    assert_eq!(open(&shelf, 40, "").separator(), None);
+}
+
 #[test]
 fn a_saved_tokeniser_is_read_again() {
     let shelf = Shelf::new("texts.csv", &csv(""));

@@ -108,6 +108,23 @@ impl TextTokenizer {
         Ok(ids)
     }
 
+    /// The token ids of each pair of texts, `[CLS] first [SEP] second [SEP]`, truncated to `length`.
+    pub fn encode_pairs(
+        &mut self,
+        pairs: &[(&str, &str)],
+        length: usize,
+        preparation: &Preparation,
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        self.tokenizer.truncate(Some(length)).map_err(undivided)?;
+        let mut ids = Vec::with_capacity(pairs.len());
+        for some in pairs.chunks(AT_A_TIME) {
+            ids.extend(self.tokenizer.encode_pairs(some).map_err(undivided)?);
+            preparation.advance(some.len());
+        }
+        self.tokenizer.truncate(None).map_err(undivided)?;
+        Ok(ids)
+    }
+
     /// The token ids of one text, without what begins and ends it.
     pub fn numbers(&self, text: &str) -> Result<Vec<u32>, String> {
         Ok(self.tokenizer.encode(&[text], false)?.into_iter().flatten().collect())

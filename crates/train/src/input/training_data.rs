@@ -134,7 +134,11 @@ impl TrainingData {
                     TextObjective::Masked | TextObjective::Next => OutputShape::Tokens,
                 };
                 ModelShape {
-                    input: InputShape::Text(TextShape { vocabulary: texts.vocabulary() as i64, length }),
+                    input: InputShape::Text(TextShape {
+                        vocabulary: texts.vocabulary() as i64,
+                        length,
+                        separator: texts.separator().map(i64::from),
+                    }),
                     output,
                 }
             }

@@ -38,6 +38,8 @@ pub struct TextShape {
     pub vocabulary: i64,
     /// Tokens of the longest row.
     pub length: i64,
+    /// The token that separates the two texts of a pair; none where rows are single texts.
+    pub separator: Option<i64>,
 }
 
 /// Output shape of a network.
@@ -67,7 +69,7 @@ impl ModelShape {
             InputShape::Image(ImageShape { channels, height, width }) => {
                 Sample::Image { channels: number(channels), height: number(height), width: number(width) }
             }
-            InputShape::Text(TextShape { vocabulary, length }) => {
+            InputShape::Text(TextShape { vocabulary, length, .. }) => {
                 Sample::Text { vocabulary: number(vocabulary), length: number(length) }
             }
         }

@@ -222,7 +222,7 @@ fn documents_of_a_row_do_not_see_each_other() {
     let network = {
         let _turn = crate::torch::turn();
         let shape = ModelShape {
-            input: InputShape::Text(TextShape { vocabulary: 60, length: 24 }),
+            input: InputShape::Text(TextShape { vocabulary: 60, length: 24, separator: None }),
             output: OutputShape::Tokens,
         };
         Network::new(Model::GptTiny, shape, 5, Device::Cpu, MemoryFormat::Contiguous).unwrap()
@@ -245,4 +245,29 @@ fn documents_of_a_row_do_not_see_each_other() {
         assert_eq!(at > 0, difference(&together.narrow(1, at, count), &alone) > 1e-3);
         at += count;
     }
+}
+
+/// BERT sees the second text of a pair by its segment, and the rest of the row as it was.
+#[test]
+fn the_second_text_of_a_pair_has_the_second_segment() {
+    const SEPARATOR: i64 = 3;
+    let bert = |separator| {
+        let _turn = crate::torch::turn();
+        let input = InputShape::Text(TextShape { vocabulary: 60, length: 24, separator });
+        let shape = ModelShape { input, output: OutputShape::Classes(2) };
+        Network::new(Model::BertMini, shape, 5, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+    };
+    let (single, pairs) = (bert(None), bert(Some(SEPARATOR)));
+    let _off = tch::no_grad_guard();
+    let forward = |network: &Network, row: &[i64]| {
+        network.forward(&Tensor::from_slice(row).unsqueeze(0), &Pass::whole(false)).unwrap()
+    };
+    let (one, two) = ([2, 10, 11, SEPARATOR], [2, 10, 11, SEPARATOR, 20, SEPARATOR]);
+    assert_eq!(difference(&forward(&single, &one), &forward(&pairs, &one)), 0.0);
+    assert!(difference(&forward(&single, &two), &forward(&pairs, &two)) > 1e-4);
+    // With one embedding for both segments nothing tells them apart.
+    let name = "bert.embeddings.token_type_embeddings.weight";
+    let mut segments = pairs.weights().all().find(|named| named.name == name).unwrap().tensor.shallow_clone();
+    segments.copy_(&segments.narrow(0, 0, 1).expand([2, -1], false).copy());
+    assert_eq!(difference(&forward(&single, &two), &forward(&pairs, &two)), 0.0);
 }

@@ -159,7 +159,7 @@ fn samples(shape: ModelShape, device: Device) -> torch::Result<BatchTensors> {
 fn fits(shape: ModelShape, logits: &[i64]) -> bool {
     match (shape.output, shape.input, logits) {
         (OutputShape::Classes(classes), _, logits) => logits == [SAMPLES, classes],
-        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length }), [SAMPLES, row, tokens]) => {
+        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length, .. }), [SAMPLES, row, tokens]) => {
             *row == length && *tokens >= vocabulary
         }
         (OutputShape::Tokens | OutputShape::Boxes(_), _, _) => false,
@@ -168,7 +168,7 @@ fn fits(shape: ModelShape, logits: &[i64]) -> bool {
 
 fn expected(shape: ModelShape) -> String {
     match (shape.output, shape.input) {
-        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length })) => {
+        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length, .. })) => {
             format!("[{SAMPLES}, {length}, {vocabulary}], one logit per token at each position")
         }
         (OutputShape::Classes(classes) | OutputShape::Boxes(classes), _) => {
@@ -183,7 +183,7 @@ fn described(input: InputShape) -> String {
         InputShape::Image(ImageShape { channels, height, width }) => {
             format!("images, float32 [samples, {channels}, {height}, {width}]")
         }
-        InputShape::Text(TextShape { vocabulary, length }) => {
+        InputShape::Text(TextShape { vocabulary, length, .. }) => {
             format!("token ids, int64 [samples, {length}] below {vocabulary}")
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     fn scores_fit_or_do_not() {
         let images = ModelShape::images([3, 32, 32], 7);
         let texts = ModelShape {
-            input: InputShape::Text(TextShape { vocabulary: 100, length: 16 }),
+            input: InputShape::Text(TextShape { vocabulary: 100, length: 16, separator: None }),
             output: OutputShape::Tokens,
         };
         for (shape, logits, expected) in [

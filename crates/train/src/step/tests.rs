@@ -121,7 +121,7 @@ fn pixels_that_lie_together_are_the_same_pictures() {
 /// Networks with blocks, and their inputs: images with batch normalization, and token ids with dropout.
 fn blocks(model: Model) -> (Network, BatchTensors) {
     let words = ModelShape {
-        input: InputShape::Text(TextShape { vocabulary: 50, length: 12 }),
+        input: InputShape::Text(TextShape { vocabulary: 50, length: 12, separator: None }),
         output: OutputShape::Classes(3),
     };
     let (shape, samples) = match model {

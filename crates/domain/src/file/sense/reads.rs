@@ -28,6 +28,10 @@ impl Validator {
                 if text.columns.is_empty() {
                     self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
                 }
+                if text.pair.is_some() && train.task() != Task::TextClassification {
+                    let message = "pairs of texts are for text classification by BERT";
+                    self.wrong("train.data.text.pair", message, "name the classes with `label`, or leave the key out");
+                }
                 let is_gpt = train.model.architecture().is_some() && train.task() == Task::LanguageModel;
                 if text.documents == Documents::Apart && !is_gpt {
                     let message = format!("`{name}` cannot be told where documents begin; GPT can");
@@ -43,7 +47,7 @@ impl Validator {
             }
         };
         if let Some((longest, length)) = longest {
-            let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
+            let message = format!("sequences of {length} tokens are longer than the {longest} positions of `{name}`");
             self.wrong("train.data.text.length", message, format!("write at most {longest}"));
         }
         let of_images = [

@@ -105,6 +105,10 @@ fn texts_are_for_models_that_read() {
         check(&format!("train:\n  model: {model}\n  data: {{path: d.csv{data}}}\n  epochs: 3\n  batch: 4\n"), expected);
     };
     check("bert_mini", ", text: {columns: [title, body], label: class}", "ok");
+    check("bert_mini", ", text: {columns: [premise], pair: hypothesis, label: class}", "ok");
+    let no_pair = "3 train.data.text.pair: pairs of texts are for text classification by BERT (name the classes with `label`, or leave the key out)";
+    check("bert_mini", ", text: {columns: [premise], pair: hypothesis}", no_pair);
+    check("gpt_tiny", ", text: {columns: [premise], pair: hypothesis, label: class}", no_pair);
     check("gpt_tiny", ", text: {length: 256, tokenizer: words.json}", "ok");
     check(
         "bert_mini",
@@ -119,7 +123,7 @@ fn texts_are_for_models_that_read() {
     check(
         "gpt_tiny",
         ", text: {length: 257}, size: 32, split: folders",
-        "3 train.data.text.length: rows of 257 words are longer than the 256 positions of `gpt_tiny` (write at most 256)
+        "3 train.data.text.length: sequences of 257 tokens are longer than the 256 positions of `gpt_tiny` (write at most 256)
          3 train.data.size: this key is for images, and the model reads text (leave the key out)
          3 train.data.split: a text file has no folders (write for example `split: [0.7, 0.2, 0.1]`)",
     );

@@ -64,6 +64,9 @@ pub struct Text {
     /// Column or key of the class. Without it, BERT is trained on masked tokens; GPT is always trained on the next token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Column or key of a second text, such as `hypothesis`: both are encoded as a pair with segments (`token_type_ids`), as the `tokenizers` library does. For classification by BERT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<String>,
     /// Sequence length in tokens. Longer texts are truncated or, for next-token training, split.
     #[serde(default = "text_length")]
     #[schemars(range(min = 8, max = 1024))]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::model::block::ModelBlock;
 use crate::model::block::bert::{BertLayer, DEVIATION, DROPOUT, EPS, linear};
@@ -31,6 +31,8 @@ pub(in crate::model) struct Bert {
     vocabulary: i64,
     positions: Tensor,
     segments: Tensor,
+    /// The token that separates the two texts of a pair.
+    separator: Option<i64>,
     norm: LayerNorm,
     pub(in crate::model) blocks: Vec<Arc<ModelBlock>>,
     head: Head,
@@ -75,14 +77,21 @@ impl Bert {
                 bias: weights.zeros("cls.predictions.bias".into(), &[text.vocabulary])?,
             },
         };
-        Ok(Bert { tokens, vocabulary: text.vocabulary, positions, segments, norm, blocks, head })
+        let TextShape { vocabulary, separator, .. } = text;
+        Ok(Bert { tokens, vocabulary, positions, segments, separator, norm, blocks, head })
     }
 
-    /// `tokens` is `samples × length`, int64; all are of the first segment.
+    /// `tokens` is `samples × length`, int64; all are of the first segment, but for the second text of a pair.
     pub(in crate::model) fn stem(&self, tokens: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (_, length) = tokens.size2()?;
         let x = pass.look_up(&self.tokens, tokens, self.vocabulary, PAD)?;
-        let x = x.f_add(&self.segments.f_select(0, 0)?)?;
+        let x = match self.separator {
+            None => x.f_add(&self.segments.f_select(0, 0)?)?,
+            Some(separator) => {
+                let segments = second_segment(tokens, separator)?;
+                x.f_add(&Tensor::f_embedding(&self.segments, &segments, -1, false, false)?)?
+            }
+        };
         let x = x.f_add(&self.positions.f_narrow(0, 0, length)?)?;
         pass.apply_dropout(&self.norm.forward(&x)?, DROPOUT)
     }
@@ -99,4 +108,11 @@ impl Bert {
             }
         }
     }
+}
+
+/// 1 behind the first separator of each row, else 0: the `token_type_ids` of `[CLS] first [SEP] second [SEP]`. Padding,
+/// which nothing attends to, counts to the second text. Int64, `samples × length`.
+fn second_segment(tokens: &Tensor, separator: i64) -> Result<Tensor> {
+    let separators = tokens.f_eq(separator)?.f_to_kind(Kind::Int64)?;
+    Ok(separators.f_cumsum(1, Kind::Int64)?.f_sub(&separators)?.f_clamp_max(1)?)
 }

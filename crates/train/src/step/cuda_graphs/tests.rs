@@ -45,7 +45,8 @@ fn batch(model: Model, step: i64, count: i64) -> BatchTensors {
 
 fn network(model: Model) -> Network {
     let output = if model == Model::GptTiny { OutputShape::Tokens } else { OutputShape::Classes(3) };
-    let shape = NetworkShape { input: InputShape::Text(TextShape { vocabulary: 50, length: 12 }), output };
+    let shape =
+        NetworkShape { input: InputShape::Text(TextShape { vocabulary: 50, length: 12, separator: None }), output };
     Network::new(model, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
 }
 
