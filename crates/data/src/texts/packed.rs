@@ -41,6 +41,19 @@ pub(super) fn outline(spec: &Data, goal: TextObjective, path: &Path, seed: u64) 
     Ok(Some(TextOutline { classes, counts }))
 }
 
+/// Refuses keys that say how texts become token ids, where they are token ids already.
+fn check_keys(keys: &Text, path: &Path) -> Result<(), Error> {
+    if keys.tokenizer.is_some() {
+        let why = "it holds token ids already, and its pack has its own tokenizer";
+        return Err(layout(path, why, "leave `tokenizer` out of `text`"));
+    }
+    if keys.pair.is_some() {
+        let why = "it holds token ids already, of one text per row";
+        return Err(layout(path, why, "name the CSV or JSONL with both texts, or leave `pair` out of `text`"));
+    }
+    Ok(())
+}
+
 /// Opens packed text; `None` if the path holds something else.
 pub(super) fn open(
     spec: &Data,
@@ -55,14 +68,7 @@ pub(super) fn open(
         return stream(spec, keys, path, width, seed, provenance).map(Some);
     }
     let Some((manifest, tokens)) = tokens::find(path)? else { return Ok(None) };
-    if keys.tokenizer.is_some() {
-        let why = "it holds token ids already, and its pack has its own tokenizer";
-        return Err(layout(path, why, "leave `tokenizer` out of `text`"));
-    }
-    if keys.pair.is_some() {
-        let why = "it is tokens already, of one text each";
-        return Err(layout(path, why, "name the CSV or JSONL with both texts, or leave `pair` out of `text`"));
-    }
+    check_keys(keys, path)?;
     let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
     let rule = match spec.split {
         Split::Shares(shares) => Rule::Shares(shares),

@@ -1,6 +1,6 @@
 //! Serves remote data during training: ranges of its objects, over a Unix socket and cached on disk.
 //!
-//! A rank has neither credentials nor HTTP. It sees a folder with sparse files of the right lengths (`data::remote`)
+//! Ranks hold neither credentials nor HTTP clients. Each sees a folder with sparse files of the right lengths (`data::remote`)
 //! and requests the bytes of a sample when it needs them, and a batch earlier announces what it will need; each request
 //! says when the bytes are needed again. All ranks of a machine share one server, so there is one cache, one budget and
 //! one fetch for data that several of them need. Read on in `pieces`.

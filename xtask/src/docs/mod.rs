@@ -16,13 +16,13 @@ use xtask::build;
 use xtask::doing::{self, Outcome};
 
 /// What stands above the reference of commands.
-const COMMANDS: &str = include_str!("docs/cli-opening.md");
+const COMMANDS: &str = include_str!("cli-opening.md");
 
 /// What stands above the tables.
-const OPENING: &str = include_str!("docs/job-file-opening.md");
+const OPENING: &str = include_str!("job-file-opening.md");
 
 /// What stands below them.
-const CLOSING: &str = include_str!("docs/job-file-closing.md");
+const CLOSING: &str = include_str!("job-file-closing.md");
 
 /// Writes the generated documents or, with `check`, fails when one of them is stale.
 pub fn docs(root: &Path, check: bool) -> Outcome {
