@@ -6,6 +6,7 @@ pub mod doing;
 pub mod draws;
 pub mod gpu;
 pub mod lab;
-pub mod peers;
 pub mod root;
 pub mod setup;
+
+pub use setup::peers;

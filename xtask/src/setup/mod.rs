@@ -4,6 +4,8 @@
 //! user's cache; `vendor/libtorch` links to it, and `.cargo/config.toml` names that link. Nothing is built by hand and
 //! nothing needs an environment variable. `GRADUS_LIBTORCH` names an installed PyTorch of the same version instead.
 
+pub mod peers;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fmt, fs, io};
