@@ -9,6 +9,7 @@
 //! a job on this machine, `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
 
 mod command;
+mod doctor;
 mod error;
 mod fetch;
 mod figures;

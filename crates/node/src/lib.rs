@@ -4,10 +4,11 @@
 //! held while the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is computed from, and `spool.jsonl`
 //! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
 //! instance is alive or gone. Its processes carry a tag ([`processes`]) and run in separate [`session`]s. Files
-//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). This crate makes no
-//! decisions.
+//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). The machine describes
+//! itself as [`facts`]. This crate makes no decisions.
 
 mod digest;
+pub mod facts;
 pub mod folder;
 mod launch;
 mod lock;

@@ -5,6 +5,7 @@
 //! kills, `verdict` judges. With `--mutant NAME` the same is done to a trainer with a deliberate mistake, and must fail.
 
 mod harness;
+mod hosts;
 mod notices;
 mod parallel;
 mod processes;
@@ -45,6 +46,11 @@ const MUTANTS: [&str; 4] = ["no-rng", "no-optimizer", "no-position", "manifest-f
 pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
     if arguments == ["--mutants"] {
         return mutants(root);
+    }
+    if let [first, rest @ ..] = arguments
+        && first == "--hosts"
+    {
+        return hosts::storm(root, rest);
     }
     let options = options(arguments)?;
     let programs = build::programs(root, options.mutant.is_some())?;
@@ -101,7 +107,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--keep-going" => options.keep_going = true,
             _ => {
                 return Err(format!(
-                    "`{word}` is not known; there are --runs N, --seed S, --notices N, --mutant NAME, --keep-going and --mutants"
+                    "`{word}` is not known; there are --runs N, --seed S, --notices N, --mutant NAME, --keep-going, --mutants, and --hosts …"
                 ));
             }
         }

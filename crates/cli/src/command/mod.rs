@@ -22,7 +22,7 @@ use crate::settings::GlobalSettings;
 use access::{login, token};
 use models::evaluate;
 use nodes::agent;
-use runs::{attach, cost, events, logs, program, report, resume, rm, run, serve, status, stop, wait};
+use runs::{attach, checkpoints, cost, events, logs, program, report, resume, rm, run, serve, status, stop, wait};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
@@ -58,6 +58,8 @@ pub enum Commands {
     Resume(resume::Args),
     /// List, show and export trained models
     Models(models::Args),
+    /// List, copy and delete the checkpoints of a run
+    Checkpoints(checkpoints::Args),
     /// Score a trained model on its own test split or on other data, and write its predictions
     Evaluate(evaluate::Args),
     /// Show what runs have cost: bills, and running totals of runs that have not ended
@@ -90,6 +92,8 @@ pub enum Commands {
     Cloud(nodes::cloud::Args),
     /// List rented machines; rent one to work on, enter it, and give it back
     Machines(nodes::machines::Args),
+    /// Check this machine or nodes: GPUs, drivers, disk, clock, names, network and kernel log
+    Doctor(nodes::doctor::Args),
     /// Open a shell on a node, or run a command there
     Ssh(nodes::ssh::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
@@ -102,6 +106,9 @@ pub enum Commands {
     /// Answer a request of the provider `ssh` on this machine (used by gradus itself)
     #[command(hide = true)]
     Node,
+    /// Say what this machine is, or measure the network to another (used by `gradus doctor` and `gradus nodes add`)
+    #[command(hide = true)]
+    Facts(nodes::facts::Args),
     /// Print what the reference documents are made of (used by `cargo xtask docs`)
     #[command(hide = true)]
     Reference(reference::Args),
@@ -133,6 +140,7 @@ impl Commands {
             Commands::Stop(args) => stop::run(args, settings, printer),
             Commands::Resume(args) => resume::run(args, settings, printer),
             Commands::Models(args) => models::run(args, settings, printer),
+            Commands::Checkpoints(args) => checkpoints::run(args, settings, printer),
             Commands::Evaluate(args) => evaluate::run(args, settings, printer),
             Commands::Cost(args) => cost::run(args, settings, printer),
             Commands::Data(args) => data::run(args, settings, printer),
@@ -149,6 +157,8 @@ impl Commands {
             Commands::Nodes(args) => nodes::run(args, settings, printer),
             Commands::Cloud(args) => nodes::cloud::run(args, settings, printer),
             Commands::Machines(args) => nodes::machines::run(args, settings, printer),
+            Commands::Doctor(args) => nodes::doctor::run(&args, settings, printer),
+            Commands::Facts(args) => nodes::facts::run(&args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
             Commands::Node => nodes::answer::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
@@ -162,6 +172,7 @@ impl Commands {
     fn only_here(&self) -> Option<&'static str> {
         match self {
             Commands::Models(_) => Some("`gradus models`"),
+            Commands::Checkpoints(_) => Some("`gradus checkpoints`"),
             Commands::Evaluate(_) => Some("`gradus evaluate`"),
             Commands::Report(_) => Some("`gradus report`"),
             Commands::Rm(_) => Some("`gradus rm`"),
@@ -170,6 +181,7 @@ impl Commands {
             Commands::Machines(_) => Some("`gradus machines`"),
             Commands::Ssh(_) => Some("`gradus ssh`"),
             Commands::Token(_) => Some("`gradus token`"),
+            Commands::Doctor(args) if args.looks_at_nodes() => Some("`gradus doctor` for nodes"),
             Commands::Launch(_) => Some("`gradus launch`"),
             _ => None,
         }

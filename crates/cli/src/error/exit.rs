@@ -17,5 +17,9 @@ pub const NOT_FINISHED: u8 = 101;
 pub const NOT_FOUND: u8 = 102;
 /// The run was stopped before its end.
 pub const RUN_STOPPED: u8 = 103;
+/// `gradus doctor` warns of something.
+pub const WARNED: u8 = 104;
+/// `gradus doctor` has found what makes jobs fail.
+pub const SICK: u8 = 105;
 /// Interrupted by Ctrl-C.
 pub const INTERRUPTED: u8 = 130;

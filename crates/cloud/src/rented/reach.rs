@@ -94,6 +94,8 @@ impl Reach {
             node: Node::default(),
             is_drained: false,
             is_prepared: true,
+            facts: None,
+            link: None,
         };
         let connection = Connection::new(&host, owner);
         if reached.site.is_none() {

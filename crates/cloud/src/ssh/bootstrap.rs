@@ -40,6 +40,15 @@ impl Site {
     pub fn socket(&self) -> String {
         format!("{}/loop.sock", self.root)
     }
+
+    /// The line of a shell that runs `gradus` there with these words.
+    pub fn command(&self, words: &[&str]) -> String {
+        let libtorch =
+            self.libtorch.as_ref().map_or(String::new(), |path| format!("GRADUS_LIBTORCH={} ", quoted(path)));
+        let program = quoted(&format!("{}/gradus", self.programs));
+        let words: String = words.iter().map(|word| format!(" {}", quoted(word))).collect();
+        format!("{libtorch}exec {program} --home {}{words}", quoted(&self.root))
+    }
 }
 
 /// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, and the

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::{Bytes, Node, Rate};
+use node::facts::NodeFacts;
 use serde::{Deserialize, Serialize};
 
 /// The kind of the offer of any node.
@@ -37,6 +38,23 @@ pub struct Host {
     /// Whether programs were copied to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_prepared: bool,
+    /// What it said of itself when it was looked at last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<NodeFacts>>,
+    /// What its connection carried then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<NodeLink>,
+}
+
+/// What the connection between this machine and a node carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLink {
+    /// Bytes per second to the node.
+    pub to: Bytes,
+    /// Bytes per second from it.
+    pub from: Bytes,
+    /// How long a command that does nothing takes, in microseconds.
+    pub round_trip_us: u64,
 }
 
 impl Inventory {
@@ -107,6 +125,8 @@ mod tests {
             node,
             is_drained,
             is_prepared: false,
+            facts: None,
+            link: None,
         }
     }
 

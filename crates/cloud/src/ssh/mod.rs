@@ -26,7 +26,7 @@ use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, Pro
 
 pub use bootstrap::{Executables, Site};
 pub use connection::{Connection, SshError};
-pub use inventory::{Host, Inventory};
+pub use inventory::{Host, Inventory, NodeLink};
 use placement::Placements;
 pub(crate) use remote::ask;
 pub(crate) use tunnel::Tunnel;

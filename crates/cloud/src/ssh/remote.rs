@@ -4,15 +4,13 @@ use domain::Rate;
 use domain::rental::{NODE_SCHEMA, NodeRequest};
 
 use super::bootstrap::Site;
-use super::connection::{Connection, SshError, quoted};
+use super::connection::{Connection, SshError};
 use crate::provider::{ProviderAnswer, ProviderCall};
 
 /// Calls the provider on the machine.
 pub fn ask(connection: &Connection, site: &Site, owner: &str, rate: Rate, call: &ProviderCall) -> ProviderAnswer {
     let request = NodeRequest { schema: NODE_SCHEMA, owner: owner.to_owned(), rate, call: call.clone() };
-    let libtorch = site.libtorch.as_ref().map_or(String::new(), |path| format!("GRADUS_LIBTORCH={} ", quoted(path)));
-    let program = quoted(&format!("{}/gradus", site.programs));
-    let remote = format!("{libtorch}exec {program} --home {} node", quoted(&site.root));
+    let remote = site.command(&["node"]);
     let said = serde_json::to_vec(&request)
         .map_err(|error| error.to_string())
         .and_then(|request| connection.run("run `gradus node`", &remote, &request).map_err(|error| said(&error)))

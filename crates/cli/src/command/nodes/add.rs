@@ -6,6 +6,7 @@ use cloud::ssh::{Connection, Executables, Host, SshError, bootstrap};
 use domain::{Node, Offer, Rate};
 use server::Home;
 
+use super::doctor::visit::visit;
 use crate::error::{Error, exit};
 use crate::local::machine;
 use crate::printer::Printer;
@@ -46,6 +47,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         node: Node::default(),
         is_drained: false,
         is_prepared: true,
+        facts: None,
+        link: None,
     };
     let inventory = machine::inventory(&home)?;
     let ssh = machine::ssh(settings, &home, inventory.clone());
@@ -59,16 +62,23 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match known {
         Some(index) => {
             host.is_drained = inventory.hosts[index].is_drained;
+            host.facts = inventory.hosts[index].facts.clone();
+            host.link = inventory.hosts[index].link;
+            describe(&mut host, &ssh.program, home.owner());
             inventory.hosts[index] = host.clone();
         }
-        None => inventory.hosts.push(host.clone()),
+        None => {
+            describe(&mut host, &ssh.program, home.owner());
+            inventory.hosts.push(host.clone());
+        }
     }
     inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
     match printer.is_json() {
         true => printer.json(&serde_json::json!(host)),
         false => {
             printer.data(format!("node     {} ({})", host.name, host.address));
-            printer.data(format!("machine  {}", super::list::machine(&host.node)));
+            printer.data(format!("machine  {}", super::list::machine(&host)));
+            super::show::details(&host).into_iter().for_each(|line| printer.data(line));
             printer.data(format!("price    {}", host.rate));
             printer.data(format!(
                 "use      write `resources: {{infra: ssh/{}}}` in a job, or `infra: ssh` for any node",
@@ -112,6 +122,20 @@ fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Err
         let hint = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
         Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
     })
+}
+
+/// Adds what the machine says of itself. Disk and network are measured where it is new or was changed.
+fn describe(host: &mut Host, program: &Executables, owner: &str) {
+    let known = host.facts.clone();
+    let quick = visit(host, program, owner, false);
+    let is_known = known
+        .as_ref()
+        .zip(quick.facts.as_ref())
+        .is_some_and(|(known, facts)| known.fingerprint() == facts.fingerprint() && known.disk.figures.is_some());
+    match is_known && host.link.is_some() {
+        true => quick.note(host),
+        false => visit(host, program, owner, true).note(host),
+    }
 }
 
 /// What to try when copying fails.

@@ -1,7 +1,7 @@
 //! `gradus nodes list`.
 
+use cloud::ssh::Host;
 use cloud::{Provider, ProviderAnswer, ProviderCall, Ssh};
-use domain::Node;
 use domain::rental::MachineState;
 use server::Home;
 
@@ -35,7 +35,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         if printer.is_json() {
             printer.json(&serde_json::json!({ "node": host, "state": state }));
         }
-        rows.push(vec![host.name.clone(), host.address.clone(), machine(&host.node), host.rate.to_string(), state]);
+        rows.push(vec![host.name.clone(), host.address.clone(), machine(host), host.rate.to_string(), state]);
     }
     if printer.is_json() {
         return Ok(exit::DONE);
@@ -51,10 +51,16 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
 }
 
 /// What a machine is made of, in a few words.
-pub fn machine(node: &Node) -> String {
+pub fn machine(host: &Host) -> String {
     let gigabytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let node = &host.node;
+    let gpus = host.facts.as_ref().map_or(&[][..], |facts| &facts.gpu.devices[..]);
+    let gpus = match gpus {
+        [] => String::new(),
+        [first, ..] => format!(", {} × {}", gpus.len(), first.name),
+    };
     format!(
-        "{} cores, {:.0} GiB memory, {:.0} GiB free disk",
+        "{} cores, {:.0} GiB memory, {:.0} GiB free disk{gpus}",
         node.cores,
         gigabytes(node.memory.0),
         gigabytes(node.disk_free.0)

@@ -5,8 +5,11 @@ pub mod agent;
 pub mod answer;
 mod change;
 pub mod cloud;
+pub mod doctor;
+pub mod facts;
 mod list;
 pub mod machines;
+mod show;
 pub mod ssh;
 
 use ::cloud::ssh::{Host, Inventory};
@@ -28,6 +31,8 @@ enum Subcommand {
     Add(add::Args),
     /// List nodes with their hardware and what runs on them
     List,
+    /// Show what is known of a node: processor, disk, GPUs, software and network
+    Show(show::Args),
     /// Start nothing new on a node; what runs there continues
     Drain(change::Args),
     /// Use a drained node again
@@ -44,6 +49,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command {
         Subcommand::Add(args) => add::run(args, settings, printer),
         Subcommand::List => list::run(settings, printer),
+        Subcommand::Show(args) => show::run(&args, settings, printer),
         Subcommand::Drain(args) => change::drain(&args, true, settings, printer),
         Subcommand::Resume(args) => change::drain(&args, false, settings, printer),
         Subcommand::Rm(args) => change::remove(&args, settings, printer),

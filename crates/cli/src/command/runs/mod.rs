@@ -1,6 +1,7 @@
 //! Commands on runs: start, follow and stop them, and look at what they did.
 
 pub mod attach;
+pub mod checkpoints;
 pub mod cost;
 pub mod events;
 pub mod logs;

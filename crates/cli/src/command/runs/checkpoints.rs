@@ -1,0 +1,386 @@
+//! `gradus checkpoints`: list, copy and delete the checkpoints in the folder of a run.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use domain::{RunId, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use server::Home;
+
+use crate::command::find::{find, open_named};
+use crate::error::{Error, exit};
+use crate::figures::{size, time};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::table;
+
+/// Arguments of `gradus checkpoints`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// List the checkpoints of a run, by step
+    List(ListArgs),
+    /// Copy a checkpoint with all that it builds on to a folder, verified by its checksums
+    Pull(PullArgs),
+    /// Delete checkpoints of a run that nothing else builds on
+    Rm(RemoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Run: its name, a unique prefix of it, or `last`
+    run: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct PullArgs {
+    /// Run: its name, a unique prefix of it, or `last`
+    run: String,
+    /// Folder to copy to; it is made
+    #[arg(long, short, value_name = "FOLDER")]
+    output: PathBuf,
+    /// Step of the checkpoint [default: the newest]
+    #[arg(long)]
+    step: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    /// Run: its name, a unique prefix of it, or `last`
+    run: String,
+    /// Steps of the checkpoints to delete
+    #[arg(long, value_name = "STEP", num_args = 1.., required_unless_present = "keep", conflicts_with = "keep")]
+    step: Vec<u64>,
+    /// Keep so many of the newest, and delete all others
+    #[arg(long, value_name = "NUMBER")]
+    keep: Option<usize>,
+    /// Skip the confirmation
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// What this command reads of a manifest; its checksum is checked where a checkpoint is used.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+struct Listed {
+    step: u64,
+    attempt: String,
+    files: Vec<NamedFile>,
+    #[serde(default)]
+    chain: Vec<ListedLink>,
+    #[serde(default)]
+    best: Option<ListedBest>,
+    #[serde(skip)]
+    saved: Timestamp,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+struct ListedLink {
+    step: u64,
+    files: Vec<NamedFile>,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+struct ListedBest {
+    step: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+struct NamedFile {
+    name: String,
+    bytes: u64,
+    sha256: String,
+}
+
+impl Listed {
+    /// Every file that it takes to have this one.
+    fn all_files(&self) -> impl Iterator<Item = &NamedFile> {
+        self.chain.iter().flat_map(|link| &link.files).chain(&self.files)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    fn builds_on(&self, step: u64) -> bool {
+        self.chain.iter().any(|link| link.step == step)
+    }
+}
+
+/// Carries out the subcommand.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let name = match &args.command {
+        Subcommand::List(args) => &args.run,
+        Subcommand::Pull(args) => &args.run,
+        Subcommand::Rm(args) => &args.run,
+    };
+    let state = open_named(&home, name)?;
+    let id = find(state.world(), name)?;
+    let folder = home.run(&id).join("checkpoints");
+    let listed = read(&folder)?;
+    match args.command {
+        Subcommand::List(_) => list(&id, &listed, printer),
+        Subcommand::Pull(args) => pull(&id, &folder, &listed, &args, printer),
+        Subcommand::Rm(args) => {
+            let is_over = state.world().runs.get(&id).is_some_and(|run| run.state.is_final());
+            if !is_over || home.is_followed(&home.run(&id)) {
+                let message = format!("run `{id}` has not ended, so its checkpoints are in use");
+                let hint =
+                    format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
+                return Err(Error::Usage { message, hint });
+            }
+            remove(&folder, &listed, &args, printer)
+        }
+    }
+}
+
+/// The manifests of a folder by step; one that cannot be read is no checkpoint.
+fn read(folder: &Path) -> Result<Vec<Listed>, Error> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::file("read", folder)(error)),
+    };
+    let mut all: Vec<Listed> = entries.flatten().filter_map(|entry| manifest(&entry.path())).collect();
+    all.sort_by_key(|one| one.step);
+    Ok(all)
+}
+
+fn manifest(path: &Path) -> Option<Listed> {
+    let step: u64 = path.file_name()?.to_str()?.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
+    let saved = fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let listed: Listed = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let is_safe = listed.all_files().all(|file| domain::files::is_safe(&file.name));
+    let saved = Timestamp(i64::try_from(saved.as_micros()).ok()?);
+    (listed.step == step && is_safe).then_some(Listed { saved, ..listed })
+}
+
+fn list(id: &RunId, listed: &[Listed], printer: &mut Printer) -> Result<u8, Error> {
+    if printer.is_json() {
+        for one in listed {
+            printer.json(&json!({
+                "run": id, "step": one.step, "attempt": one.attempt, "saved": time(one.saved), "bytes": one.bytes(),
+                "builds_on": one.chain.iter().map(|link| link.step).collect::<Vec<u64>>(),
+                "best_step": one.best.as_ref().map(|best| best.step),
+            }));
+        }
+        return Ok(exit::DONE);
+    }
+    if listed.is_empty() {
+        printer.say(format!(
+            "run `{id}` has no checkpoints: none was saved, or `gradus gc` deleted them after its model was written"
+        ));
+        return Ok(exit::DONE);
+    }
+    let row = |one: &Listed| {
+        let builds_on: Vec<String> = one.chain.iter().map(|link| link.step.to_string()).collect();
+        let builds_on = if builds_on.is_empty() { "–".to_owned() } else { builds_on.join(", ") };
+        let best = one.best.as_ref().map_or("–".to_owned(), |best| best.step.to_string());
+        vec![one.step.to_string(), time(one.saved), size(one.bytes()), best, builds_on, one.attempt.clone()]
+    };
+    let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
+    for line in table::lines(&["step", "saved", "size", "best step", "builds on", "attempt"], &rows) {
+        printer.data(line);
+    }
+    Ok(exit::DONE)
+}
+
+fn pull(id: &RunId, folder: &Path, listed: &[Listed], args: &PullArgs, printer: &mut Printer) -> Result<u8, Error> {
+    let wanted = match args.step {
+        Some(step) => listed.iter().find(|one| one.step == step),
+        None => listed.last(),
+    };
+    let Some(wanted) = wanted else {
+        let steps: Vec<String> = listed.iter().map(|one| one.step.to_string()).collect();
+        let message = match args.step {
+            Some(step) => format!("run `{id}` has no checkpoint of step {step}"),
+            None => format!("run `{id}` has no checkpoint"),
+        };
+        let hint = if steps.is_empty() {
+            format!("see `gradus status {id}`")
+        } else {
+            format!("there are {}", steps.join(", "))
+        };
+        return Err(Error::Usage { message, hint });
+    };
+    fs::create_dir_all(&args.output).map_err(Error::file("make the folder", &args.output))?;
+    let mut bytes = 0;
+    // The manifest comes last, so that it never names what is not there.
+    for file in wanted.all_files() {
+        copy(folder, &args.output, file)?;
+        bytes += file.bytes;
+    }
+    let manifest = format!("manifest-{}.json", wanted.step);
+    let target = args.output.join(&manifest);
+    fs::copy(folder.join(&manifest), &target).map_err(Error::file("write", &target))?;
+    match printer.is_json() {
+        true => printer.json(&json!({ "run": id, "step": wanted.step, "folder": args.output, "bytes": bytes })),
+        false => printer.data(format!("step {}: {} in {}", wanted.step, size(bytes), args.output.display())),
+    }
+    Ok(exit::DONE)
+}
+
+/// Copies a file; it has its name once it is whole and its checksum is right.
+fn copy(folder: &Path, output: &Path, file: &NamedFile) -> Result<(), Error> {
+    let (source, target) = (folder.join(&file.name), output.join(&file.name));
+    let sum = |path: &Path| {
+        let opened = File::open(path).map_err(Error::file("read", path))?;
+        node::sha256(opened).map_err(Error::file("read", path))
+    };
+    if target.is_file() && sum(&target)? == file.sha256 {
+        return Ok(());
+    }
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(Error::file("make the folder", parent))?;
+    }
+    let partial =
+        target.with_file_name(format!(".{}.partial", target.file_name().unwrap_or_default().to_string_lossy()));
+    fs::copy(&source, &partial).map_err(Error::file("copy", &source))?;
+    if sum(&partial)? != file.sha256 {
+        let _ = fs::remove_file(&partial);
+        let message = format!("`{}` does not match its checksum", source.display());
+        let hint = "pull another step: `gradus checkpoints list` shows them".to_owned();
+        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
+    }
+    fs::rename(&partial, &target).map_err(Error::file("write", &target))
+}
+
+fn remove(folder: &Path, listed: &[Listed], args: &RemoveArgs, printer: &mut Printer) -> Result<u8, Error> {
+    let wanted: BTreeSet<u64> = match args.keep {
+        Some(keep) => {
+            let kept = &listed[listed.len().saturating_sub(keep)..];
+            let old = listed[..listed.len().saturating_sub(keep)].iter().map(|one| one.step);
+            // What a kept one builds on is kept as well.
+            old.filter(|step| !kept.iter().any(|one| one.builds_on(*step))).collect()
+        }
+        None => args.step.iter().copied().collect(),
+    };
+    if let Some(step) = wanted.iter().find(|step| !listed.iter().any(|one| one.step == **step)) {
+        let message = format!("there is no checkpoint of step {step}");
+        return Err(Error::Usage { message, hint: "`gradus checkpoints list RUN` shows them".to_owned() });
+    }
+    let (gone, kept): (Vec<&Listed>, Vec<&Listed>) = listed.iter().partition(|one| wanted.contains(&one.step));
+    let builds = kept.iter().find_map(|one| Some((one.step, wanted.iter().find(|step| one.builds_on(**step))?)));
+    if let Some((later, step)) = builds {
+        let message = format!("the checkpoint of step {later} builds on that of step {step}");
+        return Err(Error::Usage { message, hint: format!("delete both, or keep {step}") });
+    }
+    let needed: BTreeSet<&str> = kept.iter().flat_map(|one| one.all_files()).map(|file| file.name.as_str()).collect();
+    let files: BTreeSet<&NamedFile> =
+        gone.iter().flat_map(|one| one.all_files()).filter(|file| !needed.contains(file.name.as_str())).collect();
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let steps: Vec<String> = wanted.iter().map(u64::to_string).collect();
+    let question = format!("delete {} of step {}?", size(bytes), steps.join(", "));
+    if !gone.is_empty() && !args.yes && !printer.confirm(&question) {
+        let message = "nothing was deleted: it was not confirmed".to_owned();
+        return Err(Error::Usage { message, hint: "pass `--yes` to confirm".to_owned() });
+    }
+    // A manifest goes first: without it the rest is no checkpoint.
+    let manifests = gone.iter().map(|one| folder.join(format!("manifest-{}.json", one.step)));
+    for path in manifests.chain(files.iter().map(|file| folder.join(&file.name))) {
+        crate::command::gc::delete(&path)?;
+        // The folder of a step goes with its last file.
+        let _ = path.parent().filter(|parent| *parent != folder).map(fs::remove_dir);
+    }
+    match printer.is_json() {
+        true => printer.json(&json!({ "deleted": wanted, "bytes": bytes })),
+        false => printer.data(format!("deleted {}", size(bytes))),
+    }
+    Ok(exit::DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two checkpoints, of which the second builds on the first, and a third that stands for itself.
+    fn scene() -> (tempfile::TempDir, Vec<Listed>) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, name).unwrap();
+            json!({ "name": name, "bytes": name.len(), "sha256": node::sha256(name.as_bytes()).unwrap() })
+        };
+        let [one, two, three, best] = ["step-1-a1/model", "step-2-a1/model", "step-3-a1/model", "best-1-a1"].map(file);
+        for (step, files, chain) in [
+            (1, vec![one.clone(), best.clone()], vec![]),
+            (2, vec![two, best.clone()], vec![json!({ "step": 1, "files": [one] })]),
+            (3, vec![three, best], vec![]),
+        ] {
+            let text = json!({ "step": step, "attempt": "a1", "files": files, "chain": chain, "best": {"step": 1, "name": "best-1-a1"} });
+            fs::write(folder.path().join(format!("manifest-{step}.json")), text.to_string()).unwrap();
+        }
+        fs::write(
+            folder.path().join("manifest-4.json"),
+            r#"{"step": 4, "attempt": "a", "files": [{"name": "../x", "bytes": 1, "sha256": ""}]}"#,
+        )
+        .unwrap();
+        fs::write(folder.path().join("manifest-5.json"), "{").unwrap();
+        let listed = read(folder.path()).unwrap();
+        (folder, listed)
+    }
+
+    fn remove_args(step: &[u64], keep: Option<usize>) -> RemoveArgs {
+        RemoveArgs { run: String::new(), step: step.to_vec(), keep, yes: true }
+    }
+
+    #[test]
+    fn only_whole_manifests_are_listed() {
+        let (_folder, listed) = scene();
+        assert_eq!(listed.iter().map(|one| one.step).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(listed[1].builds_on(1) && !listed[2].builds_on(1));
+    }
+
+    #[test]
+    fn what_others_need_is_not_deleted() {
+        let (folder, listed) = scene();
+        let mut printer = Printer::silent();
+        let refused = remove(folder.path(), &listed, &remove_args(&[1], None), &mut printer).unwrap_err();
+        assert!(refused.to_string().contains("step 2 builds on that of step 1"), "{refused}");
+        let unknown = remove(folder.path(), &listed, &remove_args(&[9], None), &mut printer).unwrap_err();
+        assert!(unknown.to_string().contains("no checkpoint of step 9"));
+        let is_there = |name: &str| folder.path().join(name).exists();
+        remove(folder.path(), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
+        let left =
+            ["manifest-1.json", "manifest-2.json", "manifest-3.json", "step-1-a1", "step-3-a1/model", "best-1-a1"]
+                .map(is_there);
+        assert_eq!(left, [false, false, true, false, true, true]);
+    }
+
+    #[test]
+    fn newest_ones_are_kept_with_what_they_build_on() {
+        let (folder, listed) = scene();
+        remove(folder.path(), &listed[..2], &remove_args(&[], Some(1)), &mut Printer::silent()).unwrap();
+        assert!(folder.path().join("manifest-1.json").exists() && folder.path().join("step-1-a1/model").exists());
+    }
+
+    #[test]
+    fn a_copy_is_verified() {
+        let (folder, listed) = scene();
+        let output = folder.path().join("out");
+        let args = |step| PullArgs { run: String::new(), output: output.clone(), step };
+        let id = RunId::new("r");
+        pull(&id, folder.path(), &listed, &args(Some(2)), &mut Printer::silent()).unwrap();
+        let is_there = |name: &str| output.join(name).exists();
+        let copied =
+            ["manifest-2.json", "step-1-a1/model", "step-2-a1/model", "best-1-a1", "manifest-1.json"].map(is_there);
+        assert_eq!(copied, [true, true, true, true, false]);
+        fs::write(folder.path().join("step-3-a1/model"), "step-3-a1/MODEL").unwrap();
+        let damaged = pull(&id, folder.path(), &listed, &args(None), &mut Printer::silent()).unwrap_err();
+        assert!(damaged.to_string().contains("does not match its checksum"), "{damaged}");
+        assert!(!is_there("manifest-3.json") && !is_there("step-3-a1/model"));
+        let none = pull(&id, folder.path(), &listed, &args(Some(8)), &mut Printer::silent()).unwrap_err();
+        assert_eq!(none.hint().as_deref(), Some("there are 1, 2, 3"));
+    }
+}

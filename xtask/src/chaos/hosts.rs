@@ -1,0 +1,391 @@
+//! `cargo xtask chaos --hosts`: jobs on machines that lose power, network and processes, behind a server that is killed.
+//!
+//! The hosts are namespaces with an sshd each (`lab::hosts`). As many jobs as there are hosts run at any time; faults are
+//! drawn from the seed. Every model must be that of a run on this machine that nothing happened to, and nothing may be left
+//! on a host. What a fault did to which run follows from time alone, so the table tells of attempts, not of faults.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use xtask::build::{self, Programs};
+use xtask::doing::Outcome;
+use xtask::draws::Draws;
+use xtask::lab::hosts as lab;
+
+/// What `cargo xtask chaos --hosts` is asked.
+#[derive(Debug)]
+struct HostsOptions {
+    faults: u64,
+    seed: u64,
+    hosts: u64,
+    /// Whether to build first, or to take what is in the target folder.
+    builds: bool,
+}
+
+/// Something that is done to a host or to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// `kill -9` of the server, which is started again after a while.
+    Server,
+    /// `kill -9` of the agent, or of the ranks.
+    Agent,
+    Rank,
+    /// Power off, and on again after a while.
+    Power,
+    /// The network is cut, and healed after a while.
+    Network,
+    /// Every SSH connection of the server is cut.
+    Connections,
+}
+
+const FAULTS: [Fault; 6] = [Fault::Server, Fault::Agent, Fault::Rank, Fault::Power, Fault::Network, Fault::Connections];
+
+/// After the last fault all runs must end within this.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// The storm, and what it works on.
+struct HostsStorm {
+    root: PathBuf,
+    lab: PathBuf,
+    home: PathBuf,
+    programs: Programs,
+    draws: Draws,
+    server: Option<Child>,
+    /// When the server is started again.
+    server_at: Option<Instant>,
+    /// Hosts that are off or cut off, with what ends that and when.
+    away: BTreeMap<u64, (&'static str, Instant)>,
+    submitted: u64,
+    done: BTreeMap<Fault, u64>,
+}
+
+/// Starts the hosts, makes the faults, and judges.
+pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
+    let options = options(arguments)?;
+    let programs = match options.builds {
+        true => build::programs(root, false)?,
+        false => {
+            let folder = build::target(root).join("release");
+            Programs { gradus: folder.join("gradus"), rank: folder.join("gradus-rank") }
+        }
+    };
+    let folder = std::env::temp_dir().join(format!("gradus-chaos-hosts-{}", std::process::id()));
+    let lab_folder = build::target(root).join("lab/chaos-hosts");
+    lab::down(&lab_folder)?;
+    let tried =
+        lab::up(root, &lab_folder, u8::try_from(options.hosts)?).map_err(|error| error.to_string()).and_then(|_| {
+            let mut storm = HostsStorm {
+                root: root.to_owned(),
+                lab: lab_folder.clone(),
+                home: folder.join("home"),
+                programs,
+                draws: Draws::new(options.seed),
+                server: None,
+                server_at: None,
+                away: BTreeMap::new(),
+                submitted: 0,
+                done: BTreeMap::new(),
+            };
+            let told = storm.run(&options, &folder);
+            storm.stop_server();
+            told
+        });
+    lab::down(&lab_folder)?;
+    let told =
+        tried.map_err(|why| format!("chaos on hosts (seed {}): {why}; kept in {}", options.seed, folder.display()))?;
+    let _ = fs::remove_dir_all(&folder);
+    Ok(told)
+}
+
+fn options(arguments: &[String]) -> Result<HostsOptions, String> {
+    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, builds: true };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let text = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
+            text.parse::<u64>().map_err(|_| format!("`{text}` is no number"))
+        };
+        match word.as_str() {
+            "--faults" => options.faults = number()?,
+            "--seed" => options.seed = number()?,
+            "--on" => options.hosts = number()?.clamp(1, 9),
+            "--built" => options.builds = false,
+            _ => return Err(format!("`{word}` is not known; there are --faults N, --seed S, --on HOSTS and --built")),
+        }
+    }
+    Ok(options)
+}
+
+impl HostsStorm {
+    fn run(&mut self, options: &HostsOptions, folder: &Path) -> Result<String, String> {
+        let truth = self.truth(folder)?;
+        let config = self.lab.join("ssh_config");
+        for host in 1..=options.hosts {
+            self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
+        }
+        let job = self.job(&folder.join("ssh.yaml"), "ssh")?;
+        self.start_server()?;
+        let begun = Instant::now();
+        let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
+        while made < options.faults {
+            self.mend()?;
+            self.keep_busy(&job, options.hosts)?;
+            if Instant::now() >= next {
+                made += u64::from(self.fault(options.hosts)?);
+                next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let faults = begun.elapsed();
+        self.calm(PATIENCE)?;
+        let judged = self.judge(&truth, options.hosts)?;
+        let kinds: Vec<String> =
+            self.done.iter().map(|(fault, count)| format!("{fault:?} {count}").to_lowercase()).collect();
+        eprintln!("faults: {} in {:.0} s", kinds.join(", "), faults.as_secs_f64());
+        Ok(format!("chaos on {} hosts: {made} faults, {judged} (seed {})", options.hosts, options.seed))
+    }
+
+    /// The model of a run that nothing happens to.
+    fn truth(&self, folder: &Path) -> Result<Vec<u8>, String> {
+        fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+        let job = self.job(&folder.join("local.yaml"), "local")?;
+        self.gradus(&["run", &job, "--yes", "--json"])?;
+        let models = self.models()?;
+        models.into_values().next().ok_or_else(|| "the undisturbed run left no model".to_owned())
+    }
+
+    fn job(&self, path: &Path, infra: &str) -> Result<String, String> {
+        let data = self.root.join("examples/digits.csv.gz");
+        let text = format!(
+            "name: chaos\nresources: {{infra: {infra}}}\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 250\n  batch: 64\n  \
+             seed: 3\n  threads: 1\n  checkpoint: {{every: 1s, keep: 2}}\n",
+            data.display()
+        );
+        fs::write(path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.programs.gradus);
+        command.args(arguments).arg("--home").arg(&self.home).env("GRADUS_RANK", &self.programs.rank);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn gradus(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command(arguments).output().map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => {
+                Err(format!("`gradus {}`: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+            }
+        }
+    }
+
+    fn start_server(&mut self) -> Result<(), String> {
+        let log = fs::File::options().create(true).append(true).open(self.home.join("server.log"));
+        let log = log.map_err(|error| error.to_string())?;
+        let mut command = self.command(&["serve"]);
+        command.stdout(Stdio::null()).stderr(log);
+        self.server = Some(command.spawn().map_err(|error| error.to_string())?);
+        self.server_at = None;
+        Ok(())
+    }
+
+    fn stop_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Result<String, String> {
+        let folder = self.lab.to_string_lossy().into_owned();
+        let program = self.lab.join("lab");
+        let mut command = Command::new(&program);
+        let output = command.args(arguments).output().map_err(|error| format!("`{folder}/lab`: {error}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What comes back by itself: the server, power, networks.
+    fn mend(&mut self) -> Result<(), String> {
+        if self.server_at.is_some_and(|at| Instant::now() >= at) {
+            self.start_server()?;
+        }
+        let due: Vec<(u64, &str)> = self
+            .away
+            .iter()
+            .filter(|(_, (_, at))| Instant::now() >= *at)
+            .map(|(host, (verb, _))| (*host, *verb))
+            .collect();
+        for (host, verb) in due {
+            self.lab(&[verb, &host.to_string()])?;
+            self.away.remove(&host);
+        }
+        Ok(())
+    }
+
+    /// Submits jobs until there is one for each host.
+    fn keep_busy(&mut self, job: &str, hosts: u64) -> Result<(), String> {
+        if self.server.is_none() {
+            return Ok(());
+        }
+        let live = self.runs()?.iter().filter(|(_, word)| !is_final(word)).count() as u64;
+        for _ in live..hosts {
+            // Without a server a run of its own would be started.
+            self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"])?;
+            self.submitted += 1;
+        }
+        Ok(())
+    }
+
+    /// Every run with where it stands.
+    fn runs(&self) -> Result<Vec<(String, String)>, String> {
+        let text = self.gradus(&["status", "--all", "--json"])?;
+        let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let run = |value: Value| Some((value["run"].as_str()?.to_owned(), value["word"].as_str()?.to_owned()));
+        Ok(values.filter_map(run).collect())
+    }
+
+    /// Makes one fault; says whether there was something to make it to.
+    fn fault(&mut self, hosts: u64) -> Result<bool, String> {
+        let fault = FAULTS[usize::try_from(self.draws.below(FAULTS.len() as u64)).unwrap_or(0)];
+        let host = 1 + self.draws.below(hosts);
+        // Some are shorter than any time that the loop knows, some longer than 45 s and 60 s.
+        let longest = [3_000, 20_000, 75_000][usize::try_from(self.draws.below(3)).unwrap_or(0)];
+        let away = Duration::from_millis(500 + self.draws.below(longest));
+        let is_away = self.away.contains_key(&host);
+        let name = host.to_string();
+        let is_made = match fault {
+            Fault::Server if self.server.is_none() => false,
+            Fault::Server => {
+                self.stop_server();
+                self.server_at = Some(Instant::now() + away / 4);
+                true
+            }
+            Fault::Agent | Fault::Rank if is_away => false,
+            Fault::Agent => self
+                .lab(&["exec", &name, "pkill", "-9", "-e", "-f", "gradus agent|/gradus .*agent"])?
+                .contains("killed"),
+            Fault::Rank => self.lab(&["exec", &name, "pkill", "-9", "-e", "-f", "gradus-rank"])?.contains("killed"),
+            Fault::Power | Fault::Network if is_away || self.away.len() as u64 + 1 >= hosts => false,
+            Fault::Power | Fault::Network => {
+                let (verb, back) = if fault == Fault::Power { ("kill", "start") } else { ("partition", "heal") };
+                self.lab(&[verb, &name])?;
+                self.away.insert(host, (back, Instant::now() + away));
+                true
+            }
+            Fault::Connections => {
+                self.lab(&["exec", &name, "pkill", "-9", "-e", "-f", "sshd: root"])?.contains("killed")
+            }
+        };
+        *self.done.entry(fault).or_default() += u64::from(is_made);
+        Ok(is_made)
+    }
+
+    /// Ends every fault, and waits until every run has ended.
+    fn calm(&mut self, within: Duration) -> Result<(), String> {
+        let begun = Instant::now();
+        for (_, at) in self.away.values_mut() {
+            *at = Instant::now();
+        }
+        self.server_at = self.server_at.map(|_| Instant::now());
+        loop {
+            self.mend()?;
+            let left: Vec<(String, String)> = self.runs()?.into_iter().filter(|(_, word)| !is_final(word)).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > within {
+                return Err(format!("{} s after the last fault these runs have not ended: {left:?}", within.as_secs()));
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// The models of all runs.
+    fn models(&self) -> Result<BTreeMap<String, Vec<u8>>, String> {
+        let runs = fs::read_dir(self.home.join("runs")).map_err(|error| error.to_string())?;
+        let model = |entry: fs::DirEntry| {
+            let model = fs::read(entry.path().join("export/model.safetensors")).ok()?;
+            Some((entry.file_name().to_string_lossy().into_owned(), model))
+        };
+        Ok(runs.flatten().filter_map(model).collect())
+    }
+
+    /// What is wrong now that everything is over; else what there is to tell.
+    fn judge(&mut self, truth: &[u8], hosts: u64) -> Result<String, String> {
+        let (runs, models) = (self.runs()?, self.models()?);
+        let failed: Vec<&(String, String)> = runs.iter().filter(|(_, word)| word != "trained").collect();
+        if !failed.is_empty() {
+            return Err(format!("not trained: {failed:?}"));
+        }
+        let others: Vec<&str> = runs
+            .iter()
+            .map(|(run, _)| run.as_str())
+            .filter(|run| models.get(*run).is_none_or(|model| model != truth))
+            .collect();
+        if !others.is_empty() {
+            return Err(format!("another model than that of an undisturbed run: {others:?}"));
+        }
+        if runs.len() as u64 != self.submitted + 1 {
+            return Err(format!("{} runs were submitted, and there are {}", self.submitted, runs.len() - 1));
+        }
+        self.recoveries()?;
+        for host in 1..=hosts {
+            let listed = self.lab(&["exec", &host.to_string(), "ps", "-eo", "args"])?;
+            let left: Vec<&str> = listed.lines().filter(|line| line.contains(".gradus/")).collect();
+            if !left.is_empty() {
+                return Err(format!("left running on host-{host}: {left:?}"));
+            }
+            self.gradus(&["nodes", "rm", &format!("host-{host}")])?;
+            let left = self.lab(&["exec", &host.to_string(), "find", "/root/.gradus"])?;
+            if !left.is_empty() {
+                return Err(format!("left on the disk of host-{host}: {left}"));
+            }
+        }
+        Ok(format!("{} runs, all with the model of an undisturbed one", self.submitted))
+    }
+
+    /// Prints how long it took from the end of an attempt to the start of the next one, by what ended it.
+    fn recoveries(&self) -> Result<(), String> {
+        let text = self.gradus(&["events", "--json"])?;
+        let mut ended: BTreeMap<String, (i64, String)> = BTreeMap::new();
+        let mut gaps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for line in text.lines() {
+            let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
+            let (event, at) = (&record["event"], record["at"].as_i64().unwrap_or(0));
+            let attempt = event["attempt"].as_str().unwrap_or_default();
+            let run = attempt.rsplit_once("-a").map_or(attempt, |(run, _)| run).to_owned();
+            match event["event"].as_str() {
+                Some("attempt_ended") => {
+                    let cause = event["end"]["failed"]["finding"]["cause"].as_str().unwrap_or("none");
+                    ended.insert(run, (at, cause.to_owned()));
+                }
+                Some("attempt_started") => {
+                    if let Some((before, cause)) = ended.remove(&run) {
+                        gaps.entry(cause).or_default().push((at - before) as f64 / 1e6);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (cause, mut seconds) in gaps {
+            seconds.sort_by(f64::total_cmp);
+            let (middle, last) = (seconds[seconds.len() / 2], seconds[seconds.len() - 1]);
+            eprintln!(
+                "  {cause:<16} {:>4} attempts, the next one after {middle:.1} s (median), {last:.1} s (longest)",
+                seconds.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn is_final(word: &str) -> bool {
+    matches!(word, "trained" | "succeeded" | "failed" | "stopped")
+}
