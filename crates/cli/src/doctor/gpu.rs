@@ -189,46 +189,53 @@ pub(super) fn devices(gpu: &GpuFacts) -> Vec<Diagnosis> {
                 &format!("{reset}; have it replaced if they come back"),
             );
         }
-        if device.hardware_slowdown == Some(true) {
-            found(
-                Severity::Warning,
-                "it is slowed down by its hardware".into(),
-                "it is too hot, or its power supply says so",
-                "look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`, fans and air flow",
-            );
-        }
-        if let Some(celsius) = device.temperature.filter(|celsius| *celsius >= HOT) {
-            found(
-                Severity::Warning,
-                format!("{celsius} °C"),
-                "GPUs slow down at about this temperature",
-                "look at fans and air flow",
-            );
-        }
-        if let Some((used, most)) = device.lanes.filter(|(used, most)| *used < *most && *used <= 4) {
-            found(
-                Severity::Warning,
-                format!("{used} of {most} PCIe lanes in use"),
-                "it sits in a narrow slot, or its contacts are bad: copies to it are slow",
-                "look at `nvidia-smi -q -d PCIE` under load, then at the slot",
-            );
-        }
-        if device.mig == Some(true) {
-            all.push(Diagnosis {
-                severity: Severity::Info,
-                ..Diagnosis::pass("gpu", format!("{who}: MIG divides it; a program sees one part of it"))
-            });
-        }
-        if device.memory.0 > 0 && device.memory_used.0 > device.memory.0 / 10 {
-            let share = device.memory_used.0.saturating_mul(100) / device.memory.0;
-            all.push(Diagnosis {
-                severity: Severity::Info,
-                ..Diagnosis::pass(
-                    "gpu",
-                    format!("{who}: {share} % of its memory is in use, `nvidia-smi` shows by whom"),
-                )
-            });
-        }
+        all.extend(running(device, &who));
+    }
+    all
+}
+
+/// Whether a GPU is held up: by heat, power, its slot, or by others who use it.
+fn running(device: &GpuDevice, who: &str) -> Vec<Diagnosis> {
+    let mut all = Vec::new();
+    let mut found = |severity, symptom: String, cause: &str, remedy: &str| {
+        all.push(Diagnosis::found(severity, "gpu", format!("{who}: {symptom}"), cause, remedy));
+    };
+    if device.hardware_slowdown == Some(true) {
+        found(
+            Severity::Warning,
+            "it is slowed down by its hardware".into(),
+            "it is too hot, or its power supply says so",
+            "look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`, fans and air flow",
+        );
+    }
+    if let Some(celsius) = device.temperature.filter(|celsius| *celsius >= HOT) {
+        found(
+            Severity::Warning,
+            format!("{celsius} °C"),
+            "GPUs slow down at about this temperature",
+            "look at fans and air flow",
+        );
+    }
+    if let Some((used, most)) = device.lanes.filter(|(used, most)| *used < *most && *used <= 4) {
+        found(
+            Severity::Warning,
+            format!("{used} of {most} PCIe lanes in use"),
+            "it sits in a narrow slot, or its contacts are bad: copies to it are slow",
+            "look at `nvidia-smi -q -d PCIE` under load, then at the slot",
+        );
+    }
+    if device.mig == Some(true) {
+        all.push(Diagnosis {
+            severity: Severity::Info,
+            ..Diagnosis::pass("gpu", format!("{who}: MIG divides it; a program sees one part of it"))
+        });
+    }
+    if device.memory.0 > 0 && device.memory_used.0 > device.memory.0 / 10 {
+        let share = device.memory_used.0.saturating_mul(100) / device.memory.0;
+        all.push(Diagnosis {
+            severity: Severity::Info,
+            ..Diagnosis::pass("gpu", format!("{who}: {share} % of its memory is in use, `nvidia-smi` shows by whom"))
+        });
     }
     all
 }
