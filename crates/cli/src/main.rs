@@ -1,12 +1,13 @@
-//! The executable `gradus`: parses the command line, calls the crates below, and prints what comes back.
+//! The executable `gradus`: parses the command line, calls the crates below, and prints results.
 //!
-//! Each command is one file in `command`: its arguments, whose comments are the help text, and one function. What
-//! several commands share stands below them, and modules use only what stands to their left:
+//! Each command is one file in `command`: its arguments, whose doc comments are the help text, and one function. Shared
+//! modules are below them, and modules use only those to their left:
 //!
 //! `error`, `settings`, `wrap` → `printer`, `table`, `figures` → `rank`, `fetch`, `remote` → `local` → `follow` → `sweep` → `command`
 //!
-//! `rank` asks `gradus-rank` for single tasks, `fetch` opens data at an address, `remote` talks to a server, `local` plans
-//! a job on this machine, `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
+//! `rank` runs `gradus-rank` for single tasks, `fetch` opens data at an address, `remote` is a client of a server,
+//! `local` plans a job on this machine, `follow` runs the control loop and prints progress, and `sweep` does so for all
+//! trials of a sweep.
 
 mod command;
 mod doctor;

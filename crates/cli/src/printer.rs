@@ -18,7 +18,7 @@ pub struct Printer {
     color: bool,
     /// Whether a progress line stands on the terminal, to be overwritten.
     progress: bool,
-    /// Values that are masked wherever they would be printed, the longest first.
+    /// Values that are masked in all output, longest first.
     masked: Vec<String>,
     /// Whether values of `envs` are printed.
     shows_values: bool,
@@ -47,7 +47,7 @@ impl Printer {
         }
     }
 
-    /// A printer that keeps messages to itself, for what another program asks for.
+    /// A printer that suppresses messages, for output that another program reads.
     pub fn silent() -> Printer {
         Printer { quiet: true, silent: true, ..Printer::new(true, false) }
     }
@@ -72,7 +72,7 @@ impl Printer {
         self.shows_values
     }
 
-    /// Prints neither progress nor the output of programs from now on, if `quiet` says so.
+    /// Suppresses progress and the output of programs from now on, if `quiet` is set.
     pub fn quiet(&mut self, quiet: bool) {
         self.quiet = quiet;
     }
@@ -96,7 +96,7 @@ impl Printer {
         self.terminal
     }
 
-    /// Columns of the terminal that stdout is; none if it is no terminal.
+    /// Width of the terminal of stdout; `None` if it is not a terminal.
     pub fn data_width(&self) -> Option<usize> {
         let stdout = std::io::stdout();
         let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
@@ -153,7 +153,7 @@ impl Printer {
         emit(&mut std::io::stderr().lock(), &self.masking(&format!("{line}\n")));
     }
 
-    /// The progress line: overwritten on a terminal, a line of its own in a log.
+    /// Prints the progress line: overwritten on a terminal, a separate line in a log.
     pub fn progress(&mut self, line: &str) {
         if self.quiet {
             return;
@@ -208,7 +208,7 @@ impl Printer {
         self.painted(&text);
     }
 
-    /// Asks on the terminal; an empty line means yes. Without a terminal the answer is no.
+    /// Asks for confirmation on the terminal; an empty line means yes. Without a terminal the answer is no.
     pub fn confirm(&mut self, question: &str) -> bool {
         if !std::io::stdin().is_terminal() {
             return false;
@@ -220,12 +220,12 @@ impl Printer {
         read > 0 && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes")
     }
 
-    /// Whether somebody can answer.
+    /// Whether there is a terminal for questions.
     pub fn can_ask(&self) -> bool {
         !self.json && std::io::stdin().is_terminal()
     }
 
-    /// Asks for a line on the terminal; an empty one means what is proposed.
+    /// Asks for a line on the terminal; an empty one means the proposed value.
     pub fn ask(&mut self, question: &str, proposed: &str) -> String {
         self.clear();
         emit(&mut std::io::stderr().lock(), &plain(&format!("{question} [{proposed}]: ")));
@@ -245,7 +245,7 @@ impl Printer {
     }
 }
 
-/// What an error says that caused it, the nearest first.
+/// The causes of an error, nearest first.
 fn causes(error: &Error) -> Vec<String> {
     let first = std::error::Error::source(error);
     std::iter::successors(first, |cause| cause.source()).map(|cause| plain(&cause.to_string())).collect()
@@ -267,7 +267,7 @@ fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
 }
 
-/// Shortens what stands in backticks and is longer than a path can reasonably be: a value that was pasted by mistake.
+/// Shortens text in backticks that is longer than any reasonable path: a value that was pasted by mistake.
 fn clipped(text: &str) -> String {
     if !text.matches('`').count().is_multiple_of(2) {
         return text.to_owned();

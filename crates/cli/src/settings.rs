@@ -9,14 +9,14 @@ use domain::torch;
 
 use crate::error::Error;
 
-/// What every command needs to know.
+/// Settings of every command.
 #[derive(Debug, Clone)]
 pub struct GlobalSettings {
     /// Folder of all state.
     pub home: PathBuf,
-    /// The server that commands talk to, or that they talk to none, where that was typed or is set.
+    /// The server of `--server` or the environment, or that none is used.
     pub server: Option<String>,
-    /// The token for it, where it is set.
+    /// The token for it, if set.
     pub token: Option<String>,
     /// This executable.
     pub program: PathBuf,
@@ -28,11 +28,11 @@ pub struct GlobalSettings {
     pub color: bool,
     /// The chaos harness' socket.
     pub chaos: Option<PathBuf>,
-    /// The `xtask` that built this executable for one run, and may have left something out.
+    /// The `xtask` that built this executable for one run, possibly without some features.
     pub xtask: Option<PathBuf>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
-    /// Who is asked instead of the cloud's own metadata service.
+    /// Override of the cloud's own metadata service.
     pub metadata: Option<agent::MetadataService>,
     /// Who uses this machine, by `USER` or `LOGNAME`.
     pub user: Option<String>,
@@ -52,7 +52,7 @@ impl GlobalSettings {
     /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
-    /// [`Error::Usage`] when no home folder is known, [`Error::File`] when the path of this executable is not.
+    /// [`Error::Usage`] if no home folder is known, [`Error::File`] if the path of this executable is unknown.
     pub fn gather(home: Option<PathBuf>, server: Option<String>) -> Result<GlobalSettings, Error> {
         let program = env::current_exe().map_err(Error::file("find", "gradus"))?;
         let rank_program = path("GRADUS_RANK").unwrap_or_else(|| program.with_file_name("gradus-rank"));
@@ -108,14 +108,14 @@ fn metadata() -> Result<Option<agent::MetadataService>, Error> {
     })
 }
 
-/// What is known of object stores: variables, and the file that `aws configure` writes.
+/// Settings of object stores: variables, and the file that `aws configure` writes.
 fn access() -> store::Access {
     let file = path("AWS_SHARED_CREDENTIALS_FILE").or_else(|| Some(path("HOME")?.join(".aws/credentials")));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     store::Access::gather(|name| env::var(name).ok()).with_profile(&text)
 }
 
-/// What is known of AWS: variables, and the files that its tools write.
+/// Settings of AWS: variables, and the files that its tools write.
 fn aws() -> cloud::aws::credentials::CredentialSources {
     use cloud::aws::credentials::{CredentialSources, VARIABLES};
     let file = |variable: &str, name: &str| {

@@ -1,8 +1,8 @@
-//! Every decision, a pure function.
+//! Every decision, as a pure function.
 //!
 //! No I/O, no clock, no randomness that is not passed in, never async; ties break by lowest id; the same inputs give
-//! the same bytes. [`World`] is what is known, folded from the event log; [`reconcile`] says what to do about it;
-//! `orders` what an agent is told; [`bill`] what it costs; [`sweep`] which trial comes next.
+//! the same bytes. [`World`] is the state derived from the event log; [`reconcile`] decides what to do about it;
+//! `orders` computes an agent's orders; [`bill`] the bill; [`sweep`] the next trial.
 
 pub mod estimate;
 pub mod local;

@@ -1,4 +1,4 @@
-//! What an agent is told, and what its words mean.
+//! Orders for an agent, and the events that its reports cause.
 
 use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState};
@@ -8,8 +8,8 @@ use domain::{AttemptId, Duration, Event, InstanceId, RunId};
 use crate::reconcile::{Policy, wind_down};
 use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
-/// What an instance is wanted to do, as its agent is told with every reply. `start` fills in what only the shell
-/// knows: the folder on the node.
+/// The desired state of an instance, sent to its agent with every reply. `start` fills in what only the shell knows:
+/// the folder on the node.
 pub fn orders(
     world: &World,
     policy: &Policy,
@@ -31,7 +31,7 @@ pub fn orders(
         let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
-    // A machine that is about to be taken back ends all: its own agent knows for how long it is there.
+    // A machine that will be reclaimed ends everything: its own agent knows the remaining time.
     let is_noticed = |id: &InstanceId| world.instances.get(id).is_some_and(|instance| instance.reclaim.is_some());
     if state.instances().any(is_noticed) {
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within: None }];
@@ -53,7 +53,7 @@ fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: B
         matches!(member.end, Some((_, AttemptEnd::Failed { .. })))
             || instance.is_none_or(|instance| instance.state != InstanceState::Up)
     };
-    // Where node rank 0 has the model, the others have nothing left to do.
+    // Once node rank 0 has the model, the others have no more work.
     let is_over =
         matches!(state.members.first().and_then(|first| first.end.as_ref()), Some((_, AttemptEnd::Trained { .. })));
     let nodes: Option<Vec<NodeAddress>> = state.members.iter().map(|member| member.address.clone()).collect();
@@ -71,8 +71,8 @@ fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: B
     nodes.map(|nodes| AgentCommand::Go { attempt: order.attempt, nodes }).into_iter().collect()
 }
 
-/// The event that an agent's word amounts to, or none: most words are measurements, and a word that was heard before,
-/// or that comes after its attempt was given up, changes nothing.
+/// The event that an agent's report causes, or `None`: most reports are measurements, and one that was handled before,
+/// or that arrives after its attempt was given up, has no effect.
 pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event> {
     let attempt = world.attempts.get(&entry.attempt)?;
     if !attempt.members.is_empty() && !matches!(attempt.state, AttemptState::Ended { .. }) {
@@ -87,7 +87,7 @@ pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event
                 let event = Event::MemberPrepared { attempt: attempt_id, instance, address: address.clone() };
                 return (member.end.is_none() && member.address.is_none()).then_some(event);
             }
-            // Node rank 0 speaks for all.
+            // Node rank 0 reports for all.
             _ if instance != attempt.instance => return None,
             _ => {}
         }

@@ -1,7 +1,8 @@
-//! What to do next: the only place that decides.
+//! The reconciler: the only place that decides what to do next.
 //!
-//! [`reconcile`] looks at everything that is known and seen, and says what is to be done now. It is level-triggered:
-//! called again with the same facts it says the same, so a crash between saying and doing costs nothing.
+//! [`reconcile`] compares the known and observed state with the desired one, and returns actions. It is
+//! level-triggered: called again with the same facts it returns the same, so a crash between deciding and acting costs
+//! nothing.
 
 mod choice;
 mod due;
@@ -36,11 +37,12 @@ pub use scope::Scope;
 pub enum Action {
     /// Write the intent to rent, then ask the provider.
     Rent { run: RunId, instance: InstanceId, offer: Offer, reserve: Money },
-    /// Ask the provider for an instance that was intended before a crash, or whose launch is in doubt.
+    /// Request an instance that was intended before a crash, or whose launch is uncertain.
     Launch { instance: InstanceId },
-    /// Write down that an instance was rented: its provider lists it, though no reply has said so.
+    /// Record that an instance was rented: its provider lists it, though no reply has confirmed it.
     RecordLaunch { instance: InstanceId },
-    /// Write the intent to start an attempt on these machines, by node rank; their agents hear of it with their next calls.
+    /// Record the intent to start an attempt on these machines, by node rank; their agents learn of it with their next
+    /// calls.
     Start { run: RunId, attempt: AttemptId, fence: Fence, instances: Vec<InstanceId> },
     /// Write down that an attempt ended: with its machine, or on all of its machines.
     EndAttempt { attempt: AttemptId, end: AttemptEnd },
@@ -50,25 +52,25 @@ pub enum Action {
     End { run: RunId, end: RunEnd },
     /// Ask a run to stop.
     Stop { run: RunId, by: StopBy },
-    /// Tell that the budget's alert was reached.
+    /// Report that the budget's alert was reached.
     Alert { run: RunId, spent: Money },
-    /// Write the intent to release; the agent is told to leave.
+    /// Record the intent to release; the agent is told to leave.
     Release { instance: InstanceId },
     /// Write the intent to release one that was asked for together with others, because of how those turned out.
     GiveUpRace { instance: InstanceId },
     /// Ask the provider to end an instance whose release was intended.
     Terminate { instance: InstanceId },
-    /// Write down the provider's proof that an instance is gone.
+    /// Record the provider's confirmation that an instance is gone.
     RecordRelease { instance: InstanceId, usage: Usage },
     /// Write the final bill.
     Bill { run: RunId, bill: Bill },
     /// Submit the run that is a sweep's next trial.
     SubmitTrial(Box<SubmitTrial>),
-    /// Write that a trial goes on: to so many epochs, or with what it was stopped at.
+    /// Record that a trial is resumed: up to an epoch, or with its earlier limit.
     Resume { run: RunId, epochs: Option<u32> },
     /// Ask a sweep to stop.
     StopSweep { sweep: SweepId, by: StopBy },
-    /// Tell that the alert of a sweep's budget was reached.
+    /// Report that the alert of a sweep's budget was reached.
     AlertSweep { sweep: SweepId, spent: Money },
     /// Write the end of a sweep.
     EndSweep { sweep: SweepId, end: SweepEnd, total: Money },
@@ -81,7 +83,7 @@ pub struct SubmitTrial {
     pub run: RunId,
     /// The sweep's job with the trial's values.
     pub job: Job,
-    /// What is planned for it.
+    /// Its plan.
     pub plan: Plan,
     /// The sweep's job file.
     pub file: String,
@@ -89,12 +91,12 @@ pub struct SubmitTrial {
     pub trial: Trial,
 }
 
-/// What to do now, earlier runs first.
+/// The actions to take now, earlier runs first.
 pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
     reconcile_scope(world, facts, policy, &Scope::all(world))
 }
 
-/// What to do now for some runs and sweeps. The facts must hold what is known of their machines, of those of the sweeps'
+/// The actions for some runs and sweeps. The facts must include those of their machines, of those of the sweeps'
 /// trials, and of all that are being released.
 pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, scope: &Scope) -> Vec<Action> {
     let mut actions = Vec::new();
@@ -124,7 +126,7 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     actions
 }
 
-/// What an instance needs, whatever its run is at.
+/// The actions for an instance, independent of its run.
 fn for_instance(
     world: &World,
     facts: &ObservedState,
@@ -146,10 +148,10 @@ fn for_instance(
     };
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
-        // Without usage it never began, by the provider's own proof.
+        // Without usage its rent never began, as confirmed by the provider.
         (_, Some(Sight::Gone(usage))) => gone(usage.unwrap_or(rented_for(Elapsed(0)))),
-        // Missing is not gone: what was rented a moment ago may not be listed yet. A provider that keeps no record of it
-        // cannot say for how long it was rented, so what it was taken for counts.
+        // Missing is not gone: a new machine may not be listed yet. A provider without records of it cannot report its
+        // usage, so the requested time counts.
         (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => {
             gone(rented_for(facts.rent(id, instance).unwrap_or_default()))
         }
@@ -173,7 +175,7 @@ fn for_instance(
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
         }
-        // What runs on a machine that is about to be taken back saves its state first.
+        // Work on a machine that will be reclaimed saves its state first.
         (InstanceState::Up, _) if instance.reclaim.is_some() && !gang::works_on(world, run, id) => {
             vec![Action::Release { instance: id.clone() }]
         }
@@ -181,8 +183,8 @@ fn for_instance(
     }
 }
 
-/// Whether the provider may be asked for an instance now: nothing is under way, and where it was asked before, that
-/// was long enough ago and the same request cannot rent twice.
+/// Whether an instance may be requested now: no request is in flight, and an earlier one was long enough ago and cannot
+/// rent twice.
 fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     if facts.launching.contains(id) {
         return false;
@@ -192,7 +194,7 @@ fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance:
     is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(id, instance))
 }
 
-/// Whether an agent has not spoken for so long that its machine is given up.
+/// Whether an agent has been silent for so long that its machine is given up.
 fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     facts.silence.get(id).is_some_and(|silence| *silence >= patience(facts, policy, instance))
 }
@@ -210,7 +212,7 @@ fn patience(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Elap
     }
 }
 
-/// What a run needs that is not at its end.
+/// The actions for a run that has not ended.
 fn for_run<'a>(
     world: &'a World,
     facts: &'a ObservedState,
@@ -238,7 +240,7 @@ fn for_run<'a>(
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
         return Vec::new();
     }
-    // Neither is one that is about to be taken back: another is rented while it is still on its way out.
+    // Neither is one that will be reclaimed: another is rented while it is still leaving.
     let reachable = |(id, instance): &(&InstanceId, &Instance)| {
         instance.reclaim.is_none() && !instance.lost_race && !lost::is_lost(facts, policy, id, instance)
     };
@@ -246,9 +248,9 @@ fn for_run<'a>(
         .live_instances_of(run)
         .filter(reachable)
         .partition(|(_, instance)| instance.state != InstanceState::Releasing);
-    // An end is written down first; the next round sees that.
+    // An end is recorded first; the next round sees it.
     let is_gone = |id: &InstanceId| matches!(facts.sights.get(id), Some(Sight::Gone(_)));
-    // One whose launch is in doubt has no agent that could be silent.
+    // One whose launch is uncertain has no agent that could be silent.
     let is_given_up = |id: &InstanceId, instance: &Instance| {
         instance.state != InstanceState::Intended && is_silent(facts, policy, id, instance)
     };
@@ -263,7 +265,7 @@ fn for_run<'a>(
         return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
     }
     let given_back = gang::give_back(world, facts, policy, run);
-    // What is on its way out is waited for.
+    // Leaving machines are waited for.
     let missing = missing.saturating_sub(leaving.len());
     if !given_back.is_empty() {
         return given_back;
@@ -295,7 +297,7 @@ fn rent_chosen<'a>(
     (1..).zip(chosen).map(|(number, offer)| rent(world, facts, id, run, number, offer)).collect()
 }
 
-/// The end that the newest attempt, or the order to stop, has brought.
+/// The end caused by the newest attempt, or by the order to stop.
 fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
     let active = world.active_attempt(run).is_some();
     let end = world.last_end(run).filter(|_| run.attempts.len() > run.settled);

@@ -15,11 +15,11 @@ pub enum Resumption {
     Allowed,
     /// It has not ended yet: it can only be followed.
     Unfinished,
-    /// It has ended with all that was asked for.
+    /// It has ended with all requested work done.
     Complete,
     /// The run is a trial: it is resumed with its sweep, within the limits of that.
     TrialOf(SweepId),
-    /// It has come to this limit, and would be stopped again at once.
+    /// It has reached this limit, and would be stopped again at once.
     Reached(StopBy),
 }
 
@@ -61,7 +61,7 @@ pub fn sweep(world: &World, now: Timestamp, id: &SweepId, request: &Event) -> Re
     Ok(stop.map_or(Resumption::Allowed, Resumption::Reached))
 }
 
-/// Whether the log takes a request to resume this run, until `epochs` where it has trained fewer.
+/// Whether a request to resume this run is accepted, until `epochs` if it has trained fewer.
 pub(crate) fn is_resumable(run: &Run, epochs: Option<u32>) -> bool {
     let has_trained = matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } });
     has_stopped(run) || (has_trained && has_more_epochs(run, epochs))
@@ -75,7 +75,7 @@ pub(crate) fn sweep_has_stopped(state: &SweepState) -> bool {
     }
 }
 
-/// What is known after an event that is not written yet.
+/// The world after an event that is not recorded yet.
 fn after(world: &World, now: Timestamp, event: &Event) -> Result<World, Illegal> {
     let mut world = world.clone();
     world.apply(&Record { seq: world.last_seq + 1, at: now, event: event.clone() })?;

@@ -1,9 +1,9 @@
-//! How much of what a device could compute a run has computed: model FLOPs utilisation (Chowdhery et al. 2022, "PaLM",
+//! Model FLOPs utilization: the fraction of a device's peak that a run has achieved (Chowdhery et al. 2022, "PaLM",
 //! appendix B).
 //!
-//! Counted is what the network's own arithmetic takes, forwards and twice that backwards, whatever a program computes
-//! besides: recomputed blocks count once. Masked attention counts whole. A peak is what the maker states for dense
-//! products in that format; where nobody states one, none is made up.
+//! Counted are the operations of the network itself, once forward and twice that backward, whatever else a program
+//! computes: recomputed blocks count once. Masked attention counts fully. A peak is the vendor's figure for dense
+//! products in that format; without one, there is no utilization.
 
 use domain::gpu::Gpu;
 
@@ -14,8 +14,8 @@ pub fn flops_per_sample(graph: &Graph) -> f64 {
     3.0 * 2.0 * graph.multiply_adds() as f64
 }
 
-/// Returns the stated dense rate, in FLOP/s, of products in a format by its name in a job file; none where the GPU has
-/// no units for it, or the name is none of a format.
+/// Returns the stated dense rate, in FLOP/s, of products in a format by its name in a job file; `None` if the GPU does
+/// not support it, or the name is not a format.
 pub fn peak(gpu: &Gpu, precision: &str) -> Option<f64> {
     match precision {
         "fp32" => Some(gpu.rates.fp32),

@@ -1,8 +1,8 @@
-//! What ended an attempt on several machines: the first cause, and not its victims.
+//! The outcome of an attempt on several machines: the first cause, rather than its consequences.
 //!
-//! Ranks compute together, so the end of one ends all. Each machine reports an end of its own: most say only that another
-//! rank is lost. A machine that is gone is noticed last, after its silence, though it was the first: so it goes before
-//! what the others' programs made of it.
+//! Ranks compute together, so the end of one ends all. Each machine reports its own end: most report only that another
+//! rank is lost. A machine that is gone is noticed last, after a timeout, though it was the first: so it takes
+//! precedence over the errors of the others' programs.
 
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
@@ -18,7 +18,7 @@ pub struct MemberEnd<'a> {
     pub is_machine_lost: bool,
 }
 
-/// The end of an attempt from those on its machines, by node rank. None where there are none.
+/// The outcome of an attempt from those on its machines, by node rank. `None` if there are none.
 pub fn verdict(ends: &[MemberEnd<'_>], is_stopping: bool) -> Option<AttemptEnd> {
     let first = ends.first()?.end;
     // Node rank 0 has the model, or has saved for all.
@@ -43,7 +43,7 @@ pub fn verdict(ends: &[MemberEnd<'_>], is_stopping: bool) -> Option<AttemptEnd> 
 fn weight(finding: &Finding, is_machine_lost: bool) -> u8 {
     match finding.cause {
         Cause::InstanceLost if is_machine_lost => 0,
-        // As an agent says whose lease is over: it has waited for a loop that was away.
+        // Reported by an agent whose lease is over: it has waited for a loop that was away.
         Cause::InstanceLost => 1,
         Cause::RankLost => 2,
         Cause::Fenced => 3,

@@ -1,4 +1,5 @@
-//! A run on several machines: all or none, prepared first and started together; what is lost is replaced and the rest stays.
+//! A run on several machines: all or none, prepared first and started together; lost machines are replaced, others
+//! stay.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use server::{Home, State};
 
 use crate::error::Error;
 
-/// The state of a home with what is left to do, and what a name may mean.
+/// The state of a home with unfinished work, and the candidates for a name.
 pub fn open_named(home: &Home, name: &str) -> Result<State, Error> {
     let mut state = State::open_lean(home)?;
     state.recall_named(name)?;

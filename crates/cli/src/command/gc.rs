@@ -31,10 +31,10 @@ struct Garbage {
     bytes: u64,
 }
 
-/// Shows what can be deleted, asks, and deletes it.
+/// Lists what can be deleted, asks, and deletes it.
 ///
 /// # Errors
-/// [`Error::Usage`] while a run uses the home, or where nobody confirms.
+/// [`Error::Usage`] while a run uses the home, or without confirmation.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let garbage = garbage(&home, &State::open(&home)?);
@@ -68,8 +68,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     Ok(exit::DONE)
 }
 
-/// What can be fetched or made again: cached data, journals of transfers, working folders of attempts that have ended,
-/// and checkpoints of runs that have left their model.
+/// Data that can be fetched or created again: cached data, journals of transfers, working folders of ended attempts,
+/// and checkpoints of runs with an exported model.
 fn garbage(home: &Home, state: &State) -> Vec<Garbage> {
     let mut found = Vec::new();
     let mut add = |what, path: PathBuf| {
@@ -105,7 +105,7 @@ pub fn bytes_below(path: &Path) -> u64 {
     let Ok(file) = fs::symlink_metadata(path) else { return 0 };
     match file.is_dir() {
         true => entries(path).iter().map(|inner| bytes_below(inner)).sum(),
-        // Sparse files stand for remote data: what they take counts, not their length.
+        // Placeholders for remote data are sparse: their disk usage counts, not their length.
         false => file.blocks() * 512,
     }
 }

@@ -31,10 +31,10 @@ struct Checked {
     fault: Option<Error>,
 }
 
-/// Checks the home, or replaces what is damaged.
+/// Checks the home, or replaces damaged databases.
 ///
 /// # Errors
-/// [`Error::Code`] when something is damaged and `rebuild` was not asked for.
+/// [`Error::Code`] if something is damaged and `rebuild` was not requested.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let checked = [
@@ -83,7 +83,7 @@ fn rebuild(home: &Home, damaged: &[&Checked], printer: &mut Printer) -> Result<u
     Ok(exit::DONE)
 }
 
-/// Renames a database with what SQLite keeps beside it, to the first name that is free.
+/// Renames a database with SQLite's auxiliary files, to the first free name.
 fn aside(path: &Path) -> Result<PathBuf, Error> {
     let named = |number: u32, end: &str| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -110,7 +110,7 @@ fn log_fault(home: &Home) -> Result<(), Error> {
 
 fn series_fault(home: &Home) -> Result<(), Error> {
     let series = Series::open(home)?;
-    // What no run of the log has is read too, where the log itself is damaged.
+    // Runs that are not in the log are listed too, because the log itself may be damaged.
     let runs = fs::read_dir(home.root().join("runs")).into_iter().flatten().flatten();
     for run in runs {
         series.points(&domain::RunId::new(run.file_name().to_string_lossy().into_owned()), 0)?;
@@ -118,7 +118,7 @@ fn series_fault(home: &Home) -> Result<(), Error> {
     Ok(())
 }
 
-/// Exported models, which stay whatever happens to the log.
+/// Exported models, which are independent of the log.
 fn models(root: &Path) -> Vec<PathBuf> {
     let runs = fs::read_dir(root.join("runs")).into_iter().flatten().flatten();
     let mut models: Vec<PathBuf> = runs.map(|run| run.path().join("export/model.safetensors")).collect();

@@ -1,4 +1,4 @@
-//! The commands. One file each: its arguments, whose comments are the help text, and one function.
+//! The commands. One file each: its arguments, whose doc comments are the help text, and one function.
 
 mod access;
 mod bench;
@@ -168,7 +168,7 @@ impl Commands {
         }
     }
 
-    /// What a server cannot be asked for: it needs the files or the nodes of a home.
+    /// Why a command cannot be used with a server: it needs the files or the nodes of a home.
     fn only_here(&self) -> Option<&'static str> {
         match self {
             Commands::Models(_) => Some("`gradus models`"),

@@ -121,14 +121,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     Ok(exit::DONE)
 }
 
-/// What is wanted and can be paid, in order, and what is wanted and cannot.
+/// Matching offers, sorted, and those that match but are too expensive.
 fn sorted<'a>(catalog: &'a Catalog, wanted: &Wanted, all: bool, sort: Sort) -> (Vec<&'a Listing>, Vec<&'a Listing>) {
     let admitted = catalog.listings.iter().filter(|listing| is_shown(catalog, wanted, all, listing));
     let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
         admitted.partition(|listing| wanted.affords(listing));
     let rank = |listing: &Listing| catalog.availability(listing, wanted.market.terms());
     offers.sort_by(|one, other| {
-        // What nobody says is there stands after what is known to be.
+        // Unconfirmed offers come after confirmed ones.
         rank(one).cmp(&rank(other)).then_with(|| order(one, other, sort, wanted.market))
     });
     (offers, unaffordable)
@@ -180,7 +180,7 @@ fn order(one: &Listing, other: &Listing, sort: Sort, market: Market) -> Ordering
             let each = |listing: &Listing| market.price(listing).and_then(|price| for_a_gpu(listing, price));
             match (each(one), each(other)) {
                 (Some(one), Some(other)) => one.cmp(&other),
-                // What has no number of GPUs comes last.
+                // Unknown numbers of GPUs come last.
                 (one, other) => one.is_none().cmp(&other.is_none()),
             }
         }
@@ -191,7 +191,7 @@ fn order(one: &Listing, other: &Listing, sort: Sort, market: Market) -> Ordering
     first.then(by_price).then_with(|| name(one).cmp(&name(other)))
 }
 
-/// The price of one whole GPU of a machine, rounded to the nearest micro-dollar.
+/// The price per full GPU of a machine, rounded to the nearest micro-dollar.
 fn for_a_gpu(listing: &Listing, price: &Price) -> Option<Rate> {
     let (count, slice) = (i64::from(listing.gpus.count), i64::from(listing.gpus.slice));
     let whole = price.rate.micros_per_hour().checked_mul(slice)?;
@@ -273,9 +273,9 @@ fn gpus(listing: &Listing) -> String {
     }
 }
 
-/// To the hundredth of a cent, which is as fine as anybody compares; `--json` has all digits.
+/// Rounds to a hundredth of a cent; `--json` has all digits.
 fn dollars(rate: Rate) -> String {
-    // No listing has a price below nothing.
+    // Prices are never negative.
     decimal(rate.micros_per_hour().unsigned_abs(), 4, 4)
 }
 
@@ -288,7 +288,7 @@ fn source(listing: &Listing, price: &Price) -> Option<String> {
     Some(format!("{} {}: {}{}", listing.cloud, price.dated, price.source, derived.unwrap_or_default()))
 }
 
-/// Prints which option leaves nothing.
+/// Prints which option excludes all offers.
 fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: bool, printer: &mut Printer) {
     printer.say("no offer matches");
     let priced = unaffordable.iter().filter_map(|listing| Some((wanted.market.price(listing)?.rate, *listing)));
@@ -326,7 +326,7 @@ fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: b
     }
 }
 
-/// An offer for programs; prices in whole micro-dollars an hour.
+/// An offer as JSON; prices in integer micro-dollars per hour.
 fn value(catalog: &Catalog, listing: &Listing) -> Value {
     let price = |price: &Option<Price>| {
         price.as_ref().map(|price| {

@@ -1,7 +1,6 @@
-//! `gradus reference`: what the reference documents are made of, from the definitions that the program itself uses.
+//! `gradus reference`: the contents of the reference documents, from the definitions that the program itself uses.
 //!
-//! `cargo xtask docs` writes `docs/cli.md` and `docs/job-file.md` from it, so they cannot say anything else than the
-//! program.
+//! `cargo xtask docs` generates `docs/cli.md` and `docs/job-file.md` from it, so they always match the program.
 
 use std::fmt::Write;
 

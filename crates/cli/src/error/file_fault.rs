@@ -1,9 +1,9 @@
-//! I/O errors on files and folders: whether the name is wrong, and what to do about it.
+//! I/O errors of files and folders: whether the name is wrong, and hints.
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-/// Whether the name is wrong: nothing exists there, or something of another kind. All else is the environment:
+/// Whether the name is wrong: nothing exists there, or something of another kind. Otherwise it is the environment:
 /// permissions, disk space, damage.
 pub fn is_misnamed(source: &Error) -> bool {
     matches!(
@@ -63,7 +63,7 @@ fn has_folder(path: &Path) -> bool {
     path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
 }
 
-/// The folder of a path, where there is none.
+/// The first missing parent folder of a path.
 fn missing_folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
 }

@@ -22,7 +22,7 @@ pub enum Error {
     /// A file could not be used.
     #[error("cannot {doing} `{}`", path.display())]
     File {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
         /// To what.
         path: PathBuf,
@@ -33,18 +33,18 @@ pub enum Error {
     /// The arguments do not fit together.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// The message.
         message: String,
         /// What to type instead.
         hint: String,
     },
-    /// The control loop could not do what it should.
+    /// An error of the control loop.
     #[error(transparent)]
     Server(#[from] server::Error),
     /// A table of offers cannot be used.
     #[error(transparent)]
     Catalog(#[from] cloud::catalog::Error),
-    /// A provider could not be asked.
+    /// An error of a provider.
     #[error(transparent)]
     Provider(#[from] cloud::Error),
     /// The agent could not do its work.
@@ -67,7 +67,7 @@ pub enum Error {
     /// An error with its own exit code.
     #[error("{message}")]
     Code {
-        /// What happened.
+        /// The message.
         message: String,
         /// What to type next.
         hint: Option<String>,
@@ -83,7 +83,7 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
-    /// What the first build left out and this command needs, if that is why it failed.
+    /// The missing feature of a first build that this command needs, if that is why it failed.
     pub fn left_out(&self) -> Option<&'static str> {
         match self {
             Error::Data(data::Error::LeftOut { what }) => Some(what),
@@ -92,7 +92,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, if that is known.
+    /// How to fix it, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Usage { hint, .. } => Some(hint.clone()),

@@ -1,8 +1,8 @@
 //! Data that a command reads: a local path, or an address of an object store or a web server.
 //!
-//! Remote data is read in ranges, of which a gigabyte is cached in a folder apart from the cache of runs. Data that cannot
-//! be read in ranges, or that is packed, is downloaded whole into the folder that runs download into, and only once:
-//! packing resumes after a kill only if the files are the same as before.
+//! Remote data is read in ranges, of which a gigabyte is cached in a separate folder from the cache of runs. Data that
+//! cannot be read in ranges, or that is packed, is downloaded completely into the folder that runs download into, and
+//! only once: packing resumes after a kill only if the files are unchanged.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::settings::GlobalSettings;
 /// Bytes of ranges that are cached.
 const KEPT: u64 = 1 << 30;
 
-/// Data that can be opened by a local path for as long as this value lives.
+/// Data that can be opened by a local path while this value lives.
 pub struct OpenedData {
     given: PathBuf,
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct OpenedData {
 }
 
 impl OpenedData {
-    /// Opens data: in ranges if that is possible, else downloaded whole.
+    /// Opens data: in ranges if possible, else downloaded completely.
     ///
     /// # Errors
     /// As [`OpenedData::in_ranges`].
@@ -62,7 +62,7 @@ impl OpenedData {
     /// Opens data as local files.
     ///
     /// # Errors
-    /// [`Error::Store`]. What was downloaded is kept for the next call.
+    /// [`Error::Store`]. Downloaded data is retained for the next call.
     pub fn fetched(named: &Path, settings: &GlobalSettings, printer: &mut Printer) -> Result<OpenedData, Error> {
         let path = match remote(named)? {
             None => local(named)?,
@@ -86,7 +86,7 @@ impl OpenedData {
     }
 }
 
-/// The address of remote data; none for a local path.
+/// The address of remote data; `None` for a local path.
 fn remote(named: &Path) -> Result<Option<(&str, Location)>, Error> {
     let Some(uri) = address(named) else { return Ok(None) };
     let location: Location = uri.parse()?;

@@ -32,7 +32,7 @@ pub struct TransferArgs {
 #[derive(Debug)]
 pub struct Transfer {
     args: TransferArgs,
-    /// Whether both ends are on this machine, where bytes cost nothing.
+    /// Whether both ends are on this machine, where transfers are free.
     is_local: bool,
     /// The host, if it is one.
     host: Option<String>,
@@ -42,7 +42,7 @@ pub struct Transfer {
 /// The summary of a transfer.
 #[derive(Debug)]
 pub struct TransferSummary {
-    /// What was done, such as `pushed`.
+    /// The operation in the past tense, such as `pushed`.
     pub verb: &'static str,
     /// Files of the data set, and their bytes.
     pub files: u64,
@@ -102,7 +102,7 @@ impl Transfer {
                 let _done = done;
                 work(&meter_there)
             });
-            // What is over in a moment needs no line.
+            // A very short transfer needs no progress line.
             while ended.recv_timeout(often) == Err(RecvTimeoutError::Timeout) {
                 if !printer.is_json() {
                     printer.progress(&self.line(meter.read()));

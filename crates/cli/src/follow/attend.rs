@@ -18,7 +18,7 @@ use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
-/// How often a follower tries to become the loop.
+/// Interval at which a follower tries to become the loop.
 const TAKE_OVER: Duration = Duration::from_millis(100);
 
 /// Follows a run until it has ended and its bill is final, or until Ctrl-C.
@@ -106,10 +106,10 @@ pub fn serve(
     }
 }
 
-/// Wakes the loop at Ctrl-C, SIGTERM and SIGHUP, and notes that it was interrupted.
+/// Wakes the loop at Ctrl-C, SIGTERM and SIGHUP, and records the interruption.
 ///
 /// # Errors
-/// [`Error::File`] when signals cannot be watched.
+/// [`Error::File`] if signal handlers cannot be installed.
 pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<(), Error> {
     let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
     let mut signals = signal_hook::iterator::Signals::new(signals).map_err(Error::file("watch", "signals"))?;

@@ -1,4 +1,4 @@
-//! Following a run of a server, told like one of a home.
+//! Follows a run of a server, with the same output as for one of a home.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
@@ -49,7 +49,7 @@ pub fn finish(server: &Server, printer: &mut Printer, id: &RunId, since: Since) 
 /// Prints the result of a run that has ended.
 ///
 /// # Errors
-/// [`Error::Code`] when the server cannot be asked.
+/// [`Error::Code`] if the server cannot be reached.
 pub fn show(server: &Server, printer: &mut Printer, known: &KnownRun) -> Result<(), Error> {
     let (id, run) = (&known.id, known.run()?);
     let records = server.records(Some(id))?;

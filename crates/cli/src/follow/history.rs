@@ -1,4 +1,4 @@
-//! The event log for people: which run or sweep an event is about, and what happened in one sentence.
+//! The event log as text: the run or sweep of an event, and a sentence.
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Outcome};
@@ -35,7 +35,7 @@ pub fn subject(world: &World, event: &Event) -> String {
     run.map_or(String::new(), ToString::to_string)
 }
 
-/// What happened, in one line.
+/// Describes an event in one line.
 pub fn sentence(event: &Event) -> String {
     match event {
         Event::Submitted(submitted) => format!("submitted from {}", submitted.file),
@@ -119,7 +119,7 @@ fn run_end(end: &RunEnd) -> String {
     }
 }
 
-/// A message may go on with a program's last lines.
+/// A message may continue with a program's last lines.
 fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end_matches("; its last lines were:")
 }

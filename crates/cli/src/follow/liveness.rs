@@ -1,5 +1,5 @@
-//! What is true of a run now, whatever its event log was last told: a loop that was killed cannot write that its machine
-//! has ended. The agent's lock says whether the machine still works, its meter what it costs.
+//! The current state of a run, which may differ from its event log: a killed loop cannot record that its machine has
+//! ended. The agent's lock shows whether the machine still works, its meter what it costs.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use plan::{Instance, Run, World};
 use server::Home;
 use server::series::step_of;
 
-/// Whether somebody looks after a run, and whether its machine works.
+/// Whether a process supervises a run, and whether its machine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
     /// A process runs it, or it has ended: its state in the event log is true.
     Logged,
     /// No process runs it; its machine still works until the lease expires.
     Unattended,
-    /// No process runs it and nothing of it works. None where no machine was rented.
+    /// No process runs it and its machines do not work. `None` if no machine was rented.
     Interrupted {
         /// When its machine ended.
         since: Option<Timestamp>,
@@ -45,7 +45,7 @@ impl Liveness {
         }
     }
 
-    /// The word for a run that stands so: that of its state where the log is true.
+    /// The name of the state: that in the log unless the log is outdated.
     pub fn word(self, state: &RunState) -> &'static str {
         match self {
             Liveness::Logged => state.word(),
@@ -68,12 +68,12 @@ fn is_live(world: &World, id: &InstanceId) -> bool {
     world.live_instances().any(|(live, _)| live == id)
 }
 
-/// What an instance shows; none where nothing was launched, or it cannot be looked at.
+/// The state of an instance; `None` if it was not launched, or cannot be read.
 fn look(home: &Home, instance: &InstanceId) -> Option<Probe> {
     probe(home.root(), instance).ok().flatten()
 }
 
-/// Rent so far of every machine that is not released: what its meter says, and until there is one, the wall clock.
+/// Rented time of every machine that is not released: according to its meter, or the wall clock until there is one.
 pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
     let now = server::clock::now();
     let rent = |(id, instance): (&InstanceId, &Instance)| {
@@ -83,13 +83,13 @@ pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
     world.live_instances().filter_map(rent).collect()
 }
 
-/// The same where no meter can be read.
+/// Rented time according to the wall clock, if no meter can be read.
 pub fn by_the_clock(world: &World) -> BTreeMap<InstanceId, Elapsed> {
     let now = server::clock::now();
     world.live_instances().filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect()
 }
 
-/// The newest step that the machines of a run reported and no loop has heard.
+/// The newest step that the machines of a run reported and no loop has read.
 pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
     let live = run.instances.iter().filter(|id| is_live(world, id));
     let entries = live.filter_map(|id| look(home, id)).flat_map(|probe| probe.entries);
@@ -100,7 +100,7 @@ pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
     reports.filter_map(|report| step_of(&report)).max()
 }
 
-/// The rent of a machine whose agent is gone; none while it lives, and where nothing is known of it.
+/// The rented time of a machine whose agent is gone; `None` while it lives, or if it is unknown.
 pub fn ended(home: &Home, id: &InstanceId) -> Option<Usage> {
     look(home, id).filter(|probe| !probe.is_alive)?.usage
 }

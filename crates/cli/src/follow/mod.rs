@@ -1,4 +1,4 @@
-//! Following a run: running the control loop or watching the process that does, printing what happens, and its result.
+//! Follows a run: runs the control loop or watches the process that does, and prints progress and the result.
 //!
 //! `liveness`, `progress`, `news` → `watch`, `report` → `narrator` → `history`, `attend` → `result` → `elsewhere`.
 

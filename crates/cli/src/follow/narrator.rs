@@ -1,4 +1,4 @@
-//! Prints what happens to a run: events as sentences, measurements as a progress line, or both as JSON.
+//! Prints the progress of a run: events as sentences, measurements as a progress line, or both as JSON.
 //!
 //! It reads the event log and the measurements, so its output is the same whichever process runs the control loop. It also
 //! writes TensorBoard's event file.
@@ -23,23 +23,23 @@ use super::watch::Watch;
 use crate::error::Error;
 use crate::printer::Printer;
 
-/// How often it looks for news.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After so long without a bill it says what that waits for.
+/// Delay after which it prints why the bill is not final.
 const BILLS: Duration = Duration::from_secs(3);
 
-/// After so long in the queue it says what it waits for.
+/// Delay after which it prints why a run is queued.
 const WAITS: Duration = Duration::from_millis(500);
 
-/// How often the progress line is printed where it cannot be overwritten.
+/// Interval of progress lines where they cannot be overwritten.
 const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
 
-/// Prints what is new about a run.
+/// Prints the progress of a run.
 pub struct Narrator {
-    /// What it reads.
+    /// Its source.
     pub watch: Watch,
-    /// The home whose run it is; none for a run of a server.
+    /// The home of the run; `None` for a run of a server.
     home: Option<Home>,
     progress: Progress,
     printed: domain::Elapsed,
@@ -230,7 +230,7 @@ impl Board {
     }
 }
 
-/// A measurement as one flat JSON value whose `event` says what it is.
+/// A measurement as one flat JSON value with its kind in `event`.
 fn point_json(point: &Point) -> Value {
     let mut value = serde_json::to_value(&point.report).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
@@ -282,7 +282,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         }
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
         Event::AttemptEnded { end: AttemptEnd::Failed { finding, .. }, attempt } => {
-            // The whole message follows with the end of the run.
+            // The complete message follows with the end of the run.
             let first = finding.message.lines().next().unwrap_or_default();
             format!("attempt {attempt}: failed: {}", first.trim_end_matches("; its last lines were:"))
         }

@@ -22,7 +22,7 @@ pub enum News {
     Output {
         /// The name of its log.
         file: String,
-        /// What it has written.
+        /// The output.
         text: String,
     },
 }
@@ -30,17 +30,17 @@ pub enum News {
 /// What threads have read of a run's streams.
 #[derive(Debug)]
 pub struct ServerNews {
-    /// The run, as far as its events were taken.
+    /// The run, according to the events taken so far.
     pub world: World,
-    /// What the threads have read.
+    /// Messages from the threads.
     pub inbox: Receiver<News>,
 }
 
 impl ServerNews {
-    /// What has come since the last call.
+    /// The messages since the last call.
     ///
     /// # Errors
-    /// [`server::Error::Illegal`] when an event cannot follow.
+    /// [`server::Error::Illegal`] if an event cannot follow.
     pub fn take(&mut self) -> Result<Vec<News>, plan::Illegal> {
         let news: Vec<News> = self.inbox.try_iter().collect();
         for one in &news {
@@ -61,7 +61,7 @@ pub type StreamFailure = Arc<Mutex<Option<Error>>>;
 /// Reads the streams of a run after an event and a measurement in threads of their own; sets `ended` once all are at their end, or one has failed.
 ///
 /// # Errors
-/// [`Error::Code`] when the server cannot be asked where its logs end.
+/// [`Error::Code`] if the server cannot be queried for the ends of its logs.
 pub fn read_streams(
     server: &Server,
     id: &RunId,
@@ -99,7 +99,7 @@ pub fn read_streams(
     Ok(failure)
 }
 
-/// What a message of a stream is; none where a later version says what this one does not know.
+/// Parses a message of a stream; `None` for one of a later version.
 type ReadMessage = fn(StreamMessage) -> Option<News>;
 
 fn record_of(message: StreamMessage) -> Option<News> {

@@ -1,6 +1,6 @@
-//! The output of a user's own program while it runs: what its processes append to the logs of the run, line by line.
+//! The output of a user's own program while it runs: new lines in the logs of the run.
 //!
-//! It is read from the logs, so it is the same whichever process runs the control loop, and secrets are masked in it.
+//! It is read from the logs, so it is the same whichever process runs the control loop, and secrets are masked.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::figures::{counted, size as byte_size};
 use crate::printer::Printer;
 
-/// Lines of a log that are shown per look; what comes faster is counted, and stands in the log.
+/// Maximum lines of a log printed per poll; more are counted, and remain in the log.
 const MOST_LINES: usize = 40;
 
 /// Bytes of a log that are read per look.
@@ -27,7 +27,7 @@ pub struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Follows the logs in a folder; with `from_now`, only what is written from now on.
+    /// Follows the logs in a folder; with `from_now`, only new output.
     pub fn new(logs: PathBuf, from_now: bool) -> ProgramOutput {
         let length = |path: PathBuf| (path.clone(), fs::metadata(&path).map_or(0, |file| file.len()));
         let read = if from_now { files(&logs).into_iter().map(length).collect() } else { Vec::new() };
@@ -55,7 +55,7 @@ impl ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Passes over what a program has written so fast that nobody could read it, so that its newest output is shown.
+    /// Skips output that is too fast to read, so that the newest is shown.
     fn skip(&mut self, place: usize, printer: &mut Printer) {
         let (path, read) = &mut self.read[place];
         let size = fs::metadata(&*path).map_or(0, |file| file.len());
@@ -68,14 +68,14 @@ impl ProgramOutput {
     }
 }
 
-/// The output of a program that comes from a server in parts: what is left of a line waits for its end.
+/// Streamed output of a server's program: an incomplete line waits for its end.
 #[derive(Debug, Default)]
 pub struct OutputParts {
     begun: BTreeMap<String, String>,
 }
 
 impl OutputParts {
-    /// Prints the lines that are whole with this part.
+    /// Prints the lines completed by this part.
     pub fn print(&mut self, printer: &mut Printer, file: &str, text: &str) {
         let begun = self.begun.entry(file.to_owned()).or_default();
         begun.push_str(text);
@@ -92,7 +92,7 @@ impl OutputParts {
     }
 }
 
-/// The lines to show of what one rank wrote. A progress bar redraws its line with `\r`: its last state is shown.
+/// The lines to print of one rank's output. A progress bar redraws its line with `\r`: its last state is printed.
 fn shown(rank: &str, bytes: &[u8], place: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let last_state = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().to_owned();
@@ -114,7 +114,7 @@ fn new_bytes(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The logs of a run, by name; none before its first attempt.
+/// The logs of a run, by name; empty before its first attempt.
 fn files(logs: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(logs).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();

@@ -1,4 +1,4 @@
-//! The progress line of a run: epoch, step, loss, rate, data wait, time left, cost so far and at the end.
+//! The progress line of a run: epoch, step, loss, rate, data wait, remaining time, and cost last.
 
 use domain::rank::{Ready, Report, Step};
 use domain::{Elapsed, Money, Rate};
@@ -23,7 +23,7 @@ pub struct Progress {
 const SHARE: f64 = 0.05;
 
 impl Progress {
-    /// The progress of a run whose newest attempt is known to be ready.
+    /// The progress of a run from the ready report of its newest attempt.
     pub fn since(ready: Option<Ready>) -> Progress {
         Progress { ready, ..Progress::default() }
     }
@@ -51,14 +51,14 @@ impl Progress {
         self.last.is_some()
     }
 
-    /// Time left at the pace of the newest steps.
+    /// Remaining time at the pace of the newest steps.
     pub fn left(&self) -> Option<Elapsed> {
         let (ready, last) = (self.ready.as_ref().filter(|ready| ready.steps > 0)?, self.last?);
         let steps = ready.steps.saturating_sub(last.step);
         Some(Elapsed((steps as f64 * self.step_us) as u64))
     }
 
-    /// The line; none before the first step, unless data is being prepared.
+    /// The line; `None` before the first step, unless data is being prepared.
     pub fn line(&self, spent: Money, rate: Rate) -> Option<String> {
         if let (Some(prepared), None) = (self.prepared, self.last) {
             return Some(format!("preparing data · {} samples · {spent} so far", grouped(prepared)));
@@ -71,7 +71,7 @@ impl Progress {
         let seconds = self.step_us.max(1.0) / 1e6;
         let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
         let left = self.left().unwrap_or_default();
-        // What a narrow terminal cuts off stands last.
+        // The least important part is last, because a narrow terminal truncates it.
         let mut line = format!(
             "epoch {}/{epochs} · step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
             last.epoch + 1,
@@ -88,7 +88,7 @@ impl Progress {
         Some(line)
     }
 
-    /// The line of a user's program, of which nobody knows how many steps it has.
+    /// The line of a user's program with an unknown number of steps.
     fn open_line(&self, last: Step, spent: Money) -> String {
         let mut line = format!("step {} · {spent} so far · loss {:.4}", grouped(last.step), last.loss);
         if self.samples > 0.0 {

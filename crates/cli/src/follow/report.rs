@@ -28,12 +28,12 @@ pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result
     Ok(())
 }
 
-/// Writes `report.html` into a folder, whole or not at all, whoever else does so at the same time.
+/// Writes `report.html` into a folder atomically, safe with concurrent writers.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be written.
+/// [`Error::File`] if it cannot be written.
 pub fn write_page(folder: &Path, page: &str) -> Result<(), Error> {
-    // What was stopped before it began has no folder yet.
+    // A run that was stopped before it began has no folder yet.
     fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
     let draft = folder.join(format!("report.html.{}.partial", std::process::id()));
     let path = folder.join("report.html");

@@ -22,7 +22,7 @@ use crate::settings::GlobalSettings;
 /// Asks for confirmation before money is spent.
 ///
 /// # Errors
-/// [`Error::Code`] when the answer is no.
+/// [`Error::Code`] if the answer is no.
 pub fn confirm(printer: &mut Printer, plan: &domain::Plan, yes: bool) -> Result<(), Error> {
     if plan.offer.rate != Rate::default() && !yes && !printer.confirm("proceed?") {
         let message = "not started: the plan was not confirmed".to_owned();
@@ -59,7 +59,7 @@ pub fn finish(
     result
 }
 
-/// A run that has ended, with what its result is told from.
+/// An ended run, with the sources of its result.
 pub struct EndedRun<'a> {
     /// Its name.
     pub id: &'a RunId,
@@ -67,7 +67,7 @@ pub struct EndedRun<'a> {
     pub run: &'a plan::Run,
     /// Model FLOP/s, if they are counted.
     pub arithmetic: Option<Arithmetic>,
-    /// Its folder, where that is on this machine.
+    /// Its folder, if it is on this machine.
     pub folder: Option<PathBuf>,
     /// Events in the log.
     pub events: u64,
@@ -110,10 +110,10 @@ fn in_words(arithmetic: &Arithmetic) -> String {
     }
 }
 
-/// Writes the report, and turns the end of a run into an exit code.
+/// Writes the report, and returns the exit code for the end of a run.
 ///
 /// # Errors
-/// [`Error::Failed`] when the run failed.
+/// [`Error::Failed`] if the run failed.
 pub fn verdict(home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
     if let Some((state, series)) = watch.home() {
         report::write(home, state, series, run)?;

@@ -1,5 +1,5 @@
-//! What is new about a run, read from the event log and the measurements, whichever process runs the control loop; or from
-//! a server.
+//! Polls for news about a run, from the event log and the measurements, whichever process runs the control loop; or
+//! from a server.
 
 use domain::{Record, RunId};
 use plan::{RunOrSweep, World};
@@ -12,7 +12,7 @@ use super::news::{News, ServerNews};
 pub enum Since {
     /// Since it was submitted.
     Start,
-    /// Only what comes after this event.
+    /// Only events after this one.
     Event(u64),
 }
 
@@ -61,11 +61,11 @@ impl Watch {
         Watch { source: Source::Server(Box::new(news)), run: run.clone(), record, point: 0 }
     }
 
-    /// What is new since the last call: events first, then measurements, each oldest first. An attempt's end comes
-    /// after its measurements.
+    /// News since the last call: events first, then measurements, each oldest first. An attempt's end comes after its
+    /// measurements.
     ///
     /// # Errors
-    /// [`Error`] when the state cannot be read.
+    /// [`Error`] if the state cannot be read.
     pub fn news(&mut self) -> Result<Vec<News>, Error> {
         let (state, series) = match &mut self.source {
             Source::Home(home) => (&mut home.0, &home.1),
@@ -88,7 +88,7 @@ impl Watch {
         Ok(news)
     }
 
-    /// Whether only what comes from now on is of interest; true until the first news.
+    /// Whether only future news is of interest; true until the first news.
     pub fn is_joining(&self) -> bool {
         self.record > 0
     }
@@ -101,7 +101,7 @@ impl Watch {
         self.world().runs.get(&self.run).ok_or_else(|| Error::NoRun(self.run.to_string()))
     }
 
-    /// What is known of the run, and of others where it is a run of this home.
+    /// The known state of the run, and of others if it is a run of this home.
     pub fn world(&self) -> &World {
         match &self.source {
             Source::Home(home) => home.0.world(),
@@ -109,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// The state and the measurements of the home whose run it is.
+    /// The state and the measurements of the run's home.
     pub fn home(&self) -> Option<(&State, &Series)> {
         match &self.source {
             Source::Home(home) => Some((&home.0, &home.1)),

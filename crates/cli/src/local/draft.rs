@@ -1,4 +1,4 @@
-//! The plan of a job on this machine: facts about its data and earlier steps are gathered, the plan follows from them.
+//! The plan of a job on this machine, from facts about its data and earlier steps.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ pub fn draft_loaded(
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
 }
 
-/// Refuses a job whose weights or module are not there, before anything is rented for it.
+/// Refuses a job whose weights or module do not exist, before anything is rented for it.
 ///
 /// # Errors
 /// [`Error::Job`].
@@ -72,7 +72,7 @@ pub fn require_files(job: &Job, source: &JobSource) -> Result<(), Error> {
     Err(source.wrong(problem.hint("correct the path, which is relative to the job file")))
 }
 
-/// Where there is no data, what the job file says of it: files that are shipped say how to get theirs.
+/// Adds the job file's comment on its data to the error about missing data.
 pub fn where_data_comes_from(error: Error, source: &JobSource) -> Error {
     let (Error::Data(missing @ data::Error::Missing { .. }), preface) = (&error, source.preface()) else {
         return error;
@@ -85,7 +85,7 @@ pub fn where_data_comes_from(error: Error, source: &JobSource) -> Error {
     Error::Code { message: missing.to_string(), hint: Some(hint), code: error.code() }
 }
 
-/// Lines of a job file's beginning that are told.
+/// Maximum number of such comment lines that are printed.
 const PREFACE: usize = 12;
 
 /// Drafts the plan of a job on this machine.
@@ -105,16 +105,16 @@ pub fn draft_here(
     }
     let offers = offers(job, price, settings, home)?;
     let known = facts(settings, home, job, printer)?;
-    // What was measured was measured here.
+    // Measurements are from this machine.
     let is_here = job.wants.node.is_none() && job.wants.clouds.is_empty();
     let measured_step = known.measured_step.filter(|_| is_here);
     recommended(job, &offers, &JobFacts { measured_step, ..known })
 }
 
-/// Drafts the plan of a job on this machine by steps that are made for it.
+/// Drafts the plan of a job on this machine from steps that are measured for it.
 ///
 /// # Errors
-/// As [`draft_here`]; [`Error::Usage`] and [`Error::Code`] where no steps can be made.
+/// As [`draft_here`]; [`Error::Usage`] and [`Error::Code`] if steps cannot be measured.
 pub fn draft_measured(
     job: &Job,
     price: Rate,
@@ -175,7 +175,7 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     }
 }
 
-/// Why a job has not as many nodes to run on as it asks for.
+/// Why there are fewer nodes than a job requests.
 fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
     let found = inventory.count(node);
     if wanted as usize <= found {
@@ -225,7 +225,7 @@ fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Er
     }
 }
 
-/// What is known of the data of a sweep, from which each of its trials is planned.
+/// Known properties of a sweep's data, from which each of its trials is planned.
 ///
 /// # Errors
 /// As [`draft_here`].
@@ -249,7 +249,7 @@ fn opened(settings: &GlobalSettings, train: &Train, printer: &mut Printer) -> Re
     }
 }
 
-/// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
+/// Facts before anything runs: the properties of the data, and the step time if this work ran before.
 fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(JobFacts::default()) };
     let staged = opened(settings, train, printer)?;
@@ -283,13 +283,13 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
         samples: Some(outline.counts),
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
-        // Counted only where it matters: of many files it takes a while.
+        // Counted only if needed: for many files it takes a while.
         bytes: train.data.preload.map(|_| machine::bytes_below(staged.path())),
         measured_step: measured(home, train)?,
     })
 }
 
-/// Where the texts are and which task they are used for; none for images.
+/// The text columns and the training objective; `None` for images.
 fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     let goal = match train.task() {
         Task::ImageClassification | Task::ObjectDetection => return None,

@@ -67,13 +67,13 @@ pub struct JobSource {
 }
 
 impl JobSource {
-    /// What is wrong with the job, at its line.
+    /// A problem of the job, with its line.
     pub fn wrong(&self, problem: Problem) -> Error {
         let line = problem.line.or_else(|| domain::file::line_of(&self.text, &problem.key));
         Error::Job(Problems { file: self.name.clone(), problems: vec![Problem { line, ..problem }] })
     }
 
-    /// The comment before the first key, which tells where the data comes from.
+    /// The comment before the first key, which says where the data comes from.
     pub fn preface(&self) -> Vec<&str> {
         let comments = self.text.lines().map_while(|line| line.trim_start().strip_prefix('#'));
         let told = comments.filter(|line| !line.contains("yaml-language-server"));
@@ -141,7 +141,8 @@ fn envs(typed: &JobOverrides) -> Result<BTreeMap<String, String>, Error> {
     typed.envs.iter().map(pair).collect()
 }
 
-/// Reads the text of a job file, called `name`, whose relative paths are taken from `folder`, and applies the overrides.
+/// Parses the text of a job file called `name`, with relative paths resolved against `folder`, and applies the
+/// overrides.
 ///
 /// # Errors
 /// As [`read`].
@@ -183,7 +184,7 @@ pub fn load(
     Ok(LoadedJob { job, source: JobSource { name, text }, unrentable })
 }
 
-/// Sets the secrets of the command line, and masks the values of all in what is printed.
+/// Sets the secrets of the command line, and masks the values of all in output.
 fn secrets(
     job: &mut Job,
     typed: &JobOverrides,

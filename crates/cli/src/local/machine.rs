@@ -34,7 +34,7 @@ pub fn inventory(home: &Home) -> Result<Inventory, Error> {
     Inventory::read(home.root()).map_err(Error::file("read", &home.root().join("nodes.json")))
 }
 
-/// What the provider `ssh` needs to know.
+/// Settings of the provider `ssh`.
 pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshSettings {
     let program = Executables {
         gradus: settings.program.clone(),
@@ -50,7 +50,7 @@ pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshS
     }
 }
 
-/// What the provider `local` needs to know.
+/// Settings of the provider `local`.
 fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str) -> LocalSettings {
     LocalSettings {
         home: home.root().to_owned(),
@@ -70,12 +70,12 @@ fn price_source(rate: Rate) -> &'static str {
     if rate == Rate::default() { "free unless `--price` says otherwise" } else { "--price" }
 }
 
-/// Bytes of a file, or of all files below a folder; what cannot be looked at counts nothing, and is told when it is read.
+/// Bytes of a file, or of all files below a folder; inaccessible ones count zero, and are reported when they are read.
 pub fn bytes_below(path: &std::path::Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
     let below = entries.flatten().map(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
-        // A link is what it leads to; none to a folder is followed, for it may lead back.
+        // A link counts as its target; links to folders are not followed, because they may form cycles.
         Ok(_) => std::fs::metadata(entry.path()).map_or(0, |file| file.len()),
         Err(_) => 0,
     });

@@ -22,13 +22,13 @@ use crate::settings::GlobalSettings;
 /// StepBench that were made on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepMeasurement {
-    /// Seconds of a step: a quarter of them took less than the first, half less than the second.
+    /// Quartiles of the step time in seconds.
     pub seconds: [f64; 3],
     pub steps: u32,
     /// Samples of a step: one rank's share of the batch.
     pub samples: u32,
     pub threads: u32,
-    /// `cpu`, or the place of a GPU.
+    /// `cpu`, or the index of a GPU.
     pub device: String,
     pub device_name: String,
     /// The number format of products.
@@ -38,18 +38,18 @@ pub struct StepMeasurement {
 /// StepBench that are timed, at least and at most.
 const FEWEST: u32 = 3;
 const MOST: u32 = 200;
-/// What the timed steps may take together, and the first one with all that is made once.
+/// Time limits of the timed steps together, and of the first one with its initialization.
 const TOGETHER: Duration = Duration::from_secs(5);
 const FIRST: Duration = Duration::from_secs(90);
 
-/// What to do where nothing can be measured here.
+/// The hint if steps cannot be measured here.
 const TABLE: &str = "measure some steps on the target machine and pass them as `--calibrate FILE.csv` with the \
     columns `source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit`";
 
-/// The training of a job, as far as it can be measured here.
+/// The training of a job, if it can be measured here.
 ///
 /// # Errors
-/// [`Error::Usage`] for a job that runs a program of its own.
+/// [`Error::Usage`] for a job with a program of its own.
 pub fn measurable(job: &Job) -> Result<&Train, Error> {
     match &job.work {
         Work::Train(train) => Ok(train),
@@ -92,7 +92,7 @@ pub fn measure(
             code: exit::WORLD,
         },
     };
-    // The first steps make what is made once: memory, plans of convolutions, the optimiser's state.
+    // The first steps include one-time work: allocation, algorithm selection, optimizer state.
     let begun = Instant::now();
     steps.ask("steps", 1, Some(FIRST)).map_err(failed)?;
     let first = steps.ask("steps", 1, Some(FIRST)).map_err(failed)?;
@@ -143,7 +143,7 @@ impl StepMeasurement {
         self.device.starts_with("cuda")
     }
 
-    /// What was measured, in words.
+    /// Describes the measurement.
     pub fn summary(&self, train: &Train) -> String {
         let [low, middle, high] = self.seconds.map(|seconds| 1e3 * seconds);
         let on = match self.is_of_gpu() {
@@ -160,7 +160,7 @@ impl StepMeasurement {
         )
     }
 
-    /// What was measured as a row of a table, for estimates on GPUs.
+    /// The measurement as a row of a table, for estimates on GPUs.
     pub fn row(&self, train: &Train, gpu: &str) -> MeasuredRow {
         let [_, middle, _] = self.seconds;
         MeasuredRow {
@@ -170,7 +170,7 @@ impl StepMeasurement {
             gpus: Some(1),
             nodes: Some(1),
             precision: match self.precision.as_str() {
-                // Weights stay in fp32 beside products in half precision.
+                // Weights stay in fp32 with products in half precision.
                 "bf16" => "amp_bf16".to_owned(),
                 "fp16" => "amp_fp16".to_owned(),
                 wide => wide.to_owned(),
@@ -183,10 +183,10 @@ impl StepMeasurement {
     }
 }
 
-/// The name of this machine's first GPU, as its driver tells it.
+/// The name of this machine's first GPU, according to its driver.
 ///
 /// # Errors
-/// [`Error::Usage`] where there is none: then a step here says nothing about GPUs.
+/// [`Error::Usage`] if there is none: then a step here says nothing about GPUs.
 pub fn gpu_here() -> Result<String, Error> {
     let asked = Command::new("nvidia-smi").args(["--query-gpu=name", "--format=csv,noheader"]).output();
     let told = asked.ok().filter(|output| output.status.success());

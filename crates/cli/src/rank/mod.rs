@@ -1,4 +1,4 @@
-//! `gradus-rank` asked for something small, apart from any run.
+//! Runs `gradus-rank` for single tasks outside of runs.
 
 pub mod steps;
 
@@ -11,7 +11,7 @@ use crate::settings::GlobalSettings;
 /// The command `gradus-rank WHAT ARGUMENT`, with the libtorch that was found.
 ///
 /// # Errors
-/// [`Error::Code`] when the library is not there or not whole.
+/// [`Error::Code`] if the library is missing or incomplete.
 pub fn command(settings: &GlobalSettings, what: &str, argument: &str) -> Result<Command, Error> {
     let libraries = agent::libraries(settings.libtorch.as_deref()).map_err(|finding| Error::Code {
         message: finding.message,

@@ -48,7 +48,7 @@ impl StepBench {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             let answers = output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
-            // Whoever no longer listens has ended the rank.
+            // If the receiver is gone, the rank has been ended.
             answers.map_while(|line| sender.send(line).ok()).for_each(drop);
         });
         Ok(StepBench { child, input, lines })
@@ -57,7 +57,7 @@ impl StepBench {
     /// Runs `count` steps (`steps`, or `apart` for gradient all-reduce after the backward pass) and returns the answer,
     /// within `limit` if there is one.
     ///
-    /// # Errors
+    /// Why there is no answer.
     /// Why there is none.
     pub fn ask(&mut self, question: &str, count: u32, limit: Option<Duration>) -> Result<Value, NoAnswer> {
         let asked = self.input.as_mut().map(|input| writeln!(input, "{question} {count}"));
@@ -89,7 +89,7 @@ impl Drop for StepBench {
     }
 }
 
-/// Quartiles of an answer's seconds per step; none if it has none.
+/// Quartiles of an answer's seconds per step; `None` if it has none.
 pub fn quartiles(answer: &Value) -> Option<[f64; 3]> {
     let mut seconds: Vec<f64> = answer["seconds"].as_array()?.iter().filter_map(Value::as_f64).collect();
     seconds.sort_by(f64::total_cmp);

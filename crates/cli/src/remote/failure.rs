@@ -1,4 +1,4 @@
-//! Why a server could not be asked, or what it refused, each with the next thing to type.
+//! Errors of requests to a server, with hints.
 
 use serde_json::Value;
 
@@ -31,13 +31,13 @@ pub fn unreached(url: &str, why: &str) -> Error {
     code(format!("cannot reach the server at `{url}`: {}", cause(why)), Some(hint), exit::WORLD)
 }
 
-/// What went wrong, without what the client was doing.
+/// The cause, without the client's operation.
 fn cause(why: &str) -> &str {
     let after_url = why.split_once("/v1/").and_then(|(_, rest)| rest.split_once("): ")).map_or(why, |(_, rest)| rest);
     after_url.strip_prefix("client error (Connect): ").unwrap_or(after_url)
 }
 
-/// What an answer says, or why it is none.
+/// Parses an answer, or returns its error.
 pub fn answer(url: &str, status: u16, body: &[u8]) -> Result<Value, Error> {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return Err(stranger(url, status)) };
     if (200..300).contains(&status) {
@@ -56,7 +56,7 @@ pub fn answer(url: &str, status: u16, body: &[u8]) -> Result<Value, Error> {
     Err(code(message.to_owned(), hint, exit))
 }
 
-/// What answers speaks another language.
+/// The error for a server that is not gradus.
 pub fn stranger(url: &str, status: u16) -> Error {
     let message = format!("what answers at `{url}` (with status {status}) is no server of gradus that this one knows");
     let hint = "check the address; if it is right, update the older of the two".to_owned();

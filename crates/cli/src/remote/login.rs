@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// A server with what it takes to enter.
+/// A server with its credentials.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     /// Its address.
     pub url: String,
     /// The token that it wants.
     pub token: String,
-    /// Certificates of who has signed its own, in the format PEM; those of the system where there are none.
+    /// Trusted certificates in PEM; those of the system if there are none.
     #[serde(default)]
     pub authorities: Option<String>,
 }
@@ -42,10 +42,10 @@ pub fn read(home: &Path) -> Result<Option<Login>, Error> {
     })
 }
 
-/// Stores a login in place of another.
+/// Stores a login, replacing another.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be written.
+/// [`Error::File`] if it cannot be written.
 pub fn write(home: &Path, login: &Login) -> Result<(), Error> {
     let (path, draft) = (path(home), home.join(format!("login.json.{}.partial", std::process::id())));
     let text = serde_json::to_string(login).unwrap_or_default();

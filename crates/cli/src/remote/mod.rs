@@ -1,7 +1,7 @@
-//! A server that commands talk to in place of this machine's home: its API over HTTP, with a token.
+//! A client of a server that commands use in place of this machine's home: its API over HTTP, with a token.
 //!
-//! A command asks [`chosen`] first. What it shows is the same either way: it reads what is known of runs from the home's
-//! databases or from here, and prints both with the same functions.
+//! A command calls [`chosen`] first. Its output is the same either way: facts about runs are read from the home's
+//! databases or from here, and printed by the same functions.
 
 mod address;
 mod failure;
@@ -24,7 +24,7 @@ pub use stream::StreamMessage;
 /// What `--server` is given to use this machine's home in spite of `gradus login`.
 pub const HERE: &str = "local";
 
-/// A server and what it takes to talk to it.
+/// A server and the client for it.
 #[derive(Debug, Clone)]
 pub struct Server {
     client: WebClient,
@@ -35,7 +35,7 @@ pub struct Server {
 /// The server that commands talk to: that of `--server` or `GRADUS_SERVER`, else that of `gradus login`; none where it is
 /// this machine's home.
 ///
-/// # Errors
+/// [`Error::Usage`] for an invalid address, [`Error::File`] if the stored login cannot be read.
 /// [`Error::Usage`] for what is no address, [`Error::File`] when the stored login cannot be read.
 pub fn chosen(settings: &GlobalSettings) -> Result<Option<Server>, Error> {
     let stored = || login::read(&settings.home);
@@ -56,7 +56,7 @@ pub fn chosen(settings: &GlobalSettings) -> Result<Option<Server>, Error> {
     Server::new(&url, token, authorities.as_deref()).map(Some)
 }
 
-/// Refuses what is done in a home and not over the API.
+/// Refuses a command that works on a home and not over the API.
 pub fn only_here(what: &str, server: &Server) -> Error {
     let message =
         format!("{what} works only with the home of this machine, and not with the server at `{}`", server.url());
@@ -68,7 +68,7 @@ impl Server {
     /// A server at an address.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no address, or no certificates.
+    /// [`Error::Usage`] for an invalid address, or invalid certificates.
     pub fn new(url: &str, token: Option<String>, authorities: Option<&str>) -> Result<Server, Error> {
         let address = Address::parse(url)?;
         let client = WebClient::of_server(authorities, address.is_near)?;
@@ -80,15 +80,15 @@ impl Server {
         &self.address.url
     }
 
-    /// What it answers to a question.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`Error::Code`] when it cannot be reached, or refuses.
+    /// [`Error::Code`] if it cannot be reached, or refuses.
     pub fn get(&self, path: &str) -> Result<Value, Error> {
         self.ask("GET", path, &[], Vec::new())
     }
 
-    /// Asks it to do something. With a `key`, the same request sent again does nothing more.
+    /// Sends a POST request. With a `key`, it is idempotent.
     ///
     /// # Errors
     /// As [`Server::get`].
@@ -105,7 +105,7 @@ impl Server {
         failure::answer(self.url(), status, &body)
     }
 
-    /// An answer that is read as it comes, or what is wrong.
+    /// A streamed answer, or the error.
     fn open(&self, path: &str, headers: &[(String, String)]) -> Result<Opened, Error> {
         let opened = self.client.open("GET", &self.at(path), &self.with_token(headers), Vec::new());
         let (status, mut body) = opened.map_err(|why| failure::unreached(self.url(), &why))?;

@@ -1,4 +1,4 @@
-//! Runs of a server, read from what its API says of them.
+//! Runs of a server, parsed from its API.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct KnownRun {
     pub id: RunId,
     /// The run with its attempts and machines.
     pub world: World,
-    /// What it has cost until now.
+    /// Its cost until now.
     pub cost: Money,
     /// The newest step that is known of.
     pub step: Option<u64>,
@@ -29,16 +29,16 @@ pub struct KnownRun {
     pub newest: Vec<(u64, Report)>,
     /// The run that uses the machine which it waits for.
     pub waits_for: Option<RunId>,
-    /// Where its time went.
+    /// How its time was spent.
     pub goodput: Option<Goodput>,
 }
 
-/// What a run has cost.
+/// The cost of a run.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RunCost {
     /// The final bill.
     pub bill: Option<Bill>,
-    /// What it costs while it runs.
+    /// Its price while it runs.
     pub rate: Rate,
     /// Until now, in micro-dollars.
     pub cost_micro_usd: i64,
@@ -48,7 +48,7 @@ impl KnownRun {
     /// The run itself.
     ///
     /// # Errors
-    /// [`server::Error::NoRun`] where there is none.
+    /// [`server::Error::NoRun`] if there is none.
     pub fn run(&self) -> Result<&plan::Run, Error> {
         self.world.runs.get(&self.id).ok_or_else(|| server::Error::NoRun(self.id.to_string()).into())
     }
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// The bill of a run, or what it has cost so far.
+    /// The bill of a run, or its cost up to now.
     ///
     /// # Errors
     /// As [`Server::get`].
@@ -177,7 +177,7 @@ impl Server {
         Ok(files.iter().filter_map(|file| Some((file["file"].as_str()?.to_owned(), file["bytes"].as_u64()?))).collect())
     }
 
-    /// Where the logs of a run end now, as the id of a message after which a stream of them goes on.
+    /// The current ends of a run's logs, as the id from which a stream of them continues.
     ///
     /// # Errors
     /// As [`Server::get`].
@@ -185,7 +185,7 @@ impl Server {
         Ok(serde_json::json!(BTreeMap::from_iter(self.logs(run)?)).to_string())
     }
 
-    /// Runs from the newest one back, each as a list of them says it, at most `most`; and how many there are.
+    /// At most `most` runs, newest first, as list entries; and the total number.
     ///
     /// # Errors
     /// As [`Server::get`].
@@ -215,7 +215,7 @@ impl Server {
     }
 }
 
-/// A measurement as the API writes it; none where it is of a later version.
+/// Parses a measurement of the API; `None` for one of a later version.
 pub fn point(mut value: Value) -> Option<Point> {
     let report = serde_json::from_value(value["report"].take()).ok()?;
     let attempt = AttemptId::new(value["attempt"].as_str()?);

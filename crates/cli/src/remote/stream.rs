@@ -1,4 +1,4 @@
-//! Server-Sent Events of a server, taken up again after the last one wherever the connection is lost.
+//! Server-Sent Events of a server, resumed after the last one when the connection is lost.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Server;
 use crate::error::{Error, exit};
 
-/// A server that cannot be reached is asked again for so long.
+/// How long an unreachable server is retried.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Between two tries.
@@ -17,19 +17,19 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// A message of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamMessage {
-    /// One word for what it is.
+    /// Its kind.
     pub kind: String,
-    /// Sent back to go on after it.
+    /// Sent back to continue after it.
     pub id: String,
-    /// What it says.
+    /// Its data.
     pub data: Value,
 }
 
 impl Server {
-    /// Gives every message of a stream after `last` to `take`, until the stream ends or nobody takes more.
+    /// Passes every message of a stream after `last` to `take`, until the stream ends or `take` stops it.
     ///
     /// # Errors
-    /// [`Error::Code`] when the server refuses, or is away for longer than two minutes.
+    /// [`Error::Code`] if the server refuses, or is unreachable for longer than two minutes.
     pub fn follow(
         &self,
         path: &str,
@@ -60,11 +60,11 @@ impl Server {
     }
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 enum Ended {
-    /// There is no more, or nobody wants it.
+    /// The stream has ended, or was stopped.
     Whole,
-    /// The server says why it cannot go on.
+    /// The server's reason why it cannot continue.
     Refused(String),
     /// In the middle.
     Lost,
@@ -125,7 +125,7 @@ impl<R: Read> Iterator for Messages<R> {
                     let before = data.take().map_or(String::new(), |before| before + "\n");
                     data = Some(before + value);
                 }
-                // A comment, or what a later version adds.
+                // A comment, or a field of a later version.
                 _ => {}
             }
         }

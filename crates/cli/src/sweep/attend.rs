@@ -17,7 +17,7 @@ use crate::settings::GlobalSettings;
 /// Follows a sweep until it has ended and all of its trials are billed, or until Ctrl-C.
 ///
 /// # Errors
-/// [`Error::Code`] when it was interrupted; others when the state cannot be kept.
+/// [`Error::Code`] if it was interrupted; others if the state cannot be written.
 pub fn attend_sweep(
     settings: &GlobalSettings,
     printer: &mut Printer,

@@ -16,24 +16,24 @@ use crate::follow::narrator::{record_json, stopping};
 use crate::follow::report;
 use crate::printer::Printer;
 
-/// How often it looks for news.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints what is new about a sweep.
+/// Prints the progress of a sweep.
 pub struct SweepNarrator<'a> {
     home: &'a Home,
     sweep: SweepId,
-    /// What it reads.
+    /// Its source.
     pub state: State,
     series: Series,
     told: u64,
 }
 
 impl<'a> SweepNarrator<'a> {
-    /// A narrator of what comes after event `since`.
+    /// A narrator of events after `since`.
     ///
     /// # Errors
-    /// [`Error::Server`] when the state cannot be opened.
+    /// [`Error::Server`] if the state cannot be opened.
     pub fn open(home: &'a Home, sweep: &SweepId, since: u64) -> Result<SweepNarrator<'a>, Error> {
         let (mut state, series) = (State::open_lean(home)?, Series::open(home)?);
         state.recall(&RunOrSweep::Sweep(sweep.clone()))?;

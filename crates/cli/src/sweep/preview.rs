@@ -1,4 +1,4 @@
-//! What a sweep takes, by estimate and by its limits, shown before it starts; what cannot work is refused.
+//! The bounds of a sweep, by estimate and by its limits, shown before it starts; infeasible ones are refused.
 
 use domain::sweep::{Asha, Known, Method};
 use domain::{Job, Plan, Problem, Problems, Rate, Sweep};
@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::figures::{grouped, short};
 use crate::local::draft;
 
-/// What is known of a sweep before it starts.
+/// Known properties of a sweep before it starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preview {
-    /// What is known of the data.
+    /// Known properties of the data.
     pub known: Known,
     /// What all trials take: their number at most, and time and money by the slow end of each estimate or by a limit.
     pub bound: Bound,
@@ -22,7 +22,7 @@ impl Preview {
     /// Computes the preview.
     ///
     /// # Errors
-    /// [`Error::Job`] with what does not fit: a trial whose values do not go together, too many at a time, no end.
+    /// [`Error::Job`] with the problems: a trial with incompatible values, too many at a time, no end.
     pub fn of(job: &Job, sweep: &Sweep, plan: &Plan, known: Known, file: &str) -> Result<Preview, Error> {
         let mut problems: Vec<Problem> = plan::sweep::crowded(job, sweep, plan).into_iter().collect();
         let only_money = sweep.trials.is_none() && sweep.method != Method::Grid && job.deadline.is_none();
@@ -113,7 +113,7 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
     lines
 }
 
-/// The search method in words.
+/// Describes the search method.
 fn method(sweep: &Sweep, job: &Job) -> String {
     match sweep.method {
         Method::Grid => "grid search".to_owned(),

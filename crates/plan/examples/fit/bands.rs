@@ -1,4 +1,4 @@
-//! Bands: how far estimates are from rows that took no part in them, as a mean and spreads that are pooled.
+//! Error bands of estimates, from cross-validated residuals: a mean and pooled spreads.
 //!
 //! Rows of one kind of estimate that came about alike are a cell. A cell's rows have an offset in common (their program,
 //! how they were taken) and lie around it by a spread of their own. Both are drawn to what all cells have, the more the

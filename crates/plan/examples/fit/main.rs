@@ -1,7 +1,7 @@
 //! `cargo xtask fit FOLDER`: fits the numbers of `catalog/fitted.json` to tables of measurements.
 //!
-//! Groups of rows that belong together (one source, network and GPU) take turns in being left out, so that bands and the
-//! report's cross-validated figures come from estimates of rows that took no part. The same folder gives the same file.
+//! Groups of rows that belong together (one source, network and GPU) are held out in turn, so that bands and the
+//! report's cross-validated figures come from estimates of held-out rows. The same folder gives the same file.
 
 // A program for developers: it reads tables and writes a file, which the library never does.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! The fit of what memory takes beside what is counted: five figures, of which none is for a network or a GPU.
+//! Fits the memory overheads beyond what is counted: five parameters, none of which is specific to a network or GPU.
 //!
 //! Two of them are about rows that state a peak of which a graph is known, two about the largest batches of networks
 //! known by their totals, one about all batches that are known to fit.
@@ -8,7 +8,7 @@ use plan::estimate::memory::{MemoryCoefficients, MemoryEstimate, MemoryFit, larg
 use plan::measured::{Case, MemoryMetric, percentile};
 use plan::model::ModelDescription;
 
-/// Of how many batches that are known to fit it must not be said that they are too large.
+/// Fraction of the batches known to fit that must not be rejected as too large.
 const BELIEVED: f64 = 0.98;
 /// How far the largest batch lies above the largest that was tried and fit, in the middle: half of a rung of the ladder 64,
 /// 96, 128, 192 …

@@ -1,4 +1,4 @@
-//! What a fit is worth: anchors and its report, from estimates with and without each row's group.
+//! The accuracy of a fit: anchors and its report, from in-sample and cross-validated estimates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ pub struct Outcome<'a> {
     pub measured: f64,
     /// Estimates of each way that may have been measured.
     fitted: Vec<(f64, f64)>,
-    /// The same by the fit that left the row's group out.
+    /// Estimates by the fit that held out the row's group.
     left_out: Vec<(f64, f64)>,
-    /// The part of the rows that was left out with it.
+    /// The fold of the row.
     fold: usize,
 }
 
@@ -188,7 +188,7 @@ pub fn tell(outcomes: &[Outcome], fitted: &FittedCoefficients) {
     }
 }
 
-/// One line for each row, for whoever looks for what is behind a figure.
+/// One line per row, for analysing residuals.
 pub fn rows(outcomes: &[Outcome], figures: &MemoryCoefficients) -> String {
     let mut text = String::new();
     for outcome in outcomes {
@@ -222,7 +222,7 @@ fn memory(case: &Case, figures: &MemoryCoefficients) -> String {
     })
 }
 
-/// The file with five digits of each number: more say nothing.
+/// The file with five significant digits per number.
 pub fn rounded(fitted: &FittedCoefficients) -> serde_json::Value {
     fn round(value: serde_json::Value) -> serde_json::Value {
         match value {

@@ -1,4 +1,4 @@
-//! Whether a machine can run a job, and what to change where it cannot.
+//! Checks whether a machine can run a job, with hints if it cannot.
 
 use domain::problem::Problem;
 use domain::{Bytes, Elapsed, Job, Offer, Share, Work};
@@ -6,7 +6,7 @@ use domain::{Bytes, Elapsed, Job, Offer, Share, Work};
 use super::machine::OnMachine;
 use crate::estimate::processor::START_AND_END;
 
-/// Every reason why the job does not fit this machine; none when it does.
+/// Every reason why the job does not fit this machine; empty if it does.
 pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &OnMachine) -> Vec<Problem> {
     let mut reasons = lacking(job, offer);
     reasons.extend(unaffordable(job, offer));
@@ -15,7 +15,7 @@ pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &OnMachine) -> Vec<Pro
     reasons
 }
 
-/// What `resources` asks for and the machine does not have.
+/// Requirements of `resources` that the machine does not meet.
 fn lacking(job: &Job, offer: &Offer) -> Vec<Problem> {
     let mut reasons = Vec::new();
     let node = &offer.node;
@@ -69,7 +69,7 @@ fn short_of_memory(offer: &Offer, estimate: &OnMachine) -> Option<Problem> {
 
 fn short_of_disk(job: &Job, offer: &Offer, estimate: &OnMachine) -> Option<Problem> {
     let (Some(checkpoint), Work::Train(train)) = (estimate.checkpoint, &job.work) else { return None };
-    // Those that are kept, the one that is being written, the best model and the exported one.
+    // The retained checkpoints, the one being written, the best model and the exported one.
     let files = u64::from(train.checkpoint.keep) + 3;
     let needs = Bytes(checkpoint.saturating_mul(files));
     if needs <= offer.node.disk_free {
@@ -102,7 +102,7 @@ fn gigabytes(bytes: Bytes) -> String {
     }
 }
 
-/// A number that a job file may ask for and get.
+/// The largest number that a job file may request.
 fn floor_gigabytes(bytes: Bytes) -> u64 {
     bytes.0 / 1_000_000_000
 }

@@ -1,10 +1,10 @@
-//! Plans for the machines that a provider offers by itself, such as this one: the search of [`crate::search`] over a
-//! market of one machine.
+//! Plans for the machines that a provider already has, such as this one: [`crate::search`] over a market of one
+//! machine.
 //!
-//! [`plans`] returns one [`Plan`] for each offer that fits, or every reason why none does. Nothing is measured here: what
-//! was measured is passed in as [`JobFacts`], the rest is estimated by the models of time and memory of
-//! [`crate::estimate`] with the figures of processors, and the plan states which in sentences. [`machine`] estimates,
-//! [`fit`] compares with what the machine has.
+//! [`plans`] returns one [`Plan`] for each offer that fits, or every reason why none does. Nothing is measured here:
+//! measurements are passed in as [`JobFacts`], the rest is estimated by the time and memory models of
+//! [`crate::estimate`] with the figures of CPUs, and the plan lists its assumptions. [`machine`] estimates, [`fit`]
+//! compares with the machine's resources.
 
 mod fit;
 mod machine;
@@ -21,7 +21,7 @@ use crate::search::workload::trained;
 use machine::OnMachine;
 pub use same_step::has_same_step;
 
-/// Why no offer can run the job: every reason, each with what to change.
+/// Why no offer can run the job: every reason, each with a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoFeasibleOffer {
     /// At least one.
@@ -57,7 +57,7 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
         reasons.extend(new);
     }
     if !plans.is_empty() {
-        // A stable sort: equals stay in the order in which they were offered. What is not known comes last.
+        // A stable sort: equal ones keep the order of the offers. Unknown times come last.
         plans.sort_by_key(|plan| {
             let (cost, time) = (plan.cost.map(|cost| cost.middle), plan.time.map(|time| time.middle));
             (cost.is_none(), cost, time.is_none(), time, plan.offer.rate)
@@ -113,7 +113,7 @@ fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
     }
 }
 
-/// What the time costs; nothing, however long it is, on a machine that costs nothing.
+/// The cost of the time; zero on a free machine, however long it is.
 fn cost(rate: Rate, time: Option<Spread>) -> Option<CostSpread> {
     match time {
         Some(time) => Some(CostSpread {

@@ -1,4 +1,4 @@
-//! Whether a step that was measured says what a step of other training takes.
+//! Whether a measured step predicts the step of another job.
 
 use std::mem::discriminant;
 
@@ -6,15 +6,15 @@ use domain::Train;
 use domain::train::{Checkpoint, Optimizer, Schedule, Split};
 use domain::workload::OptimizerKind;
 
-/// Whether a step of both takes as long on one machine: it computes the same over samples of the same size, divided among
-/// the same ranks and threads. How many steps there are, by what rate they learn and when they are saved does not matter.
-/// Every other key does, those of later versions too.
+/// Whether a step of both takes equally long on one machine: it computes the same over samples of the same size,
+/// divided among the same ranks and threads. Number of steps, learning rate and checkpoints are irrelevant. Every other
+/// key matters, including those of later versions.
 pub fn has_same_step(one: &Train, other: &Train) -> bool {
     let optimizer = |train: &Train| (OptimizerKind::from(&train.optimizer), discriminant(&train.optimizer));
     optimizer(one) == optimizer(other) && step_of(one) == step_of(other)
 }
 
-/// The training without what does not change the time of a step. Its optimizer is compared by kind.
+/// The training without settings that do not affect the time of a step. Its optimizer is compared by kind.
 fn step_of(train: &Train) -> Train {
     let mut step = train.clone();
     (step.epochs, step.seed, step.label_smoothing) = (1, 0, 0.0);

@@ -1,7 +1,7 @@
 //! A network as operators in the order in which they run, for one sample.
 //!
-//! Tensors have identities, so that one that two operators keep for the backward pass is counted once, and a walk can
-//! tell when each is let go.
+//! Tensors have identities, so that one that two operators save for the backward pass is counted once, and a traversal
+//! can tell when each is freed.
 
 /// A network. All sizes are of one sample; a batch multiplies everything but the weights.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -12,9 +12,9 @@ pub struct Graph {
     pub tensors: Vec<u64>,
     /// What enters, as far as it is known.
     pub inputs: Vec<Input>,
-    /// Operators that were not understood, `name ×count`; whoever shows an estimate shows them.
+    /// Operators that were not understood, `name ×count`; to be shown with every estimate.
     pub unknown: Vec<String>,
-    /// What was taken for what a file leaves open, a sentence each.
+    /// Assumptions about what a file leaves open, a sentence each.
     pub assumed: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub enum Input {
 }
 
 impl Graph {
-    /// Adds what runs after this graph and shares nothing with it.
+    /// Appends an independent graph.
     pub fn append(&mut self, other: Graph) {
         let tensors = self.tensors.len() as u32;
         let blocks = self.operators.iter().filter_map(|operator| operator.block).max().map_or(0, |last| last + 1);
@@ -59,7 +59,7 @@ impl Graph {
         }
     }
 
-    /// Tokens of one sample: the most that enter side by side; none of a network that reads no words.
+    /// Tokens of one sample: the longest input sequence; `None` for a network without token inputs.
     pub fn tokens(&self) -> Option<u64> {
         let tokens = self.inputs.iter().filter_map(|input| match input {
             Input::Tokens(tokens) => Some(*tokens),
@@ -80,16 +80,16 @@ pub struct Operator {
     pub kind: OpKind,
     pub inputs: Vec<TensorId>,
     pub output: TensorId,
-    /// Which repeated block it belongs to, counted from 0; recomputation and pipelines cut between blocks. None before
-    /// the first and after the last.
+    /// The repeated block it belongs to, counted from 0; recomputation and pipelines divide between blocks. `None`
+    /// before the first and after the last.
     pub block: Option<u32>,
     /// Values it trains, biases included.
     pub parameters: u64,
-    /// Values that are kept with the weights and not trained, such as running statistics.
+    /// Untrained values stored with the weights, such as running statistics.
     pub buffers: u64,
 }
 
-/// What an operator computes. Sizes are those of one sample.
+/// The operation of an operator. Sizes are those of one sample.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OpKind {
     /// A convolution as a product of matrices: `positions` output pixels, each from `inner` = kernel · channels in ÷
@@ -200,7 +200,7 @@ pub enum WeightSplit {
     Rows,
 }
 
-/// Over what a normalisation takes its statistics.
+/// The dimensions of a normalization's statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
     Batch,

@@ -1,7 +1,7 @@
-//! Models: what a network computes and keeps, for one sample, as a list of operators.
+//! Models: the operations and saved tensors of a network for one sample, as a list of operators.
 //!
-//! The estimates never see a model's name: they see a [`Graph`], or, where nothing but totals is known, a [`Summary`].
-//! A graph comes from a family's template, a Hugging Face `config.json`, an ONNX file or a safetensors header.
+//! Estimates are independent of a model's name: they use a [`Graph`], or, if only totals are known, a [`Summary`]. A
+//! graph comes from a family's template, a Hugging Face `config.json`, an ONNX file or a safetensors header.
 
 pub mod builder;
 pub mod families;
@@ -15,7 +15,7 @@ pub use graph::{Function, Graph, Input, Norm, OpKind, Operator, TensorId, Weight
 
 use serde::{Deserialize, Serialize};
 
-/// What is known about a network.
+/// Description of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelDescription {
     /// Every operator.
@@ -33,6 +33,6 @@ pub struct Summary {
     pub multiply_adds: f64,
     /// Values that convolutions and linear layers write in one forward pass of one sample, as fvcore counts them.
     pub activations: f64,
-    /// The kind of its blocks, such as `resnet` or `vit`, where it is stated.
+    /// The kind of its blocks, such as `resnet` or `vit`, if it is stated.
     pub family: Option<String>,
 }

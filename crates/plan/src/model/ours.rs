@@ -1,4 +1,4 @@
-//! The networks that our own trainer builds, as graphs: what an architecture comes to for one sample of its data.
+//! Graphs of the built-in networks, for one sample of their data.
 
 use domain::architecture::{Architecture, ResidualBlock};
 use domain::rank::Sample;
@@ -15,7 +15,7 @@ const HIDDEN: u64 = 128;
 /// Height and width from which residual networks have the usual stem.
 const LARGE: u64 = 64;
 
-/// The network for one sample and so many classes, 0 where it says words; none where it does not take such samples.
+/// The network for one sample and number of classes, 0 for a language model; `None` if it does not accept such samples.
 pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
     match sample {
         Sample::Image { channels, height, width } => of_images(architecture, [channels, height, width], classes),

@@ -8,7 +8,7 @@ impl Graph {
         self.sum(|operator| operator.parameters)
     }
 
-    /// Returns how many values are kept with the weights and not trained.
+    /// Returns the number of untrained values stored with the weights.
     pub fn buffers(&self) -> u64 {
         self.sum(|operator| operator.buffers)
     }
@@ -53,7 +53,7 @@ impl Graph {
 }
 
 impl OpKind {
-    /// Returns the multiply-adds of one forward pass of one sample. Masked attention counts whole, as fvcore does.
+    /// Returns the multiply-adds of one forward pass of one sample. Masked attention counts fully, as in fvcore.
     pub fn multiply_adds(&self) -> u64 {
         match *self {
             OpKind::Convolution { positions, inner, columns, groups, kernel: _ } => {
@@ -100,7 +100,7 @@ impl OpKind {
     }
 }
 
-/// A file may claim any size; the largest count stands for all that are larger.
+/// A file may declare any size; products saturate.
 fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |product: u64, factor| product.saturating_mul(*factor))
 }

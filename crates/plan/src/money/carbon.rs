@@ -1,4 +1,4 @@
-//! What a run emits: the power that its machines draw, times the time, times what the region's grid emits.
+//! Emissions of a run: the power of its machines, times the time, times the carbon intensity of the region's grid.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! What a run costs: machines by the microsecond, bytes by the GiB and month, bytes that leave by the GiB. Every part is
-//! rounded up to the next whole micro-dollar, once.
+//! The cost of a run: machines by the microsecond, storage by the GiB and month, egress by the GiB. Every part is
+//! rounded up to the next micro-dollar, once.
 
 use domain::{Bytes, Elapsed, Money, Rate};
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ const GIB: i128 = 1 << 30;
 /// A month of 730 hours in microseconds, as clouds bill disks.
 const MONTH: i128 = 730 * 3_600_000_000;
 
-/// What a run costs, part by part.
+/// The cost of a run, by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cost {
     /// Machines.
     pub compute: Money,
     /// Disks that hold the data meanwhile.
     pub storage: Money,
-    /// Checkpoints that are kept meanwhile.
+    /// Storage of checkpoints.
     pub checkpoints: Money,
     /// Bytes that leave a region or a cloud.
     pub egress: Money,
@@ -29,7 +29,7 @@ impl Cost {
     }
 }
 
-/// Bytes that are kept, and the price of a GiB and month.
+/// Stored bytes, and the price per GiB and month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     pub bytes: Bytes,
@@ -48,14 +48,14 @@ pub fn rent(rate: Rate, nodes: u32, paid: Elapsed) -> Money {
     Money::from_micros(rate.cost(paid).micros().saturating_mul(i64::from(nodes)))
 }
 
-/// What it costs to keep bytes for some time.
+/// The cost of storing bytes for some time.
 pub fn kept(kept: Stored, time: Elapsed) -> Money {
     let product =
         i128::from(kept.price.micros()).saturating_mul(i128::from(kept.bytes.0)).saturating_mul(i128::from(time.0));
     rounded_up(product, GIB * MONTH)
 }
 
-/// What it costs to move bytes.
+/// The cost of transferring bytes.
 pub fn moved(moved: Transferred) -> Money {
     rounded_up(i128::from(moved.price.micros()).saturating_mul(i128::from(moved.bytes.0)), GIB)
 }
@@ -64,7 +64,7 @@ fn rounded_up(product: i128, divisor: i128) -> Money {
     Money::from_micros(i64::try_from((product.saturating_add(divisor - 1)).div_euclid(divisor)).unwrap_or(i64::MAX))
 }
 
-/// The time of so many seconds; less than none is none, and what no clock counts is the longest that one does.
+/// Converts seconds; negative values become zero, and too large ones the maximum.
 pub fn elapsed(seconds: f64) -> Elapsed {
     // A cast from a floating-point number saturates, and makes 0 of what is no number.
     Elapsed((seconds * 1e6).ceil() as u64)

@@ -1,4 +1,4 @@
-//! Money: what a run costs beside another, in whole micro-dollars; nothing here is ever a floating-point dollar.
+//! Money: the cost of runs in integer micro-dollars; dollars are never floating-point numbers.
 //!
 //! [`cost`] is the arithmetic of one run; [`ledger`] counts what was paid under users, projects and days; [`reserved`] says when a reservation pays; [`carbon`] what a run emits.
 

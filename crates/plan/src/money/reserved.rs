@@ -1,5 +1,5 @@
-//! When a reservation pays: the share of the time that machines must work so that paying for all of it costs less than
-//! paying for each hour, and what a horizon costs either way.
+//! When a reservation pays: the utilization above which a reservation is cheaper than paying by the hour, and the cost
+//! of both over a horizon.
 
 use domain::{Elapsed, Money, Rate};
 use serde::Serialize;
@@ -26,17 +26,17 @@ impl Term {
     }
 }
 
-/// A reservation beside renting by the hour.
+/// A reservation compared with renting by the hour.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReservationComparison {
     pub term: Term,
-    /// Share of the time from which on the reservation costs less; above 1 it never does.
+    /// Utilization above which the reservation is cheaper; above 1 it never is.
     pub breaks_even_at: f64,
     /// Hours of work in the horizon.
     pub hours: f64,
     /// What those cost by the hour.
     pub by_the_hour: Money,
-    /// What as many whole terms cost as the horizon needs.
+    /// The cost of as many complete terms as the horizon needs.
     pub reserved: Money,
 }
 

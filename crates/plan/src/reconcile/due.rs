@@ -1,4 +1,4 @@
-//! When to decide next: the earliest moment at which time alone changes what [`reconcile`](super::reconcile) says.
+//! When to decide next: the earliest moment at which time alone changes the result of [`reconcile`](super::reconcile).
 
 use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
@@ -7,8 +7,8 @@ use super::limits::{live_rate, rate_now, reserve_of, spent_so_far, time_to_spend
 use super::{ObservedState, Policy, choice, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
-/// How long until time alone changes what is to be done for a run; none where only an event can. Nothing else may happen
-/// meanwhile: whoever learns something new decides again at once.
+/// How long until time alone changes the actions for a run; `None` if only an event can. Any new information triggers a
+/// new decision at once.
 pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Elapsed> {
     let machines = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
     let machine = |(id, instance)| {
@@ -30,9 +30,9 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
     [machines, deadline, budget, rested, incomplete].into_iter().flatten().min()
 }
 
-/// The same for a sweep.
+/// How long until time alone changes the actions for a sweep.
 pub fn sweep_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Option<Elapsed> {
-    // One that is stopping has met its limits.
+    // One that is stopping has reached its limits.
     if sweep.state != SweepState::Running {
         return None;
     }
@@ -57,7 +57,7 @@ fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instanc
     }
 }
 
-/// When a launch in doubt is asked for again.
+/// When an uncertain launch is repeated.
 fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
     if !matches!(instance.state, InstanceState::Intended) || facts.launching.contains(id) {
         return None;
@@ -66,7 +66,7 @@ fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: 
     left(policy.wait_in_doubt(doubt.requests), doubt.since)
 }
 
-/// When a run has spent what makes it stop, or what its alert is for.
+/// When a run has spent its budget, or the share for its alert.
 fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     let budget = run.job.budget?;
     let spent = spent_so_far(world, facts, run);
@@ -77,7 +77,7 @@ fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) 
     time_to_spend(Money::from_micros(next.saturating_sub(spent.micros())), live_rate(world, run))
 }
 
-/// What is left of a wait; none once it is over, for then it changes nothing any more.
+/// The remainder of a wait; `None` once it is over, because it has no further effect.
 fn left(wait: Elapsed, waited: Elapsed) -> Option<Elapsed> {
     wait.0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
 }

@@ -42,15 +42,15 @@ fn end_of<'a>(world: &World, member: &'a Member) -> Option<MemberEnd<'a>> {
     Some(MemberEnd { seq: *seq, end, is_machine_lost })
 }
 
-/// Gives back machines that have waited too long for the others of their run: all of them start together, and what is
-/// missing may not come for a long time.
+/// Releases machines that have waited too long for the others of their run: all of them start together, and missing
+/// ones may take a long time.
 pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Vec<Action> {
     let is_over = waiting_since(world, run).is_some_and(|since| facts.now.since(since) >= patience(facts, policy, run));
     let is_stuck = choice::is_stuck(world, facts, run);
     if !is_over && !is_stuck {
         return Vec::new();
     }
-    // One that is about to be taken back is released for that.
+    // One that will be reclaimed is released for that reason.
     let is_held = |(_, instance): &(&InstanceId, &Instance)| {
         instance.state != InstanceState::Releasing && instance.reclaim.is_none()
     };
@@ -62,7 +62,7 @@ pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, r
     held.map(|(id, _)| given_back(id)).collect()
 }
 
-/// When they are given back, from now on; none where that is over or nothing waits.
+/// Time until they are released; `None` if that is over or none wait.
 pub(super) fn due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     let waited = facts.now.since(waiting_since(world, run)?);
     patience(facts, policy, run).0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)

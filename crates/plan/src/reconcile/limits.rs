@@ -1,4 +1,4 @@
-//! Budget and deadline: when a run must stop, and what is kept back so that it still can.
+//! Budget and deadline: when a run must stop, and the reserve for stopping.
 
 use domain::job::Budget;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
@@ -7,10 +7,10 @@ use domain::{Elapsed, Money, Offer, Rate, RunId};
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
 
-/// The shortest time that a run is given to save its state, whatever its budget.
+/// Minimum time for a run to save its state, whatever its budget.
 const SHORTEST: Elapsed = Elapsed(5_000_000);
 
-/// Of the time that a budget buys, one part in this many may be kept back for saving.
+/// Maximum reserve for saving, as the inverse fraction of the time that a budget buys.
 const SHARE: u64 = 10;
 
 /// Budget and deadline.
@@ -30,8 +30,8 @@ pub(super) fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: 
     None
 }
 
-/// The limit that a run has come to, so that it must stop now and cannot go on: its deadline, or a budget that is
-/// spent but for what it takes to save the state and leave.
+/// The limit that a run has reached, so that it must stop now and cannot continue: its deadline, or a budget that is
+/// spent except for the reserve for saving and leaving.
 pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<StopBy> {
     if let Some(deadline) = run.job.deadline
         && run.age(facts.now).0 >= deadline.micros()
@@ -44,8 +44,8 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
 
-/// The time that a run is given to save its state and leave, and that is kept back from its budget: what the policy
-/// grants, but no more than a tenth of all the time that the budget buys, and at least five seconds.
+/// The time for a run to save its state and leave, which is reserved in its budget: that of the policy, but at most a
+/// tenth of the time that the budget buys, and at least five seconds.
 pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed {
     let Some(budget) = budget else { return policy.saving };
     let hourly = rate.micros_per_hour();
@@ -57,9 +57,9 @@ pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed
     policy.saving.min(Elapsed(share)).max(SHORTEST)
 }
 
-/// How long an agent of this run may go on without an answer: its lease, but no longer than until its budget leaves
-/// only what is kept back for saving, or its deadline comes, because nobody could stop it then. At least until its next
-/// call, for which the budget keeps back rent as well.
+/// How long an agent of this run may continue without an answer: its lease, but at most until only the reserve of its
+/// budget remains, or its deadline, because it could not be stopped then. At least until its next call, for which the
+/// budget reserves rent as well.
 pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let budget = run.job.budget.and_then(|budget| {
         let reserved =
@@ -68,15 +68,15 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
     });
     let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
     let least = match run.state {
-        // It was told to stop, and within what time.
+        // It was told to stop within a time.
         RunState::Stopping { .. } => Some(wind_down(policy, run.job.budget, run.rate())),
         _ => budget.into_iter().chain(deadline).min(),
     };
     policy.lease.min(least.unwrap_or(policy.lease).max(policy.heartbeat))
 }
 
-/// How long the agent of a machine may wait for its first answer: until what was set aside for it only pays for ending
-/// it. None without a budget.
+/// How long the agent of a machine may wait for its first answer: until the money reserved for it only pays for ending
+/// it. `None` without a budget.
 pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance: &Instance) -> Option<Elapsed> {
     run.job.budget?;
     // An alternative may cost more than what was planned.
@@ -98,7 +98,7 @@ pub(super) fn live_rate(world: &World, run: &Run) -> i64 {
     live.map(|instance| instance.offer.rate.micros_per_hour()).sum()
 }
 
-/// How long it takes to spend so much; none at no price. What is spent already is due now.
+/// The time to spend this much; `None` at no price. An amount that is spent already is due now.
 pub(super) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
     if hourly <= 0 {
         return None;
@@ -107,8 +107,8 @@ pub(super) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
     Some(Elapsed(u64::try_from(micros).unwrap_or(u64::MAX)))
 }
 
-/// Rent that is kept back from a run's budget: the time until its machine can be ended, until its agent calls and is told to
-/// stop, its time to wind down, and the time that its provider takes to end a machine and bills for having begun.
+/// Rent reserved in a run's budget: the time until its machine can be ended, until its agent calls and is told to stop,
+/// its time to wind down, and the time that its provider takes to end a machine and bills for having begun.
 pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let is_unseen = run.instances.iter().any(|id| {
         let state = world.instances.get(id).map(|instance| &instance.state);
@@ -142,7 +142,7 @@ fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elap
     Elapsed(wind_down(policy, run.job.budget, run.rate()).0.saturating_add(wait).saturating_add(beyond))
 }
 
-/// What a run has cost until now, as far as it is known.
+/// The cost of a run until now, as far as it is known.
 pub(super) fn spent_so_far(world: &World, facts: &ObservedState, run: &Run) -> Money {
     spent(world, run, &facts.rents_of(world, run))
 }

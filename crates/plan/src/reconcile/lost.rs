@@ -1,9 +1,9 @@
-//! Machines that cannot be reached: when a run goes on without one, and when one is taken for gone.
+//! Unreachable machines: when a run continues without one, and when one counts as gone.
 //!
-//! An agent that is silent is given up after [`Policy::silence`], and its machine is asked to end. If its provider cannot
-//! prove the end either, the run continues elsewhere after [`Policy::replace`]: the number of the new attempt keeps the old
-//! one from writing. The old machine is asked to end until its end is proved. Where only the machine itself could prove
-//! it, its agent's own promise counts: it has ended everything when nobody has answered it for its lease.
+//! A silent agent is given up after [`Policy::silence`], and the end of its machine is requested. If its provider
+//! cannot prove the end either, the run continues elsewhere after [`Policy::replace`]: the number of the new attempt
+//! fences the old one. The end of the old machine is requested until it is proved. If only the machine itself could
+//! prove it, its agent's own promise counts: it ends everything when it was not answered for its lease.
 
 use domain::run::{InstanceState, Usage};
 use domain::{Elapsed, InstanceId};
@@ -11,15 +11,15 @@ use domain::{Elapsed, InstanceId};
 use super::{ObservedState, Policy, is_silent, patience};
 use crate::world::Instance;
 
-/// Whether a run goes on without waiting for the end of this machine.
+/// Whether a run continues without waiting for the end of this machine.
 pub fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     instance.state == InstanceState::Releasing
         && is_silent(facts, policy, id, instance)
         && facts.ending.get(id).is_some_and(|ending| *ending >= policy.replace)
 }
 
-/// What was used of a machine that nobody can reach and that must have ended by itself: until it was heard last, and
-/// for its lease. None while it may still be there.
+/// The usage of an unreachable machine that must have ended by itself: until its last call, plus its lease. `None`
+/// while it may still exist.
 pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Usage> {
     let within = ended_within(facts, policy, instance)?;
     let (ending, silence) = (facts.ending.get(id)?, facts.silence.get(id)?);
@@ -31,7 +31,7 @@ pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId,
     Some(Usage { started: instance.started.unwrap_or(instance.intended), elapsed })
 }
 
-/// After how long without an answer a machine must have ended by itself: what its provider says, and never before its
+/// After how long without an answer a machine must have ended by itself: as its provider declares, and never before its
 /// agent has had its lease and the time to save.
 fn ended_within(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Option<Elapsed> {
     let within = facts.traits_of(instance)?.abandoned_within?;

@@ -1,4 +1,4 @@
-//! What is seen of the world outside of the log.
+//! Observations outside of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,29 +8,29 @@ use domain::{Elapsed, InstanceId, RunId, SweepId, Timestamp};
 
 use crate::world::{Instance, Run, World};
 
-/// What the shell has gathered for one decision.
+/// The observations for one decision, collected by the shell.
 #[derive(Debug, Clone, Default)]
 pub struct ObservedState {
     /// What providers see of each instance that is not released.
     pub sights: BTreeMap<InstanceId, Sight>,
-    /// Rent so far, as each agent last said.
+    /// Rented time, as last reported by each agent.
     pub meters: BTreeMap<InstanceId, Elapsed>,
-    /// Runs that somebody is waiting for. Others are neither rented for nor started, only cleaned up.
+    /// Runs that a process waits for. Others are neither rented for nor started, only cleaned up.
     pub attended: BTreeSet<RunId>,
-    /// Sweeps that somebody is waiting for, and with them all of their trials.
+    /// Sweeps that a process waits for, with all of their trials.
     pub attended_sweeps: BTreeSet<SweepId>,
-    /// How long each agent has not spoken, on a clock that never goes back.
+    /// Time since each agent last called, on a monotonic clock.
     pub silence: BTreeMap<InstanceId, Elapsed>,
-    /// How long each instance has been missing without a break in what its provider lists, since the last request to
-    /// launch it must have had its effect, on a clock that never goes back.
+    /// How long each instance has been continuously missing from its provider's views, since the last launch request
+    /// must have taken effect, on a monotonic clock.
     pub missing: BTreeMap<InstanceId, Elapsed>,
-    /// How long the end of each instance has been asked for, on a clock that never goes back.
+    /// Time since the end of each instance was first requested, on a monotonic clock.
     pub ending: BTreeMap<InstanceId, Elapsed>,
-    /// Launches that were asked for and not answered yet.
+    /// Launches that were requested and not answered yet.
     pub launching: BTreeSet<InstanceId>,
-    /// Launches that were asked for and left open.
+    /// Launches with unknown outcome.
     pub in_doubt: BTreeMap<InstanceId, LaunchDoubt>,
-    /// What each provider promises, by its name.
+    /// The traits of each provider, by its name.
     pub traits: BTreeMap<String, ProviderTraits>,
     /// Offers that were refused lately, by provider and kind, and for how long they are not asked for again.
     pub shortages: BTreeMap<(String, String), Elapsed>,
@@ -40,14 +40,14 @@ pub struct ObservedState {
     pub now: Timestamp,
 }
 
-/// A launch of which it is not known whether it went through.
+/// A launch with unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchDoubt {
-    /// How often the provider was asked.
+    /// Number of requests.
     pub requests: u32,
-    /// How long ago it was asked last, on a clock that never goes back.
+    /// Time since the last request, on a monotonic clock.
     pub since: Elapsed,
-    /// Whether the same token may rent another machine by now, so that what is in doubt has to be looked for first.
+    /// Whether the same token may rent another machine by now, so that the provider must be queried first.
     pub is_token_void: bool,
 }
 
@@ -56,8 +56,8 @@ impl ObservedState {
         self.traits.get(&instance.offer.provider)
     }
 
-    /// Whether an instance has been missing for so long that its provider cannot list it later. A provider that is not
-    /// there promises nothing.
+    /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
+    /// promises nothing.
     pub(super) fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {
         if self.launching.contains(id) {
             return false;
@@ -66,8 +66,8 @@ impl ObservedState {
         self.traits_of(instance).is_some_and(|traits| missing.is_some_and(|missing| missing >= traits.visible_within))
     }
 
-    /// Rent of an instance until now: what its agent said, or the time since it was asked for while it boots. None where
-    /// nothing was rented as far as is known.
+    /// Rented time of an instance until now: as reported by its agent, or the time since the request while it boots.
+    /// `None` if nothing was rented as far as is known.
     pub(super) fn rent(&self, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
         let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
         let booting = || self.silence.get(id).copied().filter(|_| is_rented && instance.started.is_none());

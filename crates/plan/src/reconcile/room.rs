@@ -1,6 +1,6 @@
-//! Places for machines: how many instances may be rented at the same time.
+//! Capacity: how many instances may be rented at the same time.
 //!
-//! A provider that has its machines already says how many they are ([`ProviderTraits::places`]); each of them runs one
+//! A provider with existing machines declares their number ([`ProviderTraits::places`]); each of them runs one
 //! instance. All others share [`Policy::slots`].
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use domain::{Offer, RunId, SweepId};
 use super::{ObservedState, Policy, lost};
 use crate::world::{Run, World};
 
-/// Places for machines, and who has taken each. They are counted when the first run asks for one.
+/// Slots for machines, and who uses each. They are counted when the first run needs one.
 pub(super) struct Room<'a> {
     world: &'a World,
     facts: &'a ObservedState,
@@ -19,7 +19,7 @@ pub(super) struct Room<'a> {
     taken: Option<Vec<Taken<'a>>>,
 }
 
-/// A place that is taken: for which offer, and for a trial of which sweep.
+/// A used slot: its offer, and the sweep of its trial.
 struct Taken<'a> {
     offer: &'a Offer,
     run: &'a RunId,
@@ -27,7 +27,7 @@ struct Taken<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// The places that are taken now.
+    /// The slots in use now.
     pub fn new(world: &'a World, facts: &'a ObservedState, policy: &'a Policy) -> Room<'a> {
         Room { world, facts, policy, taken: None }
     }
@@ -42,7 +42,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Whether there are places for so many more machines of a run.
+    /// Whether there are slots for this many more machines of a run.
     pub fn has_some(&mut self, id: &RunId, run: &Run, machines: usize) -> bool {
         let offer = &run.plan.offer;
         let facts = self.facts;
@@ -57,8 +57,8 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Whether there is one among the shared places. Trials of one sweep may have more of them together, where nobody
-    /// else has one. All machines of a run take one place.
+    /// Whether there is one among the shared slots. Trials of one sweep may use several together, if no other run has
+    /// one. All machines of a run use one slot.
     fn has_slot(&mut self, id: &RunId, run: &Run) -> bool {
         let Room { world, facts, policy, .. } = *self;
         let others = self.taken().iter().filter(|taken| places(facts, taken.offer).is_none() && taken.run != id);
@@ -72,7 +72,7 @@ impl<'a> Room<'a> {
         used < sweep.search.parallel as usize && others.all(|taken| taken.sweep == own)
     }
 
-    /// Takes places for so many machines of a run.
+    /// Uses slots for machines of a run.
     pub fn take(&mut self, id: &'a RunId, run: &'a Run, machines: usize) {
         let sweep = run.trial.as_ref().map(|trial| &trial.sweep);
         let taken = std::iter::repeat_with(|| Taken { offer: &run.plan.offer, run: id, sweep });

@@ -1,4 +1,4 @@
-//! What a decision looks at: all that is open, or only what may have changed.
+//! The scope of a decision: all open work, or only work that may have changed.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl Scope {
         }
     }
 
-    /// Whether there is nothing to look at.
+    /// Whether the scope is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.sweeps.is_empty()
     }
@@ -40,7 +40,7 @@ impl Scope {
         }
     }
 
-    /// Adds the runs that have no machine they could use: whichever comes first takes a place that has become free.
+    /// Adds the runs without a usable machine: the first of them uses a slot that has become free.
     pub fn add_waiting(&mut self, world: &World) {
         for (id, run) in world.open_runs() {
             let usable =

@@ -1,4 +1,4 @@
-//! Which offers a job admits, and for each that it does not, the one reason that is told.
+//! Filters offers by a job's constraints, with one reason for each that is rejected.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::market::{MarketIndex, PricedListing, PurchaseOption};
 
-/// What a job admits. Empty lists and none admit everything.
+/// The constraints. Empty lists and `None` admit everything.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Admission {
     /// Any one of these.
@@ -43,10 +43,10 @@ pub fn other_family(gpu: &Gpu) -> Option<&'static str> {
     }
 }
 
-/// GPUs that are asked for, their names looked up.
+/// Requested GPUs, with resolved names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuRequirement {
-    /// Names that will do; none for any.
+    /// Acceptable names; `None` for any.
     pub names: Option<Vec<String>>,
     /// Memory of one, and whether more will do.
     pub memory: Option<(Bytes, bool)>,
@@ -58,7 +58,7 @@ pub struct GpuRequirement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The catalog does not know what the GPU can do, or how many there are.
+    /// The catalog does not know the GPU's specifications, or the number of GPUs.
     UnknownGpu,
     Accelerators,
     /// Its programs are built for ROCm or Arm, and the job does not name it.
@@ -69,9 +69,9 @@ pub enum Reason {
     Compliance,
     /// The catalog names no price.
     NoPrice,
-    /// There are no such machines in the region, whatever price is named for them.
+    /// There are no such machines in the region, although a price is listed.
     NotStocked,
-    /// The job wants no machines that can be taken back.
+    /// The job does not allow spot machines.
     NoSpot,
     /// The job wants no others.
     OnlySpot,
@@ -80,7 +80,7 @@ pub enum Reason {
     MaxPrice,
     /// A spot price above 80 % of the price on demand, or of which that is not known.
     SpotSavesLittle,
-    /// A spot price far below the usual share of the price on demand, derived or where nobody says that there are machines.
+    /// A spot price far below the usual fraction of the on-demand price, derived or without confirmed machines.
     SpotDistrusted,
     Cores,
     Memory,
@@ -89,15 +89,14 @@ pub enum Reason {
     Format,
     /// The batch cannot be divided among the ranks.
     Batch,
-    /// The GPU's memory is too small, whichever way the work is divided.
+    /// The GPU's memory is too small in every parallel configuration.
     GpuMemory,
     Budget,
     Deadline,
     Carbon,
 }
 
-/// A spot machine must cost no more than this share of the price on demand: what it saves would not pay for the
-/// interruptions.
+/// Maximum ratio of a spot price to the on-demand price: above it, savings would not pay for the interruptions.
 pub const SPOT_CAP: f64 = 0.8;
 
 /// Offers that are admitted, and how many are not for which reason.
@@ -150,7 +149,7 @@ pub fn admit(market: &MarketIndex, admission: &Admission) -> Admitted {
 }
 
 impl Admission {
-    /// Why a machine under given terms is not admitted; none where it is. The same as [`admit`] says.
+    /// Why a machine under given terms is rejected; `None` if it is admitted. Consistent with [`admit`].
     pub fn refusal(&self, priced: &PricedListing, terms: PurchaseOption) -> Option<Reason> {
         if terms.price(priced.listing).is_none() {
             return Some(Reason::NoPrice);
@@ -159,7 +158,7 @@ impl Admission {
         self.refuses(priced).or_else(|| self.refuses_terms(priced, terms, rate))
     }
 
-    /// Why a machine is not wanted at any price.
+    /// Why a machine is rejected at any price.
     fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
         let listing = priced.listing;
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
@@ -183,7 +182,7 @@ impl Admission {
         if !self.compliance.iter().all(complies) {
             return Some(Reason::Compliance);
         }
-        // What is not known is not enough: a plan must not count on it.
+        // An unknown amount counts as insufficient.
         let lacks =
             |needed: Option<u64>, has: Option<u64>| needed.is_some_and(|needed| has.is_none_or(|has| has < needed));
         if lacks(self.needs.cores.map(u64::from), listing.cores.map(u64::from)) {
@@ -195,7 +194,7 @@ impl Admission {
         None
     }
 
-    /// Why these terms are not wanted.
+    /// Why these terms are rejected.
     fn refuses_terms(&self, priced: &PricedListing, terms: PurchaseOption, rate: Rate) -> Option<Reason> {
         match (terms, self.spot, self.dedicated) {
             (PurchaseOption::OnDemand | PurchaseOption::Spot, _, true) => return Some(Reason::Shared),

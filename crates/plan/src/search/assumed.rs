@@ -1,4 +1,4 @@
-//! What is assumed about machines that nobody has measured for this job: orders of size, each with where it comes from.
+//! Assumptions about machines without measurements: orders of magnitude, each with its source.
 
 /// Seconds from asking for a machine to its first command. Recalled from public logs of launches (2 to 8 minutes),
 /// unverified.
@@ -8,13 +8,13 @@ pub const BOOT: f64 = 240.0;
 /// spot machines.
 pub const RESTART: f64 = 300.0;
 
-/// Bytes a second from a machine to where checkpoints are kept.
+/// Bytes per second from a machine to its checkpoint storage.
 pub const WRITE: f64 = 1e9;
 
-/// Bytes a second at which a machine fetches its data, whatever its network: what one bucket gives.
+/// Bytes per second at which a machine fetches its data, limited by the bucket and not the network.
 pub const FETCH: f64 = 1.25e9;
 
-/// Seconds between checkpoints on machines that nobody takes away.
+/// Seconds between checkpoints on on-demand machines.
 pub const CHECKPOINT: f64 = 1800.0;
 
 /// Seconds that a run waits for spot machines before it continues on machines on demand; used

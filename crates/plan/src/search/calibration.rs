@@ -1,6 +1,5 @@
-//! How measured steps of the job's own network correct its estimates: a short run on a rented machine, or a table of
-//! some. [`Calibration`] says how far to believe them; here a row of a table becomes a measured step beside its
-//! estimate.
+//! Calibration of estimates by measured steps of the job's own network: a short run on a rented machine, or a table of
+//! several. [`Calibration`] weighs them; here a row of a table becomes a measured step with its estimate.
 
 use domain::gpu::Gpu;
 use serde::Serialize;
@@ -17,25 +16,25 @@ use crate::measured::{MeasuredRow, parallelism};
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct CalibrationData {
     pub steps: Vec<(String, MeasuredStep)>,
-    /// Those that are left out.
+    /// Rows that are excluded.
     pub outliers: Vec<Outlier>,
 }
 
-/// A measured step that is so far from its estimate that one of them is not of this network, or not of this unit.
+/// A measured step that is too far from its estimate to be of this network, or in this unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outlier {
-    /// The row's place among the rows, from 0.
+    /// The index of the row, from 0.
     pub row: usize,
     pub gpu: String,
     pub seconds: f64,
     pub estimated: f64,
 }
 
-/// Measured steps that differ from their estimates by more than this factor are left out: a wrong unit or number of
-/// GPUs does that, and estimates of published steps do not come near it (`docs/estimate.md`).
+/// Measured steps that differ from their estimates by more than this factor are excluded: a wrong unit or number of
+/// GPUs has that effect, and estimates of published steps are well within it (`docs/estimate.md`).
 pub const MOST_OFF: f64 = 10.0;
 
-/// Why a row is rejected: its place among the rows, from 0, and a sentence.
+/// Why a row is rejected: its index, from 0, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedRow {
     pub row: usize,
@@ -43,7 +42,7 @@ pub struct RejectedRow {
 }
 
 impl CalibrationData {
-    /// Reads rows that measured the workload's network. `gpu` knows the GPU of a spelling.
+    /// Reads rows that measured the workload's network. `gpu` resolves the spelling of a GPU.
     ///
     /// # Errors
     /// The first row that cannot be compared with an estimate.
@@ -83,14 +82,14 @@ impl CalibrationData {
         Ok(data)
     }
 
-    /// How they correct estimates on a GPU; none where nothing was measured.
+    /// The calibration of estimates on a GPU; `None` without measurements.
     pub fn on(&self, gpu: &str) -> Option<Calibration> {
         let seen = |(name, measured): &(String, MeasuredStep)| MeasuredStep { alike: name == gpu, ..*measured };
         Calibration::of(&self.steps.iter().map(seen).collect::<Vec<MeasuredStep>>())
     }
 }
 
-/// The setup that a row states; what it does not is the job's.
+/// The setup of a row; unstated settings are the job's.
 fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup> {
     let gpus = row.gpus.unwrap_or(1);
     let nodes = row.nodes.unwrap_or(gpus.div_ceil(8)).clamp(1, gpus);
@@ -105,7 +104,7 @@ fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Optio
         () if precision.contains("fp16") => NumericFormat::AmpFp16,
         () => NumericFormat::Auto,
     };
-    // What the grammar does not know is refused: it may divide the work.
+    // Unknown syntax is refused: it may describe how the work is divided.
     let stated = parallelism(&row.parallelism).ok()?;
     let (tensor, pipeline) = (stated.tensor.unwrap_or(1), stated.pipeline.unwrap_or(1));
     let context = stated.context.unwrap_or(1);

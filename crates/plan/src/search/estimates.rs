@@ -1,4 +1,4 @@
-//! The estimates that a search asks for, of one network: what of them does not depend on the batch is counted once.
+//! The estimates of one network for a search: parts that do not depend on the batch are computed once.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Estimates<'a> {
     profiles: BTreeMap<Key, Profile>,
     /// Measured steps of the network.
     measured: CalibrationData,
-    /// By what they correct estimates on a GPU.
+    /// Correction factors of estimates per GPU.
     factors: BTreeMap<String, f64>,
 }
 

@@ -1,8 +1,8 @@
-//! The forecast of a candidate: how sure its time and its cost are.
+//! The forecast of a candidate: the uncertainty of its time and its cost.
 //!
-//! Two things are uncertain: how long a step takes, which the estimate's own band says, and how often machines are
-//! taken away, for which runs are drawn ([`bands_of`](crate::spot::bootstrap::bands_of)). They are independent, so
-//! their logarithms add up in squares.
+//! There are two sources of uncertainty: the time of a step, with the estimate's own band, and spot interruptions, for
+//! which runs are simulated ([`bands_of`](crate::spot::bootstrap::bands_of)). They are independent, so the variances of
+//! their logarithms add up.
 
 use domain::plan::{CostSpread, Spread};
 use domain::{Duration, Money};

@@ -1,8 +1,9 @@
 //! The Pareto front of cost and time: plans that no other beats in one without being worse in the other.
 
-/// Indices of the points that no other point dominates, the fastest first. Of equal points the first is kept.
+/// The Pareto front: indices of the points that no other point dominates, fastest first. Of equal points the first is
+/// kept.
 ///
-/// A point dominates another when it is no slower and no dearer, and better in one of the two.
+/// A point dominates another if it is neither slower nor more expensive, and better in one of the two.
 pub fn front(points: &[(u64, i64)]) -> Vec<usize> {
     // Sorted by time, and so falling in cost. Few points stay, so each is looked up among few.
     let mut front: Vec<usize> = Vec::new();

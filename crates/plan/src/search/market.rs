@@ -1,4 +1,4 @@
-//! The market: listings grouped by what estimates depend on, so that each kind of hardware is estimated once.
+//! The market: listings grouped by the hardware that estimates depend on, so that each kind is estimated once.
 
 use domain::gpu::Gpu;
 use domain::listing::{Cloud, Listing};
@@ -11,17 +11,17 @@ pub use domain::terms::{Availability, PurchaseOption};
 use super::assumed;
 use crate::estimate::Device;
 
-/// One kind of machine, as far as estimates can tell: the same GPUs, as many, linked and networked alike.
+/// One kind of machine as far as estimates are concerned: same GPUs, number, links and network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HardwareConfig {
     /// Of one machine.
     pub device: Device,
-    /// Whether another kind is the same but for the network, so that one machine of either is estimated once: the
-    /// first of them.
+    /// The index of the first kind that differs only in the network, so that a single machine of either is estimated
+    /// once.
     pub alone: usize,
 }
 
-/// One listing whose GPUs are known.
+/// One listing with known GPUs.
 #[derive(Debug, Clone)]
 pub struct PricedListing<'a> {
     pub listing: &'a Listing,
@@ -31,11 +31,11 @@ pub struct PricedListing<'a> {
     pub tariffs: Tariffs,
     /// Whether the cloud has such machines there, under each of [`PurchaseOption::ALL`].
     pub availability: [Availability; PurchaseOption::ALL.len()],
-    /// What a run waits for before its processes start.
+    /// Delays of a run before its processes start.
     pub arrival: Arrival,
 }
 
-/// What a run waits for before its processes start.
+/// Delays of a run before its processes start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arrival {
     /// Seconds from asking for a machine to its first command.
@@ -55,8 +55,8 @@ impl Arrival {
     }
 }
 
-/// What bytes cost beside a machine. Where a cloud's tariff is not known, the dearest of the others stands for it; none
-/// where nobody's is, or nothing is paid.
+/// Prices of storage and egress. If a cloud's tariff is unknown, the highest of the others is used; `None` if none is
+/// known, or nothing is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tariffs {
     pub ssd: Option<Money>,
@@ -73,13 +73,13 @@ pub struct Tariffs {
 pub struct MarketIndex<'a> {
     pub hardware: Vec<HardwareConfig>,
     pub listings: Vec<PricedListing<'a>>,
-    /// Listings whose GPUs are not known, or are parts of one.
+    /// Listings whose GPUs are unknown, or fractional.
     pub unknown: Vec<&'a Listing>,
 }
 
 impl<'a> MarketIndex<'a> {
-    /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing, `availability` whether there are
-    /// such machines under given terms.
+    /// Groups listings. `gpu` resolves the name of a GPU, `region` the region of a listing, `availability` whether
+    /// there are such machines under given terms.
     pub fn of(
         listings: &'a [Listing],
         gpu: impl Fn(&str) -> Option<&'a Gpu>,
@@ -130,7 +130,7 @@ impl<'a> MarketIndex<'a> {
         market
     }
 
-    /// The market of one machine that runs already, and what each rank has of it.
+    /// The market of one machine that runs already, with each rank's share of it.
     pub fn here(listing: &'a Listing, device: Device) -> MarketIndex<'a> {
         let priced = PricedListing {
             listing,
@@ -154,7 +154,7 @@ impl HardwareConfig {
 }
 
 impl Tariffs {
-    /// The tariffs of a cloud. What one owns has none.
+    /// The tariffs of a cloud. The user's own machines have none.
     pub fn of(tariffs: &[Tariff], cloud: &Cloud) -> Tariffs {
         if *cloud == Cloud::Own {
             return Tariffs::default();
@@ -179,7 +179,7 @@ impl Tariffs {
         Service::ALL.iter().position(|one| *one == service).is_some_and(|place| self.bounded[place])
     }
 
-    /// What a service costs, as it is counted.
+    /// The price of a service used for estimates.
     pub fn price(&self, service: Service) -> Option<Money> {
         match service {
             Service::SsdDisk => self.ssd,
@@ -199,7 +199,7 @@ impl PricedListing<'_> {
         place.map_or(Availability::Unknown, |place| self.availability[place])
     }
 
-    /// Price of the machine under these terms; none where it has no price or is known not to be offered.
+    /// Price of the machine under these terms; `None` if it has no price or is not available.
     pub fn rate(&self, terms: PurchaseOption) -> Option<Rate> {
         match self.availability(terms) {
             Availability::Denied => None,

@@ -1,10 +1,10 @@
-//! The search: every offer, every usual number of machines, every way of dividing the work; exact, and fast because
+//! The search: every offer, every usual number of machines, every parallel configuration; exhaustive, and fast because
 //! each kind of hardware is estimated once.
 //!
-//! A [`TrainingSpec`] says what is to be trained, a [`MarketIndex`] what is offered, an [`Admission`] what the job allows.
-//! [`Search::answer`] returns the front of cost against time, what to choose from it and why, and how many offers were
-//! ruled out for which reason. Estimates come through an [`Estimator`]; they are kept, so that a second search of the
-//! same training (another budget, other regions, new prices) costs next to nothing.
+//! A [`TrainingSpec`] describes the training, a [`MarketIndex`] the offers, an [`Admission`] the job's constraints.
+//! [`Search::answer`] returns the Pareto front of cost and time, recommendations with reasons, and how many offers were
+//! rejected for which reason. Estimates come from an [`Estimator`]; they are cached, so that a second search for the
+//! same training (another budget, other regions, new prices) is nearly free.
 
 pub mod admit;
 pub mod advice;
@@ -45,7 +45,7 @@ use crate::spot::SpotAvailability;
 /// Numbers of machines that are looked at when the job names none.
 pub const NODES: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// What the job allows.
+/// The job's constraints.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Constraints {
     pub admission: Admission,
@@ -55,9 +55,9 @@ pub struct Constraints {
     pub deadline: Option<Elapsed>,
     /// Kilograms of CO₂.
     pub max_carbon: Option<f64>,
-    /// The spot availability that a trace shows, instead of what the clouds' bands suggest.
+    /// Spot availability from a trace, instead of the clouds' interruption bands.
     pub availability: Option<SpotAvailability>,
-    /// Where the data lies: cloud and region, where it is known.
+    /// Location of the data: cloud and region, if known.
     pub data_at: Option<(domain::listing::Cloud, Option<String>)>,
     /// What leaving there costs.
     pub data_tariffs: Tariffs,
@@ -69,7 +69,7 @@ pub struct Candidate {
     /// Index in [`MarketIndex::listings`].
     pub listing: usize,
     pub terms: PurchaseOption,
-    /// Whether anybody says that there are such machines; never denied.
+    /// Whether a source confirms that there are such machines; never denied.
     pub availability: Availability,
     pub nodes: u32,
     pub timeline: RunTimeline,
@@ -99,20 +99,20 @@ pub struct NearMiss {
     pub nearest: Candidate,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, Default)]
 pub struct SearchResult {
     /// All candidates that meet the constraints.
     pub candidates: Vec<Candidate>,
-    /// Indices of those on the front, the fastest first: of machines that are known to be there; of all, where none are.
+    /// Indices of the Pareto front, fastest first: of confirmed machines; of all, if none are confirmed.
     pub front: Vec<usize>,
-    /// Indices of those that would be on the front if anybody said that there are such machines, the fastest first.
+    /// Indices of candidates that would be on the front if they were confirmed, fastest first.
     pub unconfirmed: Vec<usize>,
     /// Offers that are ruled out, by reason.
     pub ruled_out: BTreeMap<Reason, usize>,
     /// For offers that a limit rules out on any number of machines: how many candidates, and the nearest.
     pub missed: BTreeMap<Reason, NearMiss>,
-    /// The least memory that any way needs on one GPU, and what the largest GPU that is too small has.
+    /// The least memory per GPU of any configuration, and that of the largest GPU that is too small.
     pub short_of_memory: Option<(f64, f64)>,
     /// Offers in the market.
     pub offers: usize,
@@ -123,7 +123,7 @@ pub struct SearchResult {
 /// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no way.
 type StepOrReason = Result<(f64, f64, MemoryFit), Infeasible>;
 
-/// A training on a market, with the estimates made so far.
+/// A training and a market, with cached estimates.
 pub struct Search<'a, E> {
     pub spec: &'a TrainingSpec,
     pub market: &'a MarketIndex<'a>,
@@ -132,14 +132,14 @@ pub struct Search<'a, E> {
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
-    /// A search that has estimated nothing yet.
+    /// A search without estimates yet.
     pub fn new(spec: &'a TrainingSpec, market: &'a MarketIndex<'a>, estimator: E) -> Search<'a, E> {
         Search { spec, market, estimator, ways: BTreeMap::new() }
     }
 
-    /// The fastest way on so many machines of a kind of hardware, estimated when it is first asked for.
+    /// The fastest configuration on this many machines of a kind of hardware, estimated on first use.
     pub fn way(&mut self, hardware: usize, nodes: u32) -> &Result<ParallelConfig, Infeasible> {
-        // One machine has no network to others, so kinds of hardware that differ in it alone are one.
+        // A single machine uses no network, so kinds of hardware that differ only in it are one.
         let hardware = if nodes == 1 { self.market.hardware[hardware].alone } else { hardware };
         let (spec, market, estimator) = (self.spec, self.market, &mut self.estimator);
         self.ways.entry((hardware, nodes)).or_insert_with(|| {
@@ -148,7 +148,7 @@ impl<'a, E: Estimator> Search<'a, E> {
         })
     }
 
-    /// How many configurations were estimated so far.
+    /// The number of configurations estimated.
     pub fn estimated(&self) -> usize {
         self.ways.len()
     }
@@ -160,7 +160,7 @@ impl<'a, E: Estimator> Search<'a, E> {
             SearchResult { ruled_out: admitted.ruled_out, offers: admitted.all, ..SearchResult::default() };
         let market = self.market;
         answer.candidates.reserve(admitted.offers.len() * constraints.nodes.len());
-        // What a step takes on each kind of hardware, as many as there are numbers of machines.
+        // The step on each kind of hardware, for each number of machines.
         let mut known: Vec<Option<Vec<StepOrReason>>> = vec![None; market.hardware.len()];
         for (index, terms) in admitted.offers {
             let hardware = market.listings[index].hardware;
@@ -245,7 +245,7 @@ impl Constraints {
         if self.deadline.is_some_and(|most| time > most.0) {
             return Some(Reason::Deadline);
         }
-        // Emissions that are not known may be too much.
+        // Unknown emissions may be too much.
         let emits = |most: f64| candidate.kilograms.is_none_or(|kilograms| kilograms > most);
         self.max_carbon.is_some_and(emits).then_some(Reason::Carbon)
     }
@@ -268,7 +268,7 @@ impl Constraints {
 }
 
 impl SearchResult {
-    /// Puts what is known to be there before what nobody speaks of.
+    /// Ranks confirmed machines before unconfirmed ones.
     fn rank(&mut self) {
         let best = self.candidates.iter().map(|candidate| candidate.availability).min();
         let Some(best) = best else { return };
@@ -277,7 +277,7 @@ impl SearchResult {
         self.front = known;
     }
 
-    /// Indices of the front of those candidates that are taken, the fastest first.
+    /// Indices of the Pareto front of the selected candidates, fastest first.
     pub fn front_of(&self, is_taken: impl Fn(&Candidate) -> bool) -> Vec<usize> {
         let taken: Vec<usize> = (0..self.candidates.len()).filter(|index| is_taken(&self.candidates[*index])).collect();
         let points: Vec<(u64, i64)> = taken.iter().map(|index| self.candidates[*index].point()).collect();

@@ -1,9 +1,9 @@
-//! Ways of dividing a step: which are worth using on given machines, and which of them is the fastest that fits.
+//! Parallel configurations: which are useful on given machines, and the fastest one that fits.
 //!
 //! [`divisions`] lists how ranks may share the work. For each, and for each level of recomputation, the largest
-//! micro-batch that surely fits is taken ([`largest_micro_batch`]); the fastest of these is the way for that hardware. Only where
-//! nothing surely fits, a way that may fit is taken, and says so. Prices do not matter here: on given machines a faster
-//! run costs less, whatever an hour of them costs.
+//! micro-batch that surely fits is used ([`largest_micro_batch`]); the fastest of these is the configuration for that
+//! hardware. If none surely fits, one that may fit is used, and marked. Prices are irrelevant here: on given machines a
+//! faster run costs less, at any hourly price.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::estimate::limits;
 use crate::estimate::memory::MemoryFit;
 use crate::estimate::{ActivationCheckpointing, Device, NumericFormat, ParallelDegrees, Setup, Zero};
 
-/// Estimates of memory and time, as the search asks for them.
+/// Estimates of memory and time for the search.
 pub trait Estimator {
     /// Bytes that one GPU must have.
     fn needed(&mut self, setup: &Setup) -> RequiredMemory;
@@ -29,7 +29,7 @@ pub struct RequiredMemory {
 }
 
 impl RequiredMemory {
-    /// What there must be for a verdict: all that may be taken, or what some runs get by with.
+    /// The memory required for a verdict: the upper bound, or what some runs need.
     fn least(&self, verdict: MemoryFit) -> f64 {
         match verdict {
             MemoryFit::Fits => self.high,
@@ -64,15 +64,15 @@ pub struct ParallelConfig {
 pub enum Infeasible {
     /// The GPU has no such number format.
     Format,
-    /// No division gives every rank whole samples of the batch.
+    /// No division gives every rank complete samples of the batch.
     Batch,
-    /// Nothing fits: the least that any way may get by with, in bytes.
+    /// Nothing fits: the smallest memory that any configuration may need, in bytes.
     Memory { least: f64 },
 }
 
-/// How ranks may share the work, the simplest first: plain data parallelism, then more and more of the state divided
-/// among the ranks; then, where the network has attention and blocks, each layer divided within a node, and stages of
-/// blocks over nodes. Gradients and weights are not divided beside those (each micro-batch would gather them).
+/// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
+/// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
+/// and weights are not sharded in combination with these (each micro-batch would gather them).
 pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let divides = |tensor: u32| {
@@ -117,8 +117,8 @@ pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Par
     divisions
 }
 
-/// The levels of recomputation that a job may use, the cheapest first. Attention that never writes its scores keeps
-/// too little to be worth computing again alone.
+/// The levels of recomputation that a job may use, cheapest first. Fused attention saves too little to be worth
+/// recomputing alone.
 pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] {
     match (spec.program.recompute, spec.network.heads > 0 && !spec.program.flash_attention) {
         (false, _) => &[ActivationCheckpointing::None],
@@ -129,8 +129,8 @@ pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] 
     }
 }
 
-/// The fastest parallel configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest.
-/// Models are divided further than memory demands only while a GPU cannot hold its whole share of the batch at once.
+/// The fastest configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest. Models
+/// are divided further than memory requires only while a GPU cannot process its complete share of the batch at once.
 ///
 /// # Errors
 /// Why there is none.
@@ -188,7 +188,7 @@ fn fastest_of(
             if best.as_ref().is_none_or(|best| way.step < best.step) {
                 best = Some(way);
             }
-            // Where the whole share fits at once, computing anything again only takes longer.
+            // If the complete share fits at once, recomputation only takes longer.
             if whole {
                 break;
             }
@@ -200,12 +200,12 @@ fn fastest_of(
     best.ok_or_else(|| reason.told())
 }
 
-/// Whether the whole share of a rank fits at once, with nothing computed again.
+/// Whether the complete share of a rank fits at once, without recomputation.
 pub(super) fn is_whole(way: &ParallelConfig) -> bool {
     way.accumulate == 1 && way.recompute == ActivationCheckpointing::None
 }
 
-/// Why nothing was found so far.
+/// The reasons why no configuration was found.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reason {
     least: Option<f64>,
@@ -249,7 +249,7 @@ fn largest_micro_batch(
         return None;
     }
     let has = setup.device.gpu.usable.0 as f64;
-    // Micro-batches by halves, as far as they are whole, then one sample at a time.
+    // Micro-batches by halving, as long as they are integers, then one sample at a time.
     let halvings = share.trailing_zeros();
     let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
     let mut tried = |setup: &mut Setup, step: u32| -> RequiredMemory {

@@ -1,4 +1,4 @@
-//! The timeline of a run on given machines: how long it takes, what is paid for, what it costs.
+//! The timeline of a run on given machines: duration, paid time and cost.
 
 use domain::gpu::Gpu;
 use domain::{Bytes, Elapsed, Money};
@@ -16,7 +16,7 @@ use crate::spot::{CheckpointOverhead, OutagePolicy, SpotAvailability, interval, 
 use domain::tariff::Service;
 use domain::wants::Spot;
 
-/// How long things take, in seconds.
+/// Durations in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct RunTimeline {
     /// From asking for machines to giving them back.
@@ -25,9 +25,9 @@ pub struct RunTimeline {
     pub rented: f64,
     /// Each machine is paid for at the price on demand, while there are no spot machines.
     pub fallen_back: f64,
-    /// How often machines are taken away, on average.
+    /// Expected number of interruptions.
     pub interruptions: f64,
-    /// Steps, evaluation and what they wait for.
+    /// Steps, evaluation and their waits.
     pub work: f64,
     /// Share of the time in which GPUs wait for data.
     pub starved: f64,
@@ -35,10 +35,10 @@ pub struct RunTimeline {
     pub interval: f64,
 }
 
-/// What of a run does not depend on the terms of rent.
+/// The part of a run that does not depend on the terms of rent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunProfile {
-    /// Steps, evaluation and what they wait for, in seconds.
+    /// Steps, evaluation and their waits, in seconds.
     pub work: f64,
     pub starved: f64,
     /// Boot and fetching the data.
@@ -47,8 +47,8 @@ pub struct RunProfile {
 }
 
 impl RunProfile {
-    /// What a run is on `nodes` machines of a listing with such GPUs, where a step takes `step` seconds and processes need
-    /// `start` until the first.
+    /// The profile of a run on `nodes` machines of a listing with such GPUs, with a step of `step` seconds and a
+    /// start-up time of `start`.
     pub fn of(spec: &TrainingSpec, priced: &PricedListing, gpu: &Gpu, nodes: u32, step: f64, start: f64) -> RunProfile {
         let machines = f64::from(nodes);
         let batch = spec.length.batch as f64;
@@ -113,8 +113,8 @@ impl RunProfile {
         }
     }
 
-    /// Outages last exponentially long: of each, what is longer than the patience is worked through on demand. Work
-    /// per second is the same on machines on demand, but for what is lost to interruptions.
+    /// Outages are exponentially distributed: the part of each beyond the patience is run on demand. Throughput is the
+    /// same on demand, except for losses to interruptions.
     fn falling_back(&self, interval: f64, alone: f64, patience: f64, availability: SpotAvailability) -> RunTimeline {
         let longer = availability.down * (-patience / availability.down).exp();
         let waited = availability.down - longer;
@@ -137,8 +137,7 @@ impl RunProfile {
     }
 }
 
-/// What a run does when there are no spot machines: it falls back where it may, and where the job admits the price on
-/// demand.
+/// What a run does during spot outages: it falls back if it may, and if the job admits the on-demand price.
 pub fn policy(admission: &Admission, priced: &PricedListing) -> OutagePolicy {
     let on_demand = priced.rate(PurchaseOption::OnDemand);
     let admitted = on_demand.filter(|rate| admission.max_price.is_none_or(|most| *rate <= most));
@@ -148,7 +147,7 @@ pub fn policy(admission: &Admission, priced: &PricedListing) -> OutagePolicy {
     }
 }
 
-/// Whether the data lies in the same region as a machine, in another region of its cloud, or elsewhere.
+/// Whether the data is in the same region as a machine, in another region of its cloud, or elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataLocality {
@@ -158,7 +157,7 @@ pub enum DataLocality {
     Cloud,
 }
 
-/// What leaves where: the data from where it lies, at the price of that cloud, and the trained weights from the machine.
+/// Egress: the data from its location, at the price of that cloud, and the trained weights from the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Egress {
     pub distance: DataLocality,
@@ -166,7 +165,7 @@ pub struct Egress {
     pub tariffs: Tariffs,
 }
 
-/// What a timeline costs.
+/// The cost of a timeline.
 pub fn cost(
     spec: &TrainingSpec,
     priced: &PricedListing,
@@ -200,7 +199,7 @@ pub fn cost(
     }
 }
 
-/// The disk that is paid for; none where the machine's own has room, which costs nothing more.
+/// The disk service that is billed; `None` if the machine's included disk is large enough.
 fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> {
     let has_room = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
     match (has_room, spec.data.disk) {
@@ -232,7 +231,7 @@ pub fn unknown_tariffs(spec: &TrainingSpec, priced: &PricedListing, leaving: &Eg
     unknown.map(|(of_data, service, tariffs)| (of_data, service, tariffs.price(service))).collect()
 }
 
-/// What a timeline emits; none where the region's grid is not known.
+/// The emissions of a timeline; `None` if the region's grid is unknown.
 pub fn emitted(priced: &PricedListing, nodes: u32, watts: f64, timeline: &RunTimeline) -> Option<Emissions> {
     let grams = priced.region?.carbon.as_ref()?.grams_per_kwh;
     Some(carbon(nodes * priced.listing.gpus.count, watts, timeline.rented + timeline.fallen_back, grams))

@@ -1,4 +1,4 @@
-//! SpotAvailability: how long spot machines stay and how long they are gone.
+//! Spot availability: how long spot machines stay and how long outages last.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub struct UptimeInterval {
 /// Mean lengths of periods, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SpotAvailability {
-    /// From having a machine until it is taken away.
+    /// Time from getting a machine until it is interrupted.
     pub up: f64,
     /// From then until there is one again.
     pub down: f64,
@@ -32,16 +32,16 @@ const OBSERVED_DOWN: f64 = 1.2 * 3600.0;
 const WORST_BAND: f64 = 25.0;
 const UNKNOWN_BAND: f64 = 12.5;
 
-/// How much sooner one of several machines is taken: 1 would be `k` times as soon, as if they were independent. The
-/// traces with 4 and 16 machines say 0.64 and 0.04.
+/// How much sooner one of several machines is interrupted: with exponent 1, `k` times as soon, as if they were
+/// independent. The traces with 4 and 16 machines give 0.64 and 0.04.
 const TOGETHER: f64 = 0.33;
 
 impl SpotAvailability {
-    /// Nothing is ever taken away.
+    /// Machines are never interrupted.
     pub const STEADY: SpotAvailability = SpotAvailability { up: f64::INFINITY, down: 0.0 };
 
-    /// What the periods of a trace say: the time that machines were there over the times that they were taken. None
-    /// where there never was one.
+    /// The availability in the intervals of a trace: uptime divided by the number of interruptions. `None` if there
+    /// never were machines.
     pub fn of(uptime_intervals: &[UptimeInterval]) -> Option<SpotAvailability> {
         let total = |up: bool| -> f64 {
             uptime_intervals.iter().filter(|period| period.is_up == up).map(|period| period.seconds).sum()
@@ -52,8 +52,8 @@ impl SpotAvailability {
         (up > 0.0).then(|| SpotAvailability { up: up / taken.max(1) as f64, down: total(false) / gone.max(1) as f64 })
     }
 
-    /// What a cloud's band of monthly interruptions suggests for `nodes` machines together. Bands alone are far too
-    /// hopeful (they would give months), so they only scale what was observed.
+    /// A prior for `nodes` machines together from a cloud's band of monthly interruptions. Bands alone are far too
+    /// optimistic (they imply months), so they only scale observations.
     pub fn prior(band: Option<(u8, u8)>, nodes: u32) -> SpotAvailability {
         let percent = match band {
             Some((from, to)) if from >= 20 => {

@@ -1,8 +1,8 @@
-//! Bands by bootstrap: many sample paths drawn from the periods that were seen, and a run through each.
+//! Bootstrapped bands: many sample paths are drawn from the observed intervals, and a run is simulated on each.
 //!
-//! Periods are drawn with replacement twice (Efron 1979): once for what might have been seen, once for each path. How
-//! likely it is to have machines at all changes from week to week by more than that; each path has a regime of its
-//! own, whose spread is [`REGIME`].
+//! Intervals are drawn with replacement twice (Efron 1979): once for the sampling error, once for each path. The
+//! probability of having machines changes from week to week by more than that; each path has its own regime, with the
+//! spread [`REGIME`].
 
 use domain::random::Draws;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub const REGIME: f64 = 1.5;
 /// Sample paths that a band is read from.
 pub const PATHS: usize = 400;
 
-/// Periods after which a path that has not ended is given up.
+/// Intervals after which a path that has not ended is abandoned.
 pub(super) const LONGEST: usize = 20_000;
 
 /// Three percentiles of seconds.
@@ -29,7 +29,7 @@ pub struct Band {
     pub high: f64,
 }
 
-/// What the sample paths say.
+/// The results of the sample paths.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OutcomeBands {
     /// Seconds paid for.
@@ -40,8 +40,8 @@ pub struct OutcomeBands {
     pub mean: Ended,
 }
 
-/// The bands of a run of `work` seconds, from periods that were seen. None where no period had machines, or where a run
-/// does not end.
+/// The bands of a run of `work` seconds, from observed intervals. `None` if no interval had machines, or if a run does
+/// not end.
 pub fn bands(
     seen: &[UptimeInterval],
     work: f64,
@@ -61,7 +61,7 @@ pub fn bands(
     let mut ended = Vec::with_capacity(PATHS);
     for _ in 0..PATHS {
         let path = SamplePath::draw(&ups, &downs, &mut draws);
-        // Sample paths in which the run cannot end say nothing about when it does; they are the worst.
+        // Sample paths on which the run cannot end do not contribute a time; they rank last.
         ended.extend(walk(path.take(LONGEST), work, interval, costs, policy));
     }
     if ended.len() * 2 < PATHS {
@@ -81,7 +81,7 @@ pub fn bands(
     })
 }
 
-/// The bands where only mean lengths are known: periods whose lengths fall off exponentially stand for what was seen.
+/// The bands if only mean durations are known: exponentially distributed intervals replace observations.
 pub fn bands_of(
     availability: SpotAvailability,
     work: f64,
@@ -101,7 +101,7 @@ pub fn bands_of(
     bands(&seen, work, interval, costs, policy, seed)
 }
 
-/// Percentiles; runs that never end are above all others.
+/// Percentiles; runs that never end rank above all others.
 pub(super) fn band(mut seconds: Vec<f64>, endless: usize) -> Band {
     seconds.sort_by(f64::total_cmp);
     let count = seconds.len() + endless;

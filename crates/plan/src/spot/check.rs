@@ -1,4 +1,4 @@
-//! Forecast compared with what happened: fit on the first half of a trace, replay on the second.
+//! Backtest of the forecast: fit on the first half of a trace, replay on the second.
 
 use domain::random::Draws;
 use serde::Serialize;
@@ -7,10 +7,10 @@ use super::bootstrap::{OutcomeBands, bands};
 use super::now::band_from;
 use super::{CheckpointOverhead, Ended, OutagePolicy, SpotAvailability, Trace, UptimeInterval, interval, paid, walk};
 
-/// What a trace is asked.
+/// The run to replay on a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Replay {
-    /// Machines that the run needs at once.
+    /// Number of machines that the run needs at once.
     pub nodes: u32,
     /// Seconds of work.
     pub work: f64,
@@ -38,26 +38,26 @@ pub struct SpotReplay {
     pub wall: Bandless,
     /// Foreseen over replayed, less 1.
     pub paid_error: f64,
-    /// Share of the replays whose wall time lies in the foreseen band.
+    /// Fraction of the replays whose wall time is within the forecast band.
     pub covered: f64,
-    /// The same where each start knows what was seen until then.
+    /// The backtest in which each start knows the trace until then.
     pub from_now: Option<FromNow>,
 }
 
-/// Foreseen anew at starts all through the second half, from all that was seen until then.
+/// Forecasts from starts throughout the second half, each from the trace until then.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FromNow {
     pub starts: usize,
-    /// Share of the starts whose wall time lies in the band that was foreseen there.
+    /// Fraction of the starts whose wall time is within the band forecast there.
     pub covered: f64,
     /// The high end of a band over its low one, at the median of the starts.
     pub ratio: f64,
 }
 
-/// Starts from which is foreseen anew.
+/// Number of starts.
 pub const STARTS: usize = 60;
 
-/// Percentiles of what happened.
+/// Percentiles of the replays.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bandless {
     pub low: f64,
@@ -68,17 +68,17 @@ pub struct Bandless {
 /// Seconds between two starts of replayed runs, more where these would be too many runs.
 const APART: f64 = 600.0;
 
-/// Runs that are replayed at most: a month and a half of starts.
+/// Maximum number of replays: a month and a half of starts.
 const MOST_REPLAYS: f64 = 6000.0;
 
-/// Times that the second half is gone through before a run counts as endless.
+/// Passes over the second half after which a run counts as endless.
 const ROUNDS: usize = 50;
 
-/// Foresees from the first half of a trace, and replays runs that start all through the second half, which starts over
-/// where it ends.
+/// Forecasts from the first half of a trace, and replays runs that start throughout the second half, which wraps
+/// around.
 ///
 /// # Errors
-/// A sentence that says why this trace answers nothing.
+/// Why this trace is unsuitable.
 pub fn check(trace: &Trace, question: &Replay) -> Result<SpotReplay, String> {
     if !question.work.is_finite() || question.work <= 0.0 {
         return Err("a run without work needs no machines".to_owned());
@@ -137,8 +137,8 @@ pub fn check(trace: &Trace, question: &Replay) -> Result<SpotReplay, String> {
     })
 }
 
-/// Foresees from [`STARTS`] moments of the second half, each with what was seen until then. A start where nothing can be
-/// foreseen, or whose run does not end, counts as not covered. None where nothing is foreseen anywhere.
+/// Forecasts from [`STARTS`] moments of the second half, each with the trace until then. A start without a forecast, or
+/// whose run does not end, counts as not covered. `None` if there is no forecast at any start.
 fn from_now(trace: &Trace, question: &Replay, second: &[UptimeInterval], interval: f64) -> Option<FromNow> {
     let Replay { nodes, work, costs, policy, seed } = *question;
     let middle = trace.end / 2.0;

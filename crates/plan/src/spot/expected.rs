@@ -1,4 +1,4 @@
-//! What interruptions cost on average, and how often to save so that they cost least.
+//! The expected cost of interruptions, and the optimal checkpoint interval.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use super::SpotAvailability;
 /// Time that saving a checkpoint and restarting take, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CheckpointOverhead {
-    /// The run stands still while a snapshot is taken.
+    /// Stall of the run while a snapshot is taken.
     pub stall: f64,
-    /// From the snapshot until it is safe, beside the run.
+    /// Time from the snapshot until it is durable, in the background.
     pub lag: f64,
     /// From having machines again to the first new step.
     pub restart: f64,
@@ -26,9 +26,8 @@ pub fn interval(up: f64, costs: &CheckpointOverhead) -> f64 {
     best.max(costs.lag).max(1.0)
 }
 
-/// Seconds that machines are paid for, on average, until `work` seconds are done: interruptions come at random, at a
-/// rate of one in `up` seconds (Daly 2006, equation 20). What is not yet safe is lost with the rest, so the lag counts
-/// as time to start again.
+/// Expected paid seconds until `work` seconds are done: interruptions are a Poisson process with a rate of one in `up`
+/// seconds (Daly 2006, equation 20). Undurable work is lost with the rest, so the lag counts as restart time.
 pub fn paid(work: f64, interval: f64, availability: SpotAvailability, costs: &CheckpointOverhead) -> f64 {
     let up = availability.up;
     let interval = interval.min(work).max(1e-9);

@@ -1,9 +1,9 @@
-//! Spot machines: how often they are taken away, what that costs, and how long a run takes then.
+//! Spot machines: interruptions, their cost, and the resulting duration of a run.
 //!
-//! [`SpotAvailability`] says how long a spot machine stays and how long it is gone: from a [`Trace`] where one is at hand, else
-//! from the cloud's band of interruptions, which is only a prior. From it follow the [`interval`] between checkpoints,
-//! the [`expected`] paid time, and by [`bootstrap`] a band of the time from start to end. [`walk`] runs a job through
-//! one sample path; [`check()`] compares the forecast from a trace's first half with its second half.
+//! [`SpotAvailability`] describes uptimes and outages: from a [`Trace`] if there is one, else from the cloud's
+//! interruption band, which is only a prior. It determines the [`interval`] between checkpoints, the [`expected`] paid
+//! time, and by [`bootstrap`] a band of the wall time. [`walk`] simulates a job on one sample path; [`check()`]
+//! compares the forecast from a trace's first half with its second half.
 
 pub mod availability;
 pub mod bootstrap;

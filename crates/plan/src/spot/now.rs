@@ -1,8 +1,8 @@
-//! Foresight from a moment on: what was seen until then, of late most of all, and whether there are machines right now.
+//! Forecasts from a given moment: weighted by recency, and conditioned on whether there are machines now.
 //!
-//! [`bootstrap`](super::bootstrap) foresees weeks ahead from weeks before, and must allow for odds that change between.
-//! Who starts a run now has seen the last hours too: sample paths begin with the period that is under way, and periods are drawn
-//! by how long ago they ended.
+//! [`bootstrap`](super::bootstrap) forecasts weeks ahead from earlier weeks, and must allow for changing odds. A run
+//! that starts now can also use the last hours: sample paths begin with the current interval, and intervals are
+//! weighted by how long ago they ended.
 
 use domain::random::Draws;
 
@@ -12,14 +12,14 @@ use super::{CheckpointOverhead, OutagePolicy, UptimeInterval, walk};
 /// Seconds after which a period counts by a factor of e less: a month. Five days do as well on the traces of
 /// `docs/estimate.md`.
 const MEMORY: f64 = 30.0 * 86400.0;
-/// Standard deviation of the logarithm of the odds of having machines, from what was seen to the run itself: so much that
-/// four fifths of the runs in those traces are covered.
+/// Standard deviation of the log odds of having machines, between the observations and the run: such that four fifths
+/// of the runs in those traces are covered.
 const REGIME: f64 = 0.25;
 /// Sample paths that a band is read from.
 const PATHS: usize = 200;
 
-/// The wall times of a run of `work` seconds that starts now. The last of the periods that were `seen` is under way. None
-/// where half of the sample paths do not end.
+/// The wall times of a run of `work` seconds that starts now. The last of the intervals `seen` is current. `None` if
+/// half of the sample paths do not end.
 pub fn band_from(
     seen: &[UptimeInterval],
     work: f64,
@@ -30,7 +30,7 @@ pub fn band_from(
 ) -> Option<Band> {
     let (now, _) = seen.split_last()?;
     let mut ago = 0.0;
-    // Up and down: seconds of each period and how much it counts. What is under way is at least as long as it is now.
+    // Up and down: seconds of each interval and its weight. The current one is at least as long as it is now.
     let mut lengths: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
     for period in seen.iter().rev() {
         lengths[usize::from(period.is_up)].push((period.seconds, (-ago / MEMORY).exp()));

@@ -1,8 +1,8 @@
-//! Traces: how many spot machines could be had when, read from the formats that are published.
+//! Traces: the number of available spot machines over time, in published formats.
 //!
 //! A JSON of SkyPilot's spot traces (`{"metadata": {"gap_seconds": …}, "data": [n, …]}`), Parcae's events (a JSON list
-//! `[ms, "add"|"remove"|"no-op", {"nodes": […]}]` a line), and tables of `time,count`, whose unit of time is told by
-//! their values. The text is passed in.
+//! `[ms, "add"|"remove"|"no-op", {"nodes": […]}]` per line), and tables of `time,count`, whose unit of time is inferred
+//! from the values. The text is passed in.
 
 use std::collections::BTreeSet;
 
@@ -44,10 +44,10 @@ struct Change {
 }
 
 impl Trace {
-    /// Reads a trace, whichever of the formats it is in.
+    /// Parses a trace in any of the formats.
     ///
     /// # Errors
-    /// A sentence that says which line is none of them.
+    /// Which line matches none of them.
     pub fn read(text: &str) -> Result<Trace, String> {
         let trace = match text.trim_start().bytes().next() {
             Some(b'{') => sampled(text)?,
@@ -170,7 +170,7 @@ fn table(text: &str) -> Result<Trace, String> {
 mod tests {
     use super::*;
 
-    /// The periods of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
+    /// The intervals of a trace for `count` machines, as `+` and `-` with seconds, or its error.
     #[track_caller]
     fn check(text: &str, count: u32, expected: &str) {
         let told = match Trace::read(text) {

@@ -1,21 +1,21 @@
-//! A run's way through periods of having and not having spot machines: what is paid and when it ends.
+//! Simulates a run through uptimes and outages of spot machines: what is paid and when it ends.
 
 use serde::Serialize;
 
 use super::{CheckpointOverhead, UptimeInterval};
 
-/// What a run does when there are no spot machines.
+/// What a run does during spot outages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "policy")]
 pub enum OutagePolicy {
     /// It waits until there are.
     Wait,
-    /// It waits so many seconds, then goes on with machines on demand until there are spot machines again; those on
-    /// demand are kept for `hold` seconds at least, so that it does not go to and fro.
+    /// It waits, then continues on demand until there are spot machines again; on-demand machines are held for at least
+    /// `hold` seconds, to avoid flapping.
     FallBack { patience: f64, hold: f64 },
 }
 
-/// What was paid for, and how long it took; seconds.
+/// Paid time, and total time; seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Ended {
     /// Of spot machines.
@@ -24,12 +24,12 @@ pub struct Ended {
     pub on_demand: f64,
     /// From the submission to the end.
     pub wall: f64,
-    /// How often the machines were taken away.
+    /// Number of interruptions.
     pub interruptions: u32,
 }
 
 impl Ended {
-    /// Seconds paid for, at whatever price.
+    /// Paid seconds, at any price.
     pub fn paid(&self) -> f64 {
         self.spot + self.on_demand
     }
@@ -51,14 +51,14 @@ enum Stretch {
 }
 
 impl Progress<'_> {
-    /// What the work that is left takes, snapshots between included.
+    /// The time for the remaining work, including snapshots.
     fn needed(&self) -> f64 {
         let snapshots = (self.left / self.interval).ceil() - 1.0;
         self.left + snapshots.max(0.0) * self.costs.stall
     }
 
-    /// Computes for up to `seconds`, after starting again when that is needed. `is_safe`: the machines are given back
-    /// once all is saved, so nothing is lost.
+    /// Computes for up to `seconds`, after a restart if needed. `is_safe`: the machines are released once all is saved,
+    /// so nothing is lost.
     fn compute(&mut self, seconds: f64, starts: bool, is_safe: bool) -> Stretch {
         let restart = if starts { self.costs.restart } else { 0.0 };
         let total = restart + self.needed();
@@ -77,7 +77,7 @@ impl Progress<'_> {
     }
 }
 
-/// Runs `work` seconds of work through `uptime_intervals`; none when they end before it does.
+/// Runs `work` seconds of work through `uptime_intervals`; `None` if they end earlier.
 pub fn walk(
     uptime_intervals: impl Iterator<Item = UptimeInterval>,
     work: f64,

@@ -1,4 +1,4 @@
-//! What a sweep needs now: its limits kept, its next trial begun, its end written.
+//! The actions of a sweep: enforces its limits, starts its next trial, records its end.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{draws, trial};
 use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial, wind_down};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
-/// What to do for one sweep. The limits are those of all of its trials together.
+/// The actions for one sweep. The limits apply to all of its trials together.
 pub fn actions(
     world: &World,
     facts: &ObservedState,
@@ -68,7 +68,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     let is_paused =
         |run: &(&RunId, &Run)| matches!(run.1.state, RunState::Stopped { .. }) && sweep.paused.contains(run.0);
-    // One at a time: the next look counts it as open, so that each has its room in the budget.
+    // One at a time: the next call counts it as open, so that each has its share of the budget.
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
         return match (affords_more, open) {
             (true, _) => vec![Action::Resume { run: run.clone(), epochs: None }],
@@ -94,8 +94,8 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
 }
 
-/// The next trial as a run. One whose values make no work, or that has no place on the machine, is tried all the same:
-/// its own words say best what is wrong.
+/// The next trial as a run. One with invalid values, or that does not fit the machine, is submitted all the same, so
+/// that its own error is reported.
 fn begin(id: &SweepId, sweep: &SweepRecord, number: u32) -> Action {
     let offer = &sweep.plan.offer;
     let values = draws::values(&sweep.search, number);
@@ -137,12 +137,12 @@ fn billed(world: &World, sweep: &SweepRecord) -> Money {
     world.trials(sweep).filter_map(|(_, run)| run.bill.as_ref()).map(|bill| bill.total).sum()
 }
 
-/// What a sweep has cost until now: the sum over its trials.
+/// The cost of a sweep until now: the sum over its trials.
 pub fn spent(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
     world.trials(sweep).map(|(_, run)| crate::world::spent(world, run, meters)).sum()
 }
 
-/// The best trial so far, by the last result of each; of equals the earlier one.
+/// The best trial, by the last result of each; of equals the earlier one.
 pub fn best(world: &World, sweep: &SweepRecord) -> Option<Best> {
     let mut best: Option<Best> = None;
     for (id, run) in world.trials(sweep) {

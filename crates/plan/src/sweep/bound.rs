@@ -1,5 +1,4 @@
-//! What a sweep takes, told before anything is spent: trials and epochs at most, time and money by estimate or by a
-//! limit.
+//! Bounds of a sweep before anything is spent: maximum trials and epochs, time and cost by estimate or by limit.
 
 use domain::sweep::{Known, Method};
 use domain::{Duration, Elapsed, Job, Money, Offer, Rate, Sweep, Work};
@@ -8,21 +7,21 @@ use super::draws::values;
 use super::halving::rungs;
 use super::trial::{job, most, plan};
 
-/// Trials whose plans are added up one by one; what more of them take is as much on average.
+/// Number of trials whose plans are added up individually; more are extrapolated from their average.
 const ADDED_UP: u32 = 1000;
 
 /// Time that trials may live on after the deadline: 60 s that the agent gives them to save, and 30 s to see that the
 /// deadline has come, to stop their processes and to release their machines.
 const SAVING: Duration = Duration::from_secs(90);
 
-/// What a sweep takes. Numbers are never passed; time and money are where nothing but an estimate stands behind them.
+/// Bounds of a sweep. Counts are hard limits; time and money are hard unless they are only estimated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// Trials; none where only money or time limits them.
+    /// Trials; `None` if only money or time limits them.
     pub trials: Option<u32>,
-    /// Epochs of all trials together; none where their number is not limited.
+    /// Epochs of all trials together; `None` if unlimited.
     pub epochs: Option<u64>,
-    /// Runs, each trial counted once more for each time that it goes on.
+    /// Runs, counting each trial once more for each time that it is resumed.
     pub runs: Option<u64>,
     /// Time, by the slow end of each trial's estimate, with as many at once as the sweep says, and by the deadline with
     /// what trials then have to save.
@@ -31,12 +30,12 @@ pub struct Bound {
     pub time_is_limit: bool,
     /// Money: that time's rent, and the budget.
     pub cost: Option<Money>,
-    /// Whether that is never passed: a budget, the rent until all have saved after the deadline, or a machine that costs
+    /// Whether that is a hard limit: a budget, the rent until all have saved after the deadline, or a free machine.
     /// nothing.
     pub cost_is_limit: bool,
 }
 
-/// Adds up what the trials take at most.
+/// Adds up the maximum of all trials.
 pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
     let is_counted = sweep.trials.is_some() || sweep.method == Method::Grid;
     let trials = is_counted.then(|| most(sweep));

@@ -1,7 +1,7 @@
 //! The values of a trial, from its number alone.
 //!
-//! A draw is a function of (seed, trial, key), as a counter-based generator has it: the same whoever asks and whenever,
-//! and another key beside it changes nothing. Numbers are rounded to six digits, so that a table shows what was used.
+//! A draw is a function of (seed, trial, key), from a counter-based generator: reproducible, and independent of other
+//! keys. Numbers are rounded to six digits, so that a table shows the exact values.
 
 use domain::Sweep;
 use domain::random::{self, GOLDEN, mix};

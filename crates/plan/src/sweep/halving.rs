@@ -1,9 +1,10 @@
-//! Successive halving without waiting (ASHA; Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020).
+//! Asynchronous successive halving (ASHA; Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020).
 //!
-//! A rung is a number of epochs. When a place is free, the best trial of the highest rung that may go on does so, from
-//! its own checkpoint; where none may, another one begins. Of a rung with `n` results at most `⌊n / η⌋` ever go on, and
-//! only such as are among the best so many then. The paper has only the second half, so that a rung may send on more
-//! than its share when late results are better; with both, what a sweep takes at most is known before it starts.
+//! A rung is a number of epochs. When a slot is free, the best promotable trial of the highest rung is promoted, from
+//! its own checkpoint; if there is none, a new trial starts. Of a rung with `n` results at most `⌊n / η⌋` are ever
+//! promoted, and only those among the best so many at that time. The paper has only the second condition, so that a
+//! rung may promote more than its share when late results are better; with both, the maximum work is known before the
+//! start.
 //!
 //! A trial that has met `stop.accuracy` would end as soon as it went on, so it does not: while it is among the best share
 //! of the rung that it reached, one place there is taken. On other rungs, and behind the best, it takes none.
@@ -27,7 +28,7 @@ pub fn rungs(sweep: &Sweep, epochs: u32) -> Vec<u32> {
     rungs
 }
 
-/// The place of the trial that goes on, and to how many epochs; none where none may.
+/// The index of the trial to promote, and its number of epochs; `None` if there is none.
 pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goal) -> Option<(usize, u32)> {
     let steps = rungs.iter().zip(rungs.iter().skip(1));
     for (rung, above) in steps.rev() {

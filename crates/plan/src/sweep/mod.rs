@@ -1,9 +1,9 @@
-//! Sweeps: which trial comes next, with what values, and which goes on.
+//! Sweeps: selects the next trial and its values, and which trials are promoted.
 //!
-//! [`draws`] makes the values of a trial from its number alone; [`halving`] says which trials of a rung go on; [`next`]
-//! joins both into one decision over how all trials stand; [`actions`] makes actions of it and keeps the limits;
-//! [`bound`] says before anything runs what all of it takes. All are functions of the sweep, its seed and the
-//! events so far: whoever asks again after a crash is told the same.
+//! [`draws`] computes the values of a trial from its number; [`halving`] selects promotions of a rung; [`next`]
+//! combines both into one decision from the state of all trials; [`actions`] turns it into actions and enforces the
+//! limits; [`bound`] computes the maximum work in advance. All are functions of the sweep, its seed and the events, so
+//! the result is the same after a crash.
 
 mod actions;
 mod bound;

@@ -7,18 +7,18 @@ use super::halving::{goes_on, rungs};
 use super::standing::{Stand, Standing};
 use super::trial::most;
 
-/// What to do next.
+/// The next decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Begin the trial of this number, from 1.
     Begin(u32),
-    /// Let the trial of this number go on to so many epochs.
+    /// Resume the trial of this number up to an epoch.
     Resume(u32, u32),
     /// Wait for a trial to end.
     Wait,
-    /// Nothing: every trial is at its end.
+    /// Every trial has ended.
     Over,
-    /// Nothing: more trials have failed than may.
+    /// More trials have failed than allowed.
     TooManyFailed,
 }
 

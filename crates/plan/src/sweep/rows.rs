@@ -16,21 +16,21 @@ pub struct TrialRow {
     pub number: u32,
     /// Its run.
     pub run: RunId,
-    /// What its keys are, in the order of the sweep's parameters.
+    /// The values of its keys, in the order of the sweep's parameters.
     pub values: Vec<Setting>,
-    /// The word of its run's state.
+    /// The state of its run, as one word.
     pub word: &'static str,
-    /// What it is at.
+    /// Its state.
     pub state: Stand,
-    /// Epochs after which it was last measured; none before that.
+    /// Epochs of its last measurement; `None` before the first.
     pub epochs: Option<u32>,
-    /// What the sweep's metric came to then.
+    /// The sweep's metric at that point.
     pub value: Option<f64>,
-    /// What it has cost so far.
+    /// Its cost.
     pub cost: Money,
 }
 
-/// The trials by their last result, best first; those without one by number after them, failed ones last.
+/// The trials by their last result, best first; then those without one by number, failed ones last.
 pub fn rows(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, Elapsed>) -> Vec<TrialRow> {
     let row = |(id, run): (&RunId, &Run)| {
         let trial = run.trial.as_ref()?;

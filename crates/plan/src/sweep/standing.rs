@@ -8,20 +8,20 @@ use crate::world::{Measured, Run};
 /// How one trial stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Epochs that it was last told to train for.
+    /// Epochs up to which it was last told to train.
     pub target: u32,
-    /// What it came to so far, oldest first.
+    /// Its results, oldest first.
     pub results: Vec<Measured>,
-    /// What it is at.
+    /// Its state.
     pub state: Stand,
 }
 
-/// What a trial is at.
+/// The state of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stand {
     /// Not at its end yet.
     Open,
-    /// Trained for as long as it was told to.
+    /// Trained as long as it was told to.
     Rested,
     /// Ended without a model.
     Failed,

@@ -1,4 +1,4 @@
-//! Sweeps by the hundred: values, halving, and whole searches against a made-up machine, killed at any event.
+//! Sweeps by the hundred: values, halving, and complete searches on a simulated machine, killed at any event.
 
 mod halving;
 mod limits;

@@ -8,14 +8,14 @@ use super::draws::values;
 use super::halving::rungs;
 use crate::local::{JobFacts, plans};
 
-/// A trial whose values do not go together.
+/// A trial with incompatible values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Misfit {
     /// Its number.
     pub number: u32,
     /// Its values.
     pub values: Vec<Setting>,
-    /// What is wrong, at least one.
+    /// The problems, at least one.
     pub problems: Vec<Problem>,
 }
 
@@ -76,7 +76,7 @@ pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option
     })
 }
 
-/// Why so many trials at a time have no room on the machine, if they have none; `plan` is that of the first one.
+/// Why this many concurrent trials do not fit the machine, if they do not; `plan` is that of the first one.
 pub fn crowded(base: &Job, sweep: &Sweep, plan: &Plan) -> Option<Problem> {
     let (node, at_once) = (&plan.offer.node, u64::from(sweep.parallel));
     let Work::Train(train) = &base.work else { return None };

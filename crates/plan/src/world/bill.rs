@@ -1,4 +1,4 @@
-//! What a run has cost: usage as the provider metered it, at the price it was rented for.
+//! The cost of a run: usage as metered by the provider, at the rented price.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use domain::{Elapsed, InstanceId, Money};
 
 use super::{Run, World};
 
-/// The bill of a run, or none while one of its instances is not released.
+/// The bill of a run, or `None` while one of its instances is not released.
 pub fn bill(world: &World, run: &Run) -> Option<Bill> {
     let mut lines = Vec::new();
     for id in &run.instances {
@@ -24,7 +24,7 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
     Some(Bill { lines, total })
 }
 
-/// What a run has cost until now; `meters` tells the rent so far of instances that are not released.
+/// The cost of a run until now; `meters` has the rented time of instances that are not released.
 pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
     let cost = |id: &InstanceId| {
         let Some(instance) = world.instances.get(id) else { return Money::default() };

@@ -1,7 +1,8 @@
-//! Where the time of a run went: the share that brought it forward, and what took the rest.
+//! Goodput: the productive share of a run's time, and the overheads.
 //!
-//! Events divide the time between a run's submission and its end into phases. Within an attempt that makes steps, what its
-//! steps measured divides it further, and what is left is counted by how the attempt ended. So the parts always sum to the whole.
+//! Events divide the time between a run's submission and its end into phases. Within an attempt that makes steps, the
+//! measurements of its steps divide it further, and the remainder is classified by how the attempt ended. So the parts
+//! always sum to the total.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use domain::rank::Step;
 use domain::run::AttemptEnd;
 use domain::{AttemptId, Elapsed, Event, Record, Timestamp};
 
-/// What steps of an attempt took, in microseconds.
+/// The time of an attempt's steps, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepTotals {
     /// From the end of the step before to the end of each.
@@ -31,7 +32,7 @@ impl StepTotals {
     }
 }
 
-/// Where the time of a run went; the parts sum to [`Goodput::wall`]. Time in which the run was stopped is in none.
+/// How the time of a run was spent; the parts sum to [`Goodput::wall`]. Time in which the run was stopped is excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Goodput {
     /// Steps that were not lost, evaluations, and the export of the model. For the user's own program all the time
@@ -47,7 +48,7 @@ pub struct Goodput {
     pub recovery: Elapsed,
     /// Steps after the checkpoint that the next attempt resumed from, all of which were made again.
     pub lost: Elapsed,
-    /// No machine was free, or the provider was still asked for one.
+    /// No machine was free, or a request to the provider was pending.
     pub waiting: Elapsed,
 }
 
@@ -72,7 +73,7 @@ impl Goodput {
         parts
     }
 
-    /// The share of the time that brought the run forward; none before any has passed.
+    /// The productive share of the time; `None` before any has passed.
     pub fn share(&self) -> Option<f64> {
         let wall = self.wall().0;
         (wall > 0).then(|| self.productive.0 as f64 / wall as f64)
@@ -119,8 +120,8 @@ enum Phase<'a> {
     Stopped,
 }
 
-/// Where the time of a run went until its end, or until `now`. `records` are the run's events in their order; `steps`
-/// tells what each attempt's steps took, and `lost` the same of the steps after those of [`kept_steps`].
+/// How the time of a run was spent until its end, or until `now`. `records` are the run's events in order; `steps`
+/// returns the time of each attempt's steps, and `lost` that of the steps after those of [`kept_steps`].
 pub fn goodput(
     records: &[Record],
     steps: &BTreeMap<AttemptId, StepTotals>,
@@ -171,7 +172,7 @@ impl Goodput {
         part.0 += time.0;
     }
 
-    /// Divides the time of an attempt that made steps. Clocks may differ a little: no part is longer than what is left.
+    /// Divides the time of an attempt that made steps. Clocks may differ slightly: no part exceeds the remainder.
     fn train(&mut self, time: Elapsed, steps: StepTotals, lost: StepTotals, end: Option<&AttemptEnd>) {
         let mut left = time.0;
         let mut take = |wanted: u64| {

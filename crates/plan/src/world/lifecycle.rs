@@ -1,7 +1,7 @@
-//! Where everything stands, as a fold over the event log.
+//! The state of everything, as a fold over the event log.
 //!
-//! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a log that was
-//! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
+//! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a damaged or
+//! tampered log is noticed. Replaying the complete log gives the same world.
 
 use domain::event::{RunEnd, Submitted};
 use domain::job::Budget;
@@ -11,7 +11,7 @@ use domain::{AttemptId, Duration, Event, InstanceId, Money, Record, RunId, Times
 
 use super::{AttemptState, Instance, Measured, Run, RunAttempt, World};
 
-/// An event that cannot follow what is known.
+/// An event that cannot follow the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Illegal {
     /// Where in the log.
@@ -29,7 +29,7 @@ impl std::fmt::Display for Illegal {
 impl std::error::Error for Illegal {}
 
 impl World {
-    /// The world after a whole log.
+    /// The world after a complete log.
     ///
     /// # Errors
     /// [`Illegal`] at the first event that cannot follow.
@@ -237,7 +237,7 @@ impl World {
         let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
         let step_before = run.ready.as_ref().map_or(0, |ready| ready.step);
         if let Some(ready) = ready {
-            // Restarts count only while they bring nothing forward.
+            // Restarts count only while there is no progress.
             if ready.step > step_before {
                 run.restarts = 0;
             }
@@ -259,7 +259,7 @@ impl World {
         let stays = run.state.is_final() || is_stopping(run);
         match end {
             AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => {}
-            // Nobody asked for the stop: the agent's lease was over. The run waits for somebody to attend to it.
+            // The stop was not requested: the agent's lease was over. The run waits for a process that waits for it.
             AttemptEnd::Stopped { .. } if !stays => run.state = RunState::Queued,
             AttemptEnd::Stopped { .. } => {}
             AttemptEnd::Failed { finding, exit_code } => {

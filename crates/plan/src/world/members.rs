@@ -1,4 +1,4 @@
-//! Attempts on several machines: what each of them has said.
+//! Attempts on several machines: the reports of each.
 
 use domain::run::AttemptEnd;
 use domain::wire::NodeAddress;
@@ -19,7 +19,7 @@ pub struct Member {
 }
 
 impl RunAttempt {
-    /// An attempt that nobody has started, on one machine or on several by node rank.
+    /// An attempt that has not started, on one machine or on several by node rank.
     pub(super) fn new(
         run: &RunId,
         fence: Fence,

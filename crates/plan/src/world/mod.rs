@@ -24,8 +24,8 @@ pub use lifecycle::Illegal;
 pub use members::Member;
 pub use residence::RunOrSweep;
 
-/// Everything that is known, as the event log tells it. Who needs only what is left to do lets go of the rest
-/// ([`World::evict_settled`]) and takes it up again when it is asked for ([`World::merge`]).
+/// The state of everything, according to the event log. Callers that need only unfinished work drop the rest
+/// ([`World::evict_settled`]) and restore it on demand ([`World::merge`]).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct World {
     /// Number of the last event that is in here.
@@ -39,7 +39,7 @@ pub struct World {
     /// Sweeps.
     #[serde(default)]
     pub sweeps: BTreeMap<SweepId, SweepRecord>,
-    /// What is looked for often. Made from the rest ([`World::find_open`]).
+    /// Indexes, derived from the rest ([`World::find_open`]).
     #[serde(skip)]
     pub(crate) index: open::Index,
 }
@@ -47,9 +47,9 @@ pub struct World {
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was asked.
+    /// The job.
     pub job: Job,
-    /// What was agreed to.
+    /// The agreed plan.
     pub plan: Plan,
     /// SHA-256 of what defines the result.
     pub job_hash: String,
@@ -61,7 +61,7 @@ pub struct Run {
     pub order: u64,
     /// Where it stands.
     pub state: RunState,
-    /// What the newest attempt said when it was ready.
+    /// The newest attempt's report when it was ready.
     pub ready: Option<Ready>,
     /// Its instances, oldest first.
     pub instances: Vec<InstanceId>,
@@ -71,7 +71,7 @@ pub struct Run {
     pub restarts: u32,
     /// Restarts after the user's program failed.
     pub error_restarts: u32,
-    /// How often in succession no machine was free.
+    /// Number of consecutive attempts to rent without capacity.
     #[serde(default)]
     pub waits: u32,
     /// Whether the budget's alert was given.
@@ -80,7 +80,7 @@ pub struct Run {
     pub ended: Option<Timestamp>,
     /// The final bill.
     pub bill: Option<Bill>,
-    /// Which trial of which sweep it is, where it is one.
+    /// Its sweep and trial number, if it is a trial.
     #[serde(default)]
     pub trial: Option<Trial>,
     /// Who has asked for it, where that is known.
@@ -97,14 +97,14 @@ pub struct Run {
     pub accept_data_change: bool,
 }
 
-/// What a trial came to after so many epochs.
+/// The result of a trial after some epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Epochs.
     pub epochs: u32,
-    /// The sweep's metric; none where it was not measured, or is no number.
+    /// The sweep's metric; `None` if it was not measured, or is NaN.
     pub value: Option<f64>,
-    /// Whether its accuracy met `stop.accuracy`, so that more epochs would change nothing.
+    /// Whether its accuracy met `stop.accuracy`, so that more epochs would have no effect.
     #[serde(default)]
     pub is_enough: bool,
 }
@@ -112,13 +112,13 @@ pub struct Measured {
 /// A sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepRecord {
-    /// What was asked, as the work of the first values.
+    /// The job, with the first values.
     pub job: Job,
-    /// What is searched, and how.
+    /// The search space and method.
     pub search: domain::Sweep,
-    /// What was planned for the first trial; all are rented from its offer.
+    /// The plan of the first trial; all are rented from its offer.
     pub plan: Plan,
-    /// What is known of the data.
+    /// Known properties of the data.
     pub known: Known,
     /// SHA-256 of what defines the result.
     pub job_hash: String,
@@ -134,13 +134,13 @@ pub struct SweepRecord {
     pub trials: Vec<RunId>,
     /// Trials that were stopped together with the sweep, and resume when it does.
     pub paused: BTreeSet<RunId>,
-    /// Trials that had failed when it was last told to go on.
+    /// Number of failed trials when it was last resumed.
     pub forgiven: u32,
     /// Whether the budget's alert was given.
     pub alerted: bool,
     /// When it ended or stopped.
     pub ended: Option<Timestamp>,
-    /// What it cost, once that is final.
+    /// Its final cost, once known.
     pub total: Option<Money>,
     /// Whether the user accepts that the data of its trials has changed, until it is resumed the next time.
     #[serde(default)]
@@ -160,13 +160,13 @@ pub enum SweepState {
     },
     /// At its end, or stopped before it.
     Ended {
-        /// How. Nested, for its tag has a name of its own.
+        /// The outcome. Nested, because its tag has a different name.
         how: SweepEnd,
     },
 }
 
 impl SweepState {
-    /// Whether nothing more will happen unless the user asks.
+    /// Whether nothing more will happen unless the user resumes it.
     pub fn is_final(&self) -> bool {
         match self {
             SweepState::Running | SweepState::Stopping { .. } => false,
@@ -174,7 +174,7 @@ impl SweepState {
         }
     }
 
-    /// The state's word, as the command line spells it.
+    /// The state's name, as on the command line.
     pub fn word(&self) -> &'static str {
         match self {
             SweepState::Running => "running",
@@ -193,24 +193,24 @@ pub struct Instance {
     pub run: RunId,
     /// The same token rents the same machine.
     pub token: String,
-    /// What was rented, at what price.
+    /// The rented offer.
     pub offer: Offer,
-    /// Money set aside.
+    /// Reserved money.
     pub reserved: Money,
     /// When it was intended.
     pub intended: Timestamp,
-    /// The provider's name of it, once that was told.
+    /// The provider's name of it, once known.
     #[serde(default)]
     pub handle: Option<MachineHandle>,
-    /// What was used of other machines that the same request has rented.
+    /// Usage of other machines that the same request has rented.
     #[serde(default)]
     pub doubles: BTreeMap<MachineHandle, Usage>,
-    /// Whether its provider has said that it was rented.
+    /// Whether its provider has confirmed that it was rented.
     #[serde(default)]
     pub is_accepted: bool,
     /// When its rent began.
     pub started: Option<Timestamp>,
-    /// About when its provider takes it back, where that was said: nothing is started on it any more.
+    /// About when its provider reclaims it, if announced: no new work is started on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Timestamp>,
     /// Whether it was given back because of how others turned out that were asked for at the same time.
@@ -229,7 +229,7 @@ pub struct RunAttempt {
     pub fence: Fence,
     /// Where it runs; of several machines, the one of node rank 0.
     pub instance: InstanceId,
-    /// Its machines by node rank; none where it is only one.
+    /// Its machines by node rank; empty for a single one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
     /// When it was intended.
@@ -246,7 +246,7 @@ pub enum AttemptState {
     Intended,
     /// Making steps, from this one on.
     Ready {
-        /// None for the user's own program.
+        /// `None` for the user's own program.
         step: Option<u64>,
     },
     /// Over.

@@ -1,4 +1,4 @@
-//! What is left to do, so that a decision looks at that and not at all there ever was.
+//! The index of unfinished work, so that decisions do not scan the full history.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) struct Index {
     live: BTreeSet<InstanceId>,
     /// Those of them that are being released.
     releasing: BTreeSet<InstanceId>,
-    /// What has come to its end since [`World::evict_settled`] looked last.
+    /// Work that has ended since the last [`World::evict_settled`].
     pub(super) ended: BTreeSet<RunOrSweep>,
 }
 
@@ -40,12 +40,12 @@ impl Index {
 }
 
 impl World {
-    /// Every run for which something is left to do: it is not at its end, or not billed.
+    /// Every run with unfinished work: it has not ended, or is not billed.
     pub fn open_runs(&self) -> impl Iterator<Item = (&RunId, &Run)> {
         self.index.open.iter().filter_map(|id| self.runs.get_key_value(id))
     }
 
-    /// Every instance that is not released. They all belong to open runs, for only what is released can be billed.
+    /// Every instance that is not released. They all belong to open runs, because only released ones can be billed.
     pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
         self.index.live.iter().filter_map(|id| self.instances.get_key_value(id))
     }
@@ -55,12 +55,12 @@ impl World {
         self.index.releasing.iter().filter_map(|id| self.instances.get_key_value(id))
     }
 
-    /// Whether something is left to do for a run.
+    /// Whether a run has unfinished work.
     pub fn is_open(&self, id: &RunId) -> bool {
         self.index.open.contains(id)
     }
 
-    /// Makes the indexes anew: for a world that was not folded from events but read.
+    /// Rebuilds the indexes, for a world that was deserialized.
     pub fn find_open(&mut self) {
         let open = self.runs.iter().filter(|(_, run)| is_open(run)).map(|(id, _)| id.clone());
         let live = self.instances.iter().filter(|(_, instance)| is_live(instance)).map(|(id, _)| id.clone());
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// The run that an event is about, if it is about one that is known.
+    /// The run of an event, if it is a known one.
     pub fn run_of<'a>(&'a self, event: &'a Event) -> Option<&'a RunId> {
         match event.subject() {
             EventSubject::Run(run) => Some(run),

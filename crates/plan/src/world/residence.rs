@@ -1,6 +1,6 @@
-//! What leaves memory once it has ended, and comes back when somebody asks for it.
+//! Eviction of ended work from memory, and its restoration on demand.
 //!
-//! A run on its own, or a sweep with all of its trials, comes and goes as a whole: no event of one touches another.
+//! A run on its own, or a sweep with all of its trials, is evicted as a unit: no event of one affects another.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use super::{Illegal, World};
 /// A run, or a sweep with its trials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunOrSweep {
-    /// A run. Where it stands for what comes and goes as a whole, it is no trial.
+    /// A run. As a unit of eviction, it is not a trial.
     Run(RunId),
     /// A sweep.
     Sweep(SweepId),
 }
 
 impl World {
-    /// A world that holds nothing and stands at this event: to be filled with [`World::merge`].
+    /// An empty world at this event: to be filled with [`World::merge`].
     pub fn at(last_seq: u64) -> World {
         World { last_seq, ..World::default() }
     }
 
-    /// What a run comes and goes with: its sweep, or itself alone. None for one that is not known here.
+    /// The unit of a run: its sweep, or itself. `None` for an unknown one.
     pub fn work_of_run(&self, id: &RunId) -> Option<RunOrSweep> {
         let run = self.runs.get(id)?;
         Some(match &run.trial {
@@ -34,7 +34,7 @@ impl World {
         })
     }
 
-    /// What an event belongs to. None where that is not known here; a submission is known by itself.
+    /// The unit of an event. `None` if it is unknown; a submission is known by itself.
     pub fn work_of(&self, event: &Event) -> Option<RunOrSweep> {
         match (event, event.subject()) {
             (_, EventSubject::Sweep(sweep)) => Some(RunOrSweep::Sweep(sweep.clone())),
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Whether nothing is left to do for a run or sweep unless a user asks.
+    /// Whether a run or sweep has no unfinished work unless a user resumes it.
     pub fn is_settled(&self, work: &RunOrSweep) -> bool {
         match work {
             RunOrSweep::Run(run) => self.runs.get(run).is_some_and(|run| !is_open(run)),
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Lets go of what is settled but for `kept`; what that was.
+    /// Evicts settled work except `kept`; returns it.
     pub fn evict_settled(&mut self, kept: &BTreeSet<RunOrSweep>) -> Vec<RunOrSweep> {
         let (mut stays, mut goes) = (BTreeSet::new(), Vec::new());
         for work in std::mem::take(&mut self.index.ended) {
@@ -82,7 +82,7 @@ impl World {
         goes
     }
 
-    /// Takes a run or sweep out, with all that belongs to it, as a world of its own.
+    /// Removes a run or sweep with everything that belongs to it, and returns it as a separate world.
     pub fn take(&mut self, work: &RunOrSweep) -> World {
         let mut part = World::at(self.last_seq);
         let runs: Vec<RunId> = match work {
@@ -110,7 +110,7 @@ impl World {
         part
     }
 
-    /// Takes up again what a world on its own holds.
+    /// Merges a separate world back.
     pub fn merge(&mut self, mut part: World) {
         part.find_open();
         for work in part.works() {
@@ -125,10 +125,10 @@ impl World {
         self.index.append(part.index);
     }
 
-    /// Takes in events of another process, and what of them had left memory: as it is after all of these events.
+    /// Applies events of another process, with their subjects that had left memory, in their state after these events.
     ///
     /// # Errors
-    /// [`Illegal`] when one cannot follow.
+    /// [`Illegal`] if one cannot follow.
     pub fn catch_up(&mut self, records: &[Record], recalled: World) -> Result<(), Illegal> {
         for record in records {
             match recalled.work_of(&record.event).is_some_and(|work| recalled.holds(&work)) {

@@ -30,7 +30,7 @@ pub struct Args {
 /// A token is short.
 const TOKEN_MAX: u64 = 4096;
 
-/// Checks that the server is there, speaks the same API and takes the token, and stores both.
+/// Checks that the server is reachable, has a compatible API and accepts the token, and stores both.
 ///
 /// # Errors
 /// [`Error`].
@@ -55,7 +55,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     Ok(exit::DONE)
 }
 
-/// The version of a server that speaks this API.
+/// The version of a server with a compatible API.
 fn compatible(url: &str, health: &Value) -> Result<String, Error> {
     let (api, version) = (health["api"].as_u64(), health["version"].as_str());
     if let (Some(server::api::VERSION), Some(version)) = (api, version) {
@@ -71,7 +71,7 @@ fn compatible(url: &str, health: &Value) -> Result<String, Error> {
     Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
 }
 
-/// The token from where the user says it is.
+/// Reads the token from the given source.
 fn token(file: Option<&Path>, settings: &GlobalSettings, printer: &mut Printer) -> Result<String, Error> {
     let text = match (file, &settings.token) {
         (Some(path), _) if path != Path::new("-") => {
@@ -90,7 +90,7 @@ fn token(file: Option<&Path>, settings: &GlobalSettings, printer: &mut Printer) 
     Ok(token.to_owned())
 }
 
-/// What stands on stdin; on a terminal a line that is not shown.
+/// Reads stdin; on a terminal a line without echo.
 fn typed(printer: &mut Printer) -> std::io::Result<String> {
     let stdin = std::io::stdin();
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! The history of measurements: one JSON value per line in an append-only file, so that the figures of a later version
 //! can be compared with those of an earlier one.
 //!
-//! [`compare`] is the one decision: the newest figure of a case beside those before it on the same machine.
+//! [`compare`] is the one decision: the newest figure of a case against earlier ones on the same machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -20,10 +20,10 @@ use crate::settings::GlobalSettings;
 /// Version of a line.
 const SCHEMA: u32 = 1;
 
-/// With fewer earlier figures nothing is said of what is usual.
+/// With fewer earlier figures there is no verdict.
 const FEWEST: usize = 3;
 
-/// What was measured.
+/// The kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchKind {
@@ -39,15 +39,15 @@ pub struct BenchRecord {
     pub schema: u32,
     pub at: Timestamp,
     pub kind: BenchKind,
-    /// The device, and how much of it there is.
+    /// The device, and its size.
     pub machine: String,
     /// Version of `gradus`, and the beginning of the SHA-256 of the `gradus-rank` that was measured.
     pub gradus: String,
     pub build: String,
-    /// What the user had to say.
+    /// The user's comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What makes two measurements comparable.
+    /// The properties that make two measurements comparable.
     pub case: Map<String, Value>,
     /// What came out.
     pub figures: Map<String, Value>,
@@ -83,7 +83,7 @@ impl BenchRecord {
         (self.figures.get(name).and_then(Value::as_f64), unit)
     }
 
-    /// The case in words: the values in the order of their keys, those that say nothing left out.
+    /// A description of the case: the values in the order of their keys, without defaults.
     pub fn told(&self) -> String {
         let word = |(key, value): (&String, &Value)| match value {
             Value::Null | Value::Bool(false) => None,
@@ -98,7 +98,7 @@ impl BenchRecord {
     }
 }
 
-/// The beginning of the SHA-256 of an executable, in hexadecimal: two builds of one version are told apart by it.
+/// The start of the SHA-256 of an executable, in hexadecimal, which distinguishes builds of one version.
 fn build(program: &Path) -> Result<String, Error> {
     let bytes = fs::read(program).map_err(Error::file("read", program))?;
     let hash = Sha256::digest(bytes);
@@ -120,7 +120,7 @@ pub fn append(path: &Path, entries: &[BenchRecord]) -> Result<(), Error> {
     }
     let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(Error::file("open", path))?;
     let mut text = String::new();
-    // A line that was cut off by a crash stays a line of its own.
+    // A line truncated by a crash remains a separate line.
     if fs::read(path).is_ok_and(|old| old.last().is_some_and(|last| *last != b'\n')) {
         text.push('\n');
     }
@@ -128,11 +128,11 @@ pub fn append(path: &Path, entries: &[BenchRecord]) -> Result<(), Error> {
         text.push_str(&serde_json::to_string(entry).unwrap_or_default());
         text.push('\n');
     }
-    // In one piece, so that two that write at once do not mix their lines.
+    // In one write, so that concurrent writers do not mix their lines.
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::file("write", path))
 }
 
-/// Every measurement, oldest first; a line that is none is told and left out.
+/// Every measurement, oldest first; malformed lines are reported and skipped.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -163,16 +163,16 @@ fn parse(text: &str) -> (Vec<BenchRecord>, Vec<(usize, String)>) {
     (entries, wrong)
 }
 
-/// The newest figure of a case beside the earlier ones of the same machine.
+/// The newest figure of a case with the earlier ones of the same machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchComparison<'a> {
     pub newest: &'a BenchRecord,
     pub figure: f64,
-    /// None where it is the first.
+    /// `None` for the first.
     pub before: Option<Before>,
 }
 
-/// What was measured before.
+/// Earlier measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Before {
     pub count: usize,
@@ -185,7 +185,7 @@ pub struct Before {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchVerdict {
-    /// There are too few earlier ones to say.
+    /// There are too few earlier ones.
     Unknown,
     /// Between the least and the most of them.
     Usual,
@@ -196,12 +196,12 @@ pub enum BenchVerdict {
 }
 
 impl BenchComparison<'_> {
-    /// By how much of the earlier median the newest differs: above 0 where it takes longer.
+    /// Relative difference of the newest figure from the earlier median: positive if it takes longer.
     pub fn change(&self) -> Option<f64> {
         self.before.map(|before| self.figure / before.median - 1.0)
     }
 
-    /// Where the newest figure lies among those before: within their range, below it or above it.
+    /// Whether the newest figure is within, below or above the range of earlier ones.
     pub fn verdict(&self) -> BenchVerdict {
         match self.before {
             Some(before) if before.count < FEWEST => BenchVerdict::Unknown,
@@ -213,7 +213,7 @@ impl BenchComparison<'_> {
     }
 }
 
-/// What is compared with what: the kind, the machine, and the case as text.
+/// The key of comparable measurements: the kind, the machine, and the case as text.
 type Case<'a> = (BenchKind, &'a str, String);
 /// A measurement and its figure.
 type Measured<'a> = (&'a BenchRecord, f64);

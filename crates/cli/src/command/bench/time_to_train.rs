@@ -1,5 +1,5 @@
-//! `gradus bench time-to-train`: how long a job takes until its model is good enough, over several seeds, as MLPerf
-//! Training measures it (Mattson et al. 2020): what a run needs to an accuracy says more than its steps a second.
+//! `gradus bench time-to-train`: the time of a job until its model reaches a target, over several seeds, as in MLPerf
+//! Training (Mattson et al. 2020): time to an accuracy is more meaningful than steps per second.
 
 use std::path::{Path, PathBuf};
 
@@ -40,19 +40,19 @@ pub struct Args {
     note: Option<String>,
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Clone, PartialEq)]
 struct Reached {
     run: RunId,
     seed: u64,
-    /// Epochs and steps until the validation that met the target; none where none did.
+    /// Epochs and steps until the validation that met the target; `None` if none did.
     epochs: Option<u32>,
     steps: Option<u64>,
     /// From the submission to that validation, or to the run's end.
     seconds: f64,
     /// From the first step's beginning to it.
     training_seconds: f64,
-    /// All threads of all ranks, until the model stood.
+    /// CPU time of all threads of all ranks, until the model was exported.
     processor_seconds: f64,
     dollars: f64,
     accuracy: f64,
@@ -70,7 +70,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     for seed in (args.job.typed.seed.unwrap_or(1)..).take(args.seeds as usize) {
         let (reached, entry) = measure(args, &file, seed, settings, &home, printer)?;
         let figures = figures(&reached);
-        // Only what met the target is a time to it.
+        // Only runs that met the target have a time to it.
         if let (Value::Object(figures), Some(_)) = (&figures, reached.epochs) {
             let entry = BenchRecord { figures: figures.clone(), ..entry };
             record::append(&path, &[entry])?;
@@ -89,7 +89,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     Ok(exit::DONE)
 }
 
-/// Runs the job with a seed until it meets the target: what it came to, and its record without figures.
+/// Runs the job with a seed until it meets the target: returns the result, and its record without figures.
 fn measure(
     args: &Args,
     file: &Path,
@@ -152,7 +152,7 @@ fn check(train: &Train) -> Result<(), Error> {
     Err(Error::Usage { message, hint: "give validation a share".to_owned() })
 }
 
-/// What makes two measurements comparable: the work but for its seed.
+/// The properties that make two measurements comparable: the work except for its seed.
 fn case(train: &Train, threads: Option<u32>, target: Fraction, file: &Path) -> serde_json::Map<String, Value> {
     let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let warmup = train.schedule.warmup.map(|span| match span {
@@ -167,7 +167,7 @@ fn case(train: &Train, threads: Option<u32>, target: Fraction, file: &Path) -> s
     case.as_object().cloned().unwrap_or_default()
 }
 
-/// What a run that has ended came to, and on what it ran.
+/// The result of a run that has ended, and its environment.
 fn outcome(home: &Home, id: &RunId, seed: u64, target: Fraction) -> Result<(Reached, String), Error> {
     let state = State::open(home)?;
     let points = Series::open(home)?.points(id, 0)?;

@@ -170,11 +170,11 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
     }))
 }
 
-/// StepBench that are timed at a time, where two ways are timed in turn.
+/// Steps per block, if two configurations are timed alternately.
 const BLOCK: u32 = 5;
 
-/// What a rank is asked: steps that are not counted, then those that are, where there are several in blocks of either
-/// way in turn.
+/// The requests to a rank: warm-up steps, then timed ones, if there are several ranks in alternating blocks of both
+/// configurations.
 fn questions(args: &Args) -> Vec<(&'static str, u32, bool)> {
     if args.processes == 1 {
         return vec![("steps", WARM_UP, false), ("steps", args.steps, true)];
@@ -189,9 +189,9 @@ fn questions(args: &Args) -> Vec<(&'static str, u32, bool)> {
     questions
 }
 
-/// Has a rank make the steps, and returns its answers: of steps as in a run, and of those whose gradients wait.
+/// Lets a rank make the steps, and returns its answers: for steps as in a run, and for those without overlap.
 fn ask(settings: &GlobalSettings, case: &Value, threads: u32, args: &Args) -> Result<[Value; 2], Error> {
-    // Why it is silent, the rank has said on stderr.
+    // The rank has printed the reason on stderr.
     let silent = |_| Error::Code {
         message: "the benchmark process failed".to_owned(),
         hint: Some("see its message above; if memory is short, use a smaller `--batch`".to_owned()),
@@ -229,7 +229,7 @@ fn figures(args: &Args, answer: &Value) -> Result<Value, Error> {
     let tflops = flops.map(|flops| flops * f64::from(args.batch) / middle / 1e12);
     let environment = &answer["environment"];
     let stated = args.peak_tflops.map(|peak| (peak, "from `--peak-tflops`".to_owned()));
-    // What one device does at most, once for each rank.
+    // The peak of one device, times the number of ranks.
     let of_all = |(peak, of): (f64, String)| (peak * f64::from(args.processes), of);
     let peak = stated.or_else(|| known_peak(environment)).map(of_all);
     let mfu = tflops.zip(peak.as_ref()).map(|(reached, (peak, _))| reached / peak);
@@ -257,7 +257,7 @@ fn sample(args: &Args, architecture: Architecture) -> Sample {
     }
 }
 
-/// Classes that are told apart; 0 where words are said.
+/// Number of classes; 0 for a language model.
 fn classes(architecture: Architecture) -> u64 {
     match architecture.reads() {
         Reads::Images | Reads::DetectionImages | Reads::Tokens => u64::from(CLASSES),
@@ -265,7 +265,7 @@ fn classes(architecture: Architecture) -> u64 {
     }
 }
 
-/// What the catalog states of the device that was measured, in TFLOP/s, and whose figure it is.
+/// The catalog's peak of the measured device, in TFLOP/s, and the device.
 fn known_peak(environment: &Value) -> Option<(f64, String)> {
     let gpus = cloud::catalog::gpus::GpuTable::embedded().ok()?;
     let gpu = gpus.meant(environment["device_name"].as_str()?, None)?;

@@ -100,7 +100,7 @@ fn import(
     Ok(exit::DONE)
 }
 
-/// Prints what was imported under the name `kept`, what it replaced, and what of it is not used.
+/// Prints the result of an import under the name `kept`: replaced and skipped rows.
 fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, printer: &mut Printer) {
     let unknown: BTreeSet<&str> = read
         .listings

@@ -23,10 +23,10 @@ pub struct Args {
     verify: bool,
 }
 
-/// Checks what is stored.
+/// Checks stored data.
 ///
 /// # Errors
-/// [`Error::Store`], and that something is missing or damaged.
+/// [`Error::Store`], or that something is missing or damaged.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { address, verify } = args;
     let location: Location = address.parse()?;

@@ -69,7 +69,7 @@ pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
     Error::Usage { message, hint }
 }
 
-/// Whether a path is a text file, or a folder of nothing else.
+/// Whether a path is a text file, or a folder of text files only.
 fn holds_texts(path: &Path) -> bool {
     let is_text = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -88,7 +88,7 @@ pub(super) fn has_letters(path: &Path) -> bool {
     begin[..read].iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Damaged samples, or classes, that are listed one by one.
+/// Maximum number of damaged samples, or of classes, that are listed.
 const SHOWN: usize = 20;
 
 fn lines(found: &Inspection) -> Vec<String> {

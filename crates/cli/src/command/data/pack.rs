@@ -130,7 +130,7 @@ fn options(args: &Args) -> PackOptions {
     }
 }
 
-/// Refuses options that exclude one another.
+/// Refuses mutually exclusive options.
 fn check(options: &PackOptions) -> Result<(), Error> {
     if options.format == PackFormat::Webdataset && options.codec != SampleCodec::Original {
         let message = format!("WebDataset tars hold image files, not {}", options.codec.word());
@@ -146,7 +146,7 @@ fn check(options: &PackOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes of all shards, and of what was packed into them where that is known.
+/// Bytes of all shards, and of the packed data if known.
 fn sizes(packed: &PackSummary) -> (u64, Option<u64>) {
     let shards = &packed.manifest.shards;
     (shards.iter().map(|shard| shard.bytes).sum(), shards.iter().map(|shard| shard.source_bytes).sum())
@@ -162,7 +162,7 @@ fn json(packed: &PackSummary, out: &Path, took: Duration) -> Value {
     })
 }
 
-/// Prints what was skipped and resumed, and a summary.
+/// Prints skipped and resumed parts, and a summary.
 fn present(packed: &PackSummary, out: &Path, printer: &mut Printer) {
     let manifest = &packed.manifest;
     if let Some(first) = manifest.skipped.first() {

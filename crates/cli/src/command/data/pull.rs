@@ -25,7 +25,7 @@ pub struct Args {
     pub(super) delete: bool,
 }
 
-/// Downloads what is missing.
+/// Downloads missing data.
 ///
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
@@ -34,7 +34,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let location: Location = source.parse()?;
     store::may_pull(&location, &target)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
-    // The stored data says its form.
+    // The stored data determines its format.
     let options = transfer.options(StoreFormat::Chunks, delete, settings);
     let begun = transfer.begin(&remote);
     let pulled = begun.watch(printer, |meter| store::pull(&remote, &target, &options, meter))?;

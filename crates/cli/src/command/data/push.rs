@@ -36,7 +36,7 @@ pub struct Args {
     pub(super) verify: bool,
 }
 
-/// Uploads what is new.
+/// Uploads new data.
 ///
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.

@@ -38,7 +38,7 @@ pub struct Args {
     predictions: Option<PathBuf>,
 }
 
-/// What the rank answers.
+/// The rank's answer.
 #[derive(Debug, Deserialize)]
 struct Evaluation {
     samples: u64,
@@ -51,7 +51,7 @@ struct Evaluation {
     predictions: u64,
 }
 
-/// Precision, recall and samples of one class; what is a share of nothing is none.
+/// Precision, recall and support of one class; `None` for a ratio with denominator zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ClassScore {
     samples: u64,
@@ -161,7 +161,7 @@ fn class_scores(table: &[Vec<u64>]) -> Vec<ClassScore> {
 /// Classes up to this number have their confusion printed; all have it in the JSON.
 const MOST_PRINTED: usize = 20;
 
-/// Whether the accuracy is a share of the samples, of which an interval can be told.
+/// The confidence interval of the accuracy, if it is a proportion.
 fn interval(found: &Evaluation) -> Option<[f64; 2]> {
     (!found.confusion.is_empty()).then(|| wilson(found.accuracy, found.samples))
 }

@@ -106,7 +106,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::Usage { message, hint })
 }
 
-/// Copies what is missing on a machine, and asks for its hardware.
+/// Copies missing files to a machine, and queries its hardware.
 fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Error> {
     let connection = Connection::new(host, owner);
     let site = bootstrap::prepare(&connection, program, owner).map_err(|error| {
@@ -142,7 +142,7 @@ fn describe(host: &mut Host, program: &Executables, owner: &str) {
 const COPIES: &str =
     "look at free space in the home folder there, then type the same command again: it continues from there";
 
-/// What is copied, for people who wait for it.
+/// Describes the files that are copied, for the progress message.
 fn copies(settings: &GlobalSettings) -> &'static str {
     match settings.libtorch {
         Some(_) => "the gradus executables and libtorch (about 500 MB, once)",

@@ -11,10 +11,10 @@ use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
 
-/// Lists nodes, and what each of them says that runs there.
+/// Lists nodes, and the work that each of them reports.
 ///
 /// # Errors
-/// [`Error::File`] when `nodes.json` cannot be read.
+/// [`Error::File`] if `nodes.json` cannot be read.
 pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let inventory = machines::inventory(&home)?;

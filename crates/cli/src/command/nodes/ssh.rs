@@ -19,7 +19,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Becomes `ssh` with what the node was added with.
+/// Replaces this process by `ssh` with the node's address.
 ///
 /// # Errors
 /// [`Error::Usage`] for a name that is no node, [`Error::File`] when `ssh` cannot be started.

@@ -1,7 +1,7 @@
 //! `gradus plan`: memory, time and cost of a job before it runs.
 //!
-//! A job for this machine is planned by [`draft`]; one with a `workload`, or that asks for cloud machines, by [`market`]
-//! over the catalog.
+//! A job for this machine is planned by [`draft`]; one with a `workload`, or that requests cloud machines, by
+//! [`market`] over the catalog.
 
 mod check;
 mod local_page;
@@ -78,7 +78,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let is_missing = |error: &Error| matches!(error, Error::Data(data::Error::Missing { .. }));
     let (plan, measured) = match drafted {
         Ok(drafted) => drafted,
-        // What the data will be is stated: enough for a plan over what can be rented.
+        // The job describes its data: enough for a plan over the market.
         Err(error) if is_missing(&error) && states_data(job) && !printer.is_json() => {
             printer.say(format!("note: {error}; planned from `data:`, over the catalog"));
             return market::run(read.job, &read.source, &args.market, settings, printer);
@@ -120,7 +120,7 @@ fn write_page(market: &market::Args, name: &str, lines: &[String]) -> Result<(),
 const WITHOUT_FILES: &str = "to plan without the files, state what they will be: \
     `data: {samples: 1281167, bytes: 140GB}` beside `train:`, then `gradus plan JOB --catalog`";
 
-/// Whether a job says how many samples its data has.
+/// Whether a job specifies the number of samples of its data.
 fn states_data(job: &domain::Job) -> bool {
     job.data.samples.is_some()
 }
@@ -131,7 +131,7 @@ fn with_hint(error: Error, more: &str) -> Error {
     Error::Code { message: error.to_string(), hint: Some(hint), code: error.code() }
 }
 
-/// The error for a missing job file, also where `--calibrate` took its name for a table.
+/// The error for a missing job file, including a job file that `--calibrate` consumed as its table.
 fn no_job(market: &market::Args) -> Error {
     let (message, hint) = match market.table() {
         Some(table) => {

@@ -41,7 +41,7 @@ pub struct Args {
     pub seed: u64,
 }
 
-/// What was found for one trace: waiting and falling back, or why there is no answer.
+/// The result for one trace: waiting and falling back, or why it is unsuitable.
 struct Row {
     name: String,
     nodes: u32,
@@ -110,7 +110,7 @@ fn falling_back(row: &Row) -> &Result<SpotReplay, String> {
     &row.falling_back
 }
 
-/// Reads a trace, and unpacks it where it is compressed.
+/// Reads a trace, decompressing it if necessary.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,4 +1,4 @@
-//! `gradus attach`: follow a run that another process keeps, or take it over where none does.
+//! `gradus attach`: follow a run in the background, or take over one whose process is gone.
 
 use domain::RunId;
 use server::Home;

@@ -27,7 +27,7 @@ pub struct Args {
     operations: bool,
 }
 
-/// Prints the log, oldest first: time, run or sweep, and what happened.
+/// Prints the log, oldest first: time, run or sweep, and the event.
 ///
 /// # Errors
 /// [`Error`].
@@ -78,7 +78,7 @@ fn print(records: &[Record], world: &World, key: Option<&SecretKey>, printer: &m
     Ok(exit::DONE)
 }
 
-/// Prints the operations log, oldest first: time, what it is about, and what happened.
+/// Prints the operations log, oldest first: time, subject and problem.
 fn operations(home: &Home, printer: &mut Printer) -> Result<u8, Error> {
     let mut rows = Vec::new();
     for (at, note) in Series::open(home)?.operations()? {

@@ -83,10 +83,10 @@ fn files(state: &State, home: &Home, id: &RunId) -> Vec<PathBuf> {
     names
 }
 
-/// Bytes of a log that are read at once.
+/// Bytes of a log per read.
 const PART: u64 = 1 << 20;
 
-/// Prints whole lines from `from` on; returns where it stopped.
+/// Prints complete lines from `from` on; returns the end position.
 fn print_from(printer: &mut Printer, lines: &mut WholeLines, path: &Path, mut from: u64) -> Result<u64, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     loop {
@@ -138,7 +138,7 @@ fn follow(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Erro
     Ok(exit::DONE)
 }
 
-/// Lines of logs that come in parts: what is left of a line waits for its end.
+/// Splits streamed logs into lines: an incomplete line waits for its end.
 #[derive(Default)]
 struct WholeLines {
     begun: BTreeMap<String, String>,

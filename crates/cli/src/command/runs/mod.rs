@@ -1,4 +1,4 @@
-//! Commands on runs: start, follow and stop them, and look at what they did.
+//! Commands on runs: start, follow, stop and inspect them.
 
 pub mod attach;
 pub mod checkpoints;

@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether it says more than to go on.
+    /// Whether it changes settings of the run.
     fn changes_something(&self) -> bool {
         self.budget.is_some() || self.deadline.is_some() || self.accept_data_change
     }
@@ -114,7 +114,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     elsewhere::finish(server, printer, &id, since)
 }
 
-/// Whether to resume, rather than follow what needs no resuming; an error where neither can be done as asked.
+/// Whether to resume, rather than follow a run that needs no resuming; an error if neither is possible as requested.
 fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Result<bool, Error> {
     let (message, hint) = match resumption {
         Resumption::Allowed => return Ok(true),
@@ -146,7 +146,7 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
     Err(Error::Usage { message, hint })
 }
 
-/// The same for a sweep.
+/// Resumes a sweep.
 fn sweep(
     mut state: State,
     args: &Args,

@@ -27,10 +27,10 @@ pub const REMOVED: &str = "removed";
 /// Files that a deleted run keeps: that its end was reported, so that the same job starts a new run.
 const KEPT: [&str; 3] = ["told", "attend.lock", REMOVED];
 
-/// Shows what would be deleted, asks, and deletes it. Events, cost and bill stay in the log.
+/// Lists the files to delete, asks, and deletes them. Events, cost and bill stay in the log.
 ///
 /// # Errors
-/// [`Error::Usage`] for a run that has not ended or where nobody confirms.
+/// [`Error::Usage`] for a run that has not ended, or without confirmation.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let state = open_named(&home, &args.run)?;
@@ -53,7 +53,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         let message = "nothing was deleted: it was not confirmed".to_owned();
         return Err(Error::Usage { message, hint: "pass `--yes` to confirm".to_owned() });
     }
-    // First the mark: a run whose files are gone in part is not resumed.
+    // The mark first: a partly deleted run must not be resumed.
     fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
     let mark = folder.join(REMOVED);
     fs::write(&mark, "").map_err(Error::file("write", &mark))?;

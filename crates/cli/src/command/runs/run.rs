@@ -172,7 +172,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         }
     }
     confirm(printer, &plan, args.start.yes)?;
-    // A request whose answer was lost is sent again, and submits one run.
+    // A request whose answer was lost is repeated, and submits one run.
     let key = format!("{}-{}", server::clock::now().0, std::process::id());
     let submit = || server.post("/v1/runs", Some(&body), Some(&key));
     let submitted = submit().or_else(|error| if error.code() == exit::WORLD { submit() } else { Err(error) })?;
@@ -197,7 +197,7 @@ fn profile(job: &mut Job) -> Result<(), Error> {
     }
 }
 
-/// Leaves a run to `gradus attach` in a session of its own, and returns once that process runs it.
+/// Leaves a run to `gradus attach` in a new session, and returns once that process runs it.
 fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Printer) -> Result<u8, Error> {
     if home.has_server() {
         return Ok(detached(run, None, printer));
@@ -217,7 +217,7 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        // A short run may be over before anybody looks.
+        // A short run may have ended already.
         let is_over = State::open_lean(home)?.world().runs.get(run).is_none_or(|run| run.state.is_final());
         if !is_over {
             let message = format!("the process that keeps run `{run}` has ended ({status})");
@@ -229,7 +229,7 @@ fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Pri
     Ok(detached(run, Some(keeper.id()), printer))
 }
 
-/// Says that a run continues by itself, and how to follow it; a process of its own keeps it, or else the server.
+/// Prints that a run continues in the background, and how to follow it; a separate process runs it, or else the server.
 fn detached(run: &RunId, keeper: Option<u32>, printer: &mut Printer) -> u8 {
     match printer.is_json() {
         true => printer.json(&serde_json::json!({ "event": "detached", "run": run, "pid": keeper })),

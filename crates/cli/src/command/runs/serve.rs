@@ -39,16 +39,16 @@ pub struct Args {
     price: Rate,
 }
 
-/// How long agents go on without the server: it may be replaced, or its machine restarted, meanwhile.
+/// How long agents continue without the server: it may be replaced, or its machine restarted, meanwhile.
 const LEASE: Elapsed = Elapsed(1_800_000_000);
 
-/// Between two looks whether another command has handed the loop over.
+/// Polling interval while another command hands over the loop.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
-/// Runs the control loop for every run of this home, until it is asked to end.
+/// Runs the control loop for every run of this home, until it is told to end.
 ///
 /// # Errors
-/// [`Error::Usage`] for an address that others can reach, [`Error::Code`] when another server runs already.
+/// [`Error::Usage`] for an address that others can reach, [`Error::Code`] if another server is running.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let listen = listen(&args)?;
     let home = Home::open(&settings.home)?;
@@ -57,7 +57,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         let hint = "stop it first, or serve another folder with `--home`".to_owned();
         return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
     };
-    // Commands that run the loop now hand it over.
+    // Commands that run the loop hand it over now.
     let lock = loop {
         match home.try_loop()? {
             Some(lock) => break lock,
@@ -94,7 +94,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     Ok(exit::DONE)
 }
 
-/// The address to serve. One that other machines reach takes TLS, or their tokens could be read on the way.
+/// The address to serve. One that other machines can reach requires TLS, or tokens could be intercepted.
 fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     let Some(address) = args.listen else { return Ok(None) };
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
@@ -111,7 +111,7 @@ fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     })
 }
 
-/// A certificate or key that cannot be used, with what to give instead.
+/// The error for an unusable certificate or key, with a hint.
 fn unusable(error: server::Error) -> Error {
     match error {
         server::Error::File { doing, path, source } if source.kind() == std::io::ErrorKind::InvalidData => {
@@ -160,7 +160,7 @@ fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: 
     };
     let mut printer = Printer::silent();
     let names = (request.file.as_str(), Path::new(&request.folder));
-    // Variables of the server are nobody else's business.
+    // The server's own variables are private.
     let read = load(request.job.clone(), names, &typed, &|_| None, &mut printer).map_err(failure)?;
     if let Some(unrentable) = read.unrentable {
         return Err(failure(Error::Job(unrentable)));

@@ -56,7 +56,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
-/// The same for a run of a server.
+/// Stops a run of a server.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
     let id = server.find(&args.run)?;
     let known = server.run(&id, 0)?;
@@ -75,7 +75,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     }
 }
 
-/// The same for a sweep: all of its trials are saved and stopped.
+/// Stops a sweep: all of its trials are saved and stopped.
 fn sweep(
     mut state: State,
     settings: &GlobalSettings,

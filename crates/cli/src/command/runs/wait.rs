@@ -14,7 +14,7 @@ use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
 
-/// How often it looks.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Arguments of `gradus wait`.
@@ -27,7 +27,7 @@ pub struct Args {
 /// Waits until a run has ended and its bill is final.
 ///
 /// # Errors
-/// [`Error::Failed`] when it failed, [`Error::Code`] when no process runs it, so that it would never end.
+/// [`Error::Failed`] if it failed, [`Error::Code`] if no process runs it, so that it would never end.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
         return of_server(&server, &server.find(&args.run)?, printer);
@@ -56,7 +56,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     }
 }
 
-/// The same for a run of a server, which always runs it.
+/// Waits for a run of a server, which always runs it.
 fn of_server(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Error> {
     let after = server.run(id, 0)?.world.last_seq;
     server.follow(&format!("/v1/runs/{id}/events?follow=true&after={after}"), None, &mut |_| true)?;

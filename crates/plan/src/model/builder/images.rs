@@ -40,22 +40,22 @@ impl Convolution {
         Convolution { channels, kernel, stride, padding: None, dilation: 1, groups: 1, bias: false, uneven: false }
     }
 
-    /// The same in so many groups of channels.
+    /// Sets the number of groups of channels.
     pub fn groups(self, groups: u64) -> Convolution {
         Convolution { groups, ..self }
     }
 
-    /// The same with a bias per output channel.
+    /// Adds a bias per output channel.
     pub fn biased(self) -> Convolution {
         Convolution { bias: true, ..self }
     }
 
-    /// The same with so many pixels of padding on each side.
+    /// Sets the padding on each side, in pixels.
     pub fn padding(self, padding: u64) -> Convolution {
         Convolution { padding: Some(padding), ..self }
     }
 
-    /// The same with its kernel spread by `dilation`.
+    /// Sets the dilation of its kernel.
     pub fn dilation(self, dilation: u64) -> Convolution {
         Convolution { dilation, ..self }
     }
@@ -72,7 +72,7 @@ impl Convolution {
     }
 }
 
-/// How many places a window of `kernel` has on a padded side.
+/// The number of positions of a window of `kernel` on a padded side.
 fn sliding(side: u64, kernel: u64, stride: u64, padding: u64) -> u64 {
     (side + 2 * padding).saturating_sub(kernel) / stride + 1
 }

@@ -25,7 +25,7 @@ pub struct Builder {
 pub struct Owned {
     /// Trained.
     pub parameters: u64,
-    /// Kept with the weights and not trained.
+    /// Stored with the weights and not trained.
     pub buffers: u64,
 }
 
@@ -57,7 +57,7 @@ impl Builder {
         self.graph.inputs.push(input);
     }
 
-    /// Adds an operator that writes `elements` values for each sample, and returns what it writes.
+    /// Adds an operator that writes `elements` values per sample, and returns its output.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -89,7 +89,7 @@ impl Builder {
         self.graph.tensors[tensor.0 as usize]
     }
 
-    /// What is added from here belongs to the next repeated block.
+    /// Subsequent operators belong to the next repeated block.
     pub fn begin_block(&mut self) -> u32 {
         let block = self.next;
         self.block = Some(block);
@@ -97,17 +97,17 @@ impl Builder {
         block
     }
 
-    /// What is added from here belongs to no repeated block.
+    /// Subsequent operators belong to no repeated block.
     pub fn end_blocks(&mut self) {
         self.block = None;
     }
 
-    /// What is added from here uses weights that are counted already.
+    /// Subsequent operators share weights that are counted already.
     pub fn share_weights(&mut self) {
         self.sharing = true;
     }
 
-    /// What is added from here has weights of its own.
+    /// Subsequent operators have weights of their own.
     pub fn own_weights(&mut self) {
         self.sharing = false;
     }

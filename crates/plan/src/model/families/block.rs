@@ -7,7 +7,7 @@ use super::super::builder::{Builder, Owned, Rows};
 use super::super::graph::{Function, Norm, OpKind, TensorId, WeightSplit};
 use super::latent::Latent;
 
-/// What every block of one transformer is made of.
+/// Configuration of the blocks of one transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformerBlock {
     pub hidden: u64,
@@ -32,12 +32,12 @@ pub struct TransformerBlock {
     pub output_bias: bool,
     /// Keys and values, and maybe queries, come through a narrow middle.
     pub latent: Option<Latent>,
-    /// Positions are told by rotating queries and keys.
+    /// Rotary position embedding of queries and keys.
     pub rotary: bool,
-    /// Positions are added to what queries and keys are made of, in each block, as in DETR.
+    /// Positions are added to the inputs of queries and keys, in each block, as in DETR.
     pub placed: bool,
     pub causal: bool,
-    /// Positions that a query sees at most.
+    /// Sliding window: maximum number of positions that a query attends to.
     pub window: Option<u64>,
     pub attention_dropout: bool,
     /// Dropout before each residual sum.
@@ -82,7 +82,7 @@ pub struct Experts {
     pub active: u64,
     /// Width of a further part that every token passes through; 0 without.
     pub shared: u64,
-    /// What that part gives is weighed by one more value a token.
+    /// The output of that part is scaled by one more value per token.
     pub weighed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! CLIP: a transformer over images and one over texts that meet in one space (Radford et al. 2021).
+//! CLIP: an image encoder and a text encoder with a common embedding space (Radford et al. 2021).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
 use super::super::graph::{Graph, Norm, OpKind, WeightSplit};
@@ -9,15 +9,15 @@ use super::block::TransformerBlock;
 pub struct Clip {
     pub sees: Option<Sees>,
     pub reads: Option<TextTower>,
-    /// Width of the space in which both meet; 0 without.
+    /// Width of the common embedding space; 0 without.
     pub projection: u64,
-    /// Learned values that sharpen likeness.
+    /// Trained scale and bias of the similarity.
     pub sharpened: u64,
     /// Classes of a head on the mean of the patches; 0 where there is no such head.
     pub classes: u64,
 }
 
-/// The half that sees.
+/// The image encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sees {
     /// Channels, height and width of an image.
@@ -32,7 +32,7 @@ pub struct Sees {
     pub pools: bool,
 }
 
-/// The half that reads.
+/// The text encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextTower {
     pub vocabulary: u64,

@@ -1,5 +1,5 @@
-//! Attention through a narrow middle: keys and values, and maybe queries, are told by few values a token and widened
-//! again, head by head (DeepSeek-AI 2024, arXiv 2405.04434).
+//! Multi-head latent attention: keys and values, and optionally queries, are compressed to few values per token and
+//! expanded per head (DeepSeek-AI 2024, arXiv 2405.04434).
 
 use super::super::builder::{Builder, Owned, Rows};
 use super::super::graph::{OpKind, WeightSplit};

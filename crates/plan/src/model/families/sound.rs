@@ -1,5 +1,5 @@
-//! Networks over sound: Whisper, which writes down what is said (Radford et al. 2022), and wav2vec 2.0, which learns from
-//! sound alone (Baevski et al. 2020).
+//! Networks over audio: Whisper, for transcription (Radford et al. 2022), and wav2vec 2.0, for self-supervised training
+//! on audio alone (Baevski et al. 2020).
 
 use super::super::builder::{Builder, Owned, Rows};
 use super::super::graph::{Function, Graph, Input, Norm, OpKind, WeightSplit};

@@ -1,7 +1,7 @@
-//! Networks from files: what stands in them decides, never how they are called.
+//! Reads networks from files by their contents, never by their names.
 //!
-//! [`model`] looks at the first bytes and asks [`config`], [`onnx`] or [`safetensors`]. All are pure functions of
-//! bytes; a file that claims absurd sizes, ends early or is none of these gives a [`Problem`], not a panic.
+//! [`model`] inspects the first bytes and calls [`config`], [`onnx`] or [`safetensors`]. All are pure functions of
+//! bytes; a file with absurd sizes, a truncated one or one of another format gives a [`Problem`], not a panic.
 
 pub mod config;
 pub mod onnx;
@@ -14,11 +14,11 @@ use super::Graph;
 /// What files of models leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SampleShape {
-    /// Tokens of one sample; none: what the file says is the most, or 512 where that is more.
+    /// Tokens per sample; `None` for the maximum of the file, but at most 512.
     pub sequence: Option<u64>,
-    /// Channels, height and width of an image; none: what the file says.
+    /// Channels, height and width of an image; `None` for those of the file.
     pub image: Option<[u64; 3]>,
-    /// Classes to tell apart; none: what the file says.
+    /// Number of classes; `None` for that of the file.
     pub classes: Option<u64>,
 }
 

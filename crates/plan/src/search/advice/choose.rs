@@ -1,17 +1,17 @@
-//! What to choose from the front, and why: one candidate for each of four wishes.
+//! Recommendations from the front, with reasons: one candidate for each of four goals.
 
 use serde::Serialize;
 
 use crate::search::{Candidate, Constraints, PurchaseOption, SearchResult};
 
-/// What a candidate is chosen for.
+/// The goal of a recommendation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recommendation {
     Recommended,
     Cheapest,
     Fastest,
-    /// Nobody takes its machines away.
+    /// On machines that are not interrupted.
     Robust,
     /// On one machine, without a network between GPUs.
     OneMachine,
@@ -173,7 +173,7 @@ fn product(candidate: &Candidate) -> f64 {
     time as f64 * cost as f64
 }
 
-/// The front of what surely fits; the whole front where nothing does.
+/// The front of candidates that surely fit; the complete front if none does.
 fn sure_front(answer: &SearchResult) -> Vec<usize> {
     if answer.front.iter().all(|index| answer.candidates[*index].is_sure()) {
         return answer.front.clone();

@@ -1,5 +1,5 @@
-//! What is told about an answer: what to choose of it, why an offer is or is not chosen, and what to change where nothing
-//! remains. Each asks the same search, so that whatever is told obeys the job's limits.
+//! Explanations of an answer: recommendations, why an offer is or is not chosen, and what to change if nothing remains.
+//! Each queries the same search, so that everything suggested meets the job's limits.
 
 pub mod choose;
 pub mod remedy;

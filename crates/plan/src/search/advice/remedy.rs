@@ -1,5 +1,5 @@
-//! Changes that make a job possible where nothing remains: one limit or wish is left out, and the same search is asked
-//! again, so that whatever a remedy names obeys everything else.
+//! Changes that make a job feasible if nothing remains: one constraint is dropped, and the same search is repeated, so
+//! that every suggestion meets all other constraints.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use domain::wants::Spot;
 use crate::search::parallel::Estimator;
 use crate::search::{Constraints, PurchaseOption, Search, SearchResult};
 
-/// What is left out.
+/// The constraint that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     Budget,
@@ -32,7 +32,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Everything that a job wants of machines, in the order in which it is told.
+    /// Every requirement of a job on machines, in the order of suggestions.
     pub const WISHES: [Change; 9] = [
         Change::Gpus,
         Change::InstanceType,
@@ -45,11 +45,11 @@ impl Change {
         Change::Needs,
     ];
 
-    /// Limits of the whole run, alone and together.
+    /// Limits of the run, alone and combined.
     pub const LIMITS: [Change; 5] =
         [Change::Budget, Change::Deadline, Change::Carbon, Change::MoneyAndTime, Change::Limits];
 
-    /// The key of `resources` that a wish stands under; none for a limit.
+    /// The key of a requirement under `resources`; `None` for a limit.
     pub fn key(self) -> Option<&'static str> {
         Some(match self {
             Change::Budget | Change::Deadline | Change::Carbon | Change::MoneyAndTime | Change::Limits => return None,
@@ -65,7 +65,7 @@ impl Change {
         })
     }
 
-    /// The constraints without this one; none if they do not contain it.
+    /// The constraints without this one; `None` if they do not contain it.
     pub fn of(self, constraints: &Constraints) -> Option<Constraints> {
         let mut without = constraints.clone();
         let wishes = &mut without.admission;
@@ -89,7 +89,7 @@ impl Change {
     }
 }
 
-/// What there is without it; none where that is not enough, or nothing is left out.
+/// The result without it; `None` if that is not enough, or nothing was dropped.
 pub fn remedy<E: Estimator>(
     search: &mut Search<E>,
     constraints: &Constraints,
@@ -100,7 +100,7 @@ pub fn remedy<E: Estimator>(
     (!answer.front.is_empty()).then_some((without, answer))
 }
 
-/// The least price of one machine that leaves something. A spot machine whose price on demand is above it cannot fall
+/// The lowest price of one machine that leaves candidates. A spot machine whose on-demand price is above it cannot fall
 /// back, so each price is tried.
 pub fn least_price<E: Estimator>(
     search: &mut Search<E>,

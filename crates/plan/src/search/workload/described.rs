@@ -1,4 +1,4 @@
-//! The `workload:` section of a job: what a program of the user's own trains.
+//! The `workload:` section of a job: the training of a user's own program.
 
 use domain::problem::Problem;
 use domain::tariff::Service;
@@ -13,10 +13,10 @@ use crate::estimate::limits::PHOTOGRAPHS_BY_PYTORCH;
 use crate::model::read::{self, SampleShape};
 use crate::model::{ModelDescription, Summary};
 
-/// Checkpoints that are kept when the job does not say how many.
+/// Retained checkpoints if the job does not specify the number.
 const KEEP: u32 = 3;
 
-/// What a job's model file is, as far as the job names one.
+/// The job's model file, if it names one.
 pub fn model_file(job: &Job) -> Option<&str> {
     match &job.workload.as_ref()?.model {
         Named::File(path) => Some(path),
@@ -27,7 +27,7 @@ pub fn model_file(job: &Job) -> Option<&str> {
 /// Resolves the `workload:` section of a job. `bytes` are those of the file that [`model_file`] names.
 ///
 /// # Errors
-/// What is missing or cannot be read, with what to write.
+/// What is missing or unreadable, with a hint.
 pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
     let mut assumptions = Vec::new();
     let model = network(workload, bytes)?;
@@ -107,7 +107,7 @@ fn network(workload: &Workload, bytes: Option<&[u8]>) -> Result<ModelDescription
     })
 }
 
-/// What the run reads: `seen` samples, unless the job says how many bytes the data has.
+/// The data that the run reads: `seen` samples, unless the job specifies the bytes of the data.
 fn demand(job: &Job, input: &InputSpec, seen: u64, assumptions: &mut Vec<String>) -> DataDemand {
     let sample_bytes = input.bytes;
     let data = job.data.bytes.unwrap_or_else(|| {
@@ -145,7 +145,7 @@ fn program(workload: &Workload) -> ProgramOptions {
     }
 }
 
-/// Steps in all; `length` is that of a sequence, where the network reads words.
+/// Total steps; `length` is that of a sequence, for a network over tokens.
 fn steps(
     workload: &Workload,
     samples: Option<u64>,
@@ -170,7 +170,7 @@ fn steps(
             Ok(per_batch(tokens.0 as f64 / length as f64))
         }
         (None, None, Some(epochs)) => match samples {
-            // Each epoch ends with a whole step.
+            // Each epoch ends with a complete step.
             Some(samples) => Ok((epochs * samples.div_ceil(workload.batch) as f64).ceil() as u64),
             None => Err(missing(
                 "epochs are counted in samples, and their number is not said",

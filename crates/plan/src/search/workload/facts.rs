@@ -1,8 +1,8 @@
-//! What is known of a job's data and of this machine before anything runs.
+//! Facts about a job's data and this machine before anything runs.
 
 use domain::Duration;
 
-/// What is known about the data and the machine before anything runs; nothing where the data is not opened.
+/// Facts about the data and the machine before anything runs; empty if the data is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JobFacts {
     /// Samples of training, validation and test.
@@ -13,6 +13,6 @@ pub struct JobFacts {
     pub classes: Option<u32>,
     /// Bytes of the files of the data.
     pub bytes: Option<u64>,
-    /// What one optimiser step took on this machine, where it was measured.
+    /// The time of an optimizer step on this machine, if it was measured.
     pub measured_step: Option<Duration>,
 }

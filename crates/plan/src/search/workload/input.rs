@@ -24,14 +24,15 @@ pub(super) fn photographs() -> PreprocessingRate {
 pub(super) struct InputSpec {
     /// Bytes of one sample as it is stored.
     pub bytes: u64,
-    /// Tokens, of a network that reads words.
+    /// Tokens, for a network over text.
     pub tokens: Option<u64>,
     /// A photograph is part of it.
     pub has_images: bool,
 }
 
 impl InputSpec {
-    /// What one sample of a network is: what its graph reads, else tokens where the job names a `sequence`, else a photograph.
+    /// The input of one sample: that of the network's graph, else tokens if the job has a `sequence`, else a
+    /// photograph.
     pub fn of(model: &ModelDescription, workload: &Workload) -> InputSpec {
         match model {
             ModelDescription::Graph(graph) if !graph.inputs.is_empty() => InputSpec::of_graph(graph),
@@ -62,10 +63,10 @@ impl InputSpec {
     }
 }
 
-/// Refuses a job that asks for a length of sequences or a size of images which its network does not have.
+/// Refuses a sequence length or an image size that the network does not support.
 ///
 /// # Errors
-/// The key of the job that does not fit.
+/// The key of the job that does not match.
 pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
     if graph.inputs.is_empty() {
         return Ok(());

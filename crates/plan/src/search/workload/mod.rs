@@ -1,8 +1,8 @@
-//! From a job to what the search needs: the network, and the training in numbers. What the job leaves open is assumed,
-//! and the assumption is stated.
+//! From a job to the inputs of the search: the network, and the training in numbers. What the job leaves open is
+//! assumed, and the assumption is stated.
 //!
-//! [`described`] resolves the `workload:` section of a user's own program, [`trained`] the `train:` section of our own
-//! trainer, with what is known of its data; both end in one [`TrainingSpec`].
+//! [`described`] resolves the `workload:` section of a user's own program, [`trained`] the `train:` section of the
+//! built-in trainer, with the known facts about its data; both result in one [`TrainingSpec`].
 
 mod described;
 mod facts;
@@ -23,14 +23,14 @@ use crate::estimate::OpProfile;
 use crate::estimate::optimizer::state_bytes;
 use crate::model::{Graph, ModelDescription, OpKind};
 
-/// What is planned.
+/// The workload of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedWorkload {
     pub network: ResolvedNetwork,
     pub spec: TrainingSpec,
-    /// Training samples, where they are known.
+    /// Training samples, if known.
     pub samples: Option<u64>,
-    /// What was assumed, a sentence each.
+    /// The assumptions, a sentence each.
     pub assumptions: Vec<String>,
 }
 
@@ -42,11 +42,11 @@ pub struct ResolvedNetwork {
     pub ops: OpProfile,
 }
 
-/// Resolves a job over machines elsewhere, where its data is not opened. `bytes` are those of the file that
-/// [`model_file`] names.
+/// Resolves a job for rented machines, without opening its data. `bytes` are those of the file that [`model_file`]
+/// names.
 ///
 /// # Errors
-/// What is missing or cannot be read, with what to write.
+/// What is missing or unreadable, with a hint.
 pub fn resolve(job: &Job, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
     match (&job.workload, &job.work) {
         (Some(workload), _) => described::resolve(job, workload, bytes),
@@ -65,7 +65,7 @@ impl ResolvedNetwork {
         ResolvedNetwork { ops: OpProfile::of(&model), model }
     }
 
-    /// What of it the search depends on.
+    /// The figures that the search depends on.
     fn figures(&self) -> NetworkFigures {
         match &self.model {
             ModelDescription::Graph(graph) => NetworkFigures {
@@ -80,7 +80,7 @@ impl ResolvedNetwork {
     }
 }
 
-/// The fewest heads of all attention; 0 where there is none.
+/// The minimum number of heads over all attention layers; 0 without attention.
 fn heads(graph: &Graph) -> u32 {
     let heads = graph.operators.iter().filter_map(|operator| match operator.kind {
         OpKind::Attention { heads, .. } => Some(heads),
@@ -89,14 +89,14 @@ fn heads(graph: &Graph) -> u32 {
     heads.min().and_then(|heads| u32::try_from(heads).ok()).unwrap_or(0)
 }
 
-/// How often and how many checkpoints are kept.
+/// Interval and number of checkpoints.
 #[derive(Debug, Clone, Copy)]
 struct Saving {
     keep: u32,
     every: Option<f64>,
 }
 
-/// What a checkpoint of so many trained weights takes.
+/// The size of a checkpoint with this many trained weights.
 fn checkpoints(weights: f64, program: &ProgramOptions, saving: Saving) -> CheckpointFigures {
     let weight = program.precision.weight_bytes();
     let averaged = if program.averages { weight } else { 0.0 };

@@ -1,4 +1,4 @@
-//! What is to be trained, in numbers: all that time and money depend on beside the machines.
+//! The training in numbers: everything that time and money depend on besides the machines.
 //!
 //! Each part is known at its own moment: how long the run is and what its data takes follow from the job and its data,
 //! [`NetworkFigures`] from the graph, [`CheckpointFigures`] from both, and [`ParallelChoice`] is either the job's or left to
@@ -28,7 +28,7 @@ pub struct TrainingSpec {
     pub division: ParallelChoice,
 }
 
-/// How much is computed.
+/// The amount of computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RunLength {
     /// Samples per optimiser step, over all devices.
@@ -39,10 +39,10 @@ pub struct RunLength {
     pub evaluated: u64,
 }
 
-/// What the data takes.
+/// The cost of data loading.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DataDemand {
-    /// Samples per second that one core decodes; none where nothing has to be decoded.
+    /// Samples per second that one core decodes; `None` if no decoding is needed.
     pub per_core: Option<f64>,
     /// Bytes of the data in all.
     #[serde(rename = "data")]
@@ -51,35 +51,35 @@ pub struct DataDemand {
     pub disk: Service,
 }
 
-/// What is written while it trains.
+/// The checkpoints written during training.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CheckpointFigures {
     /// Size of a checkpoint.
     pub state: Bytes,
     /// Bytes of the trained weights.
     pub weights: Bytes,
-    /// Checkpoints that are kept.
+    /// Retained checkpoints.
     pub keep: u32,
-    /// Seconds between two checkpoints, where the job says so.
+    /// Seconds between two checkpoints, if the job specifies it.
     #[serde(rename = "checkpoint")]
     pub every: Option<f64>,
 }
 
-/// What of the network the search depends on.
+/// The figures of the network that the search depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct NetworkFigures {
     /// Multiply-adds of one forward pass of one sample.
     pub multiply_adds: f64,
     /// Repeated blocks, as far as the network can be cut between them; 0 where it cannot.
     pub blocks: u32,
-    /// Heads of attention, which tensor parallelism divides; 0 where there are none.
+    /// Attention heads, which tensor parallelism divides; 0 if there are none.
     pub heads: u32,
 }
 
 /// How the program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ProgramOptions {
-    /// The format that is asked for; each GPU takes what it has of it.
+    /// The requested format; each GPU uses what it supports of it.
     #[serde(rename = "formats")]
     pub precision: NumericFormat,
     pub optimizer: OptimizerKind,
@@ -88,7 +88,7 @@ pub struct ProgramOptions {
     pub compiled: bool,
     /// Whether activations may be recomputed.
     pub recompute: bool,
-    /// A mean of the weights is kept and saved beside them.
+    /// An average of the weights is maintained and saved.
     #[serde(skip)]
     pub averages: bool,
 }

@@ -1,5 +1,5 @@
-//! The `train:` section of a job, for our own trainer: the network as it builds it, and the training in numbers, with
-//! what is known of the data.
+//! The `train:` section of a job, for the built-in trainer: its network, and the training in numbers, with the known
+//! facts about the data.
 
 use domain::architecture::Architecture;
 use domain::problem::Problem;
@@ -14,25 +14,25 @@ use super::{JobFacts, ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
 use crate::estimate::{ActivationCheckpointing, Layout, ParallelDegrees, Zero};
 use crate::model::{Graph, ModelDescription, ours};
 
-/// What is known of a job of our own trainer.
+/// A resolved job of the built-in trainer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained {
-    /// None where no graph of it is known: modules of the user's own.
+    /// `None` if its graph is unknown: a user's own module.
     pub network: Option<ResolvedNetwork>,
-    /// What the network is given for one sample.
+    /// The network's input for one sample.
     pub sample: Option<Sample>,
     /// The steps are 0 where the number of samples is not known.
     pub spec: TrainingSpec,
-    /// Samples of training, validation and test, where they are known.
+    /// Samples of training, validation and test, if known.
     pub samples: Option<[u64; 3]>,
-    /// What was assumed, a sentence each.
+    /// The assumptions, a sentence each.
     pub assumptions: Vec<String>,
 }
 
-/// Resolves a job whose data is not opened, over machines elsewhere.
+/// Resolves a job for rented machines, without opening its data.
 ///
 /// # Errors
-/// What is missing, with what to write.
+/// What is missing, with a hint.
 pub(super) fn resolve(job: &Job, train: &Train) -> Result<ResolvedWorkload, Problem> {
     if job.data.samples.is_none() {
         let message =
@@ -47,10 +47,10 @@ pub(super) fn resolve(job: &Job, train: &Train) -> Result<ResolvedWorkload, Prob
     Ok(ResolvedWorkload { network, spec, samples: samples.map(|[training, ..]| training), assumptions })
 }
 
-/// Resolves a job with what is known of its data.
+/// Resolves a job with the known facts about its data.
 ///
 /// # Errors
-/// A batch of more than all samples, and images of a size that the network cannot take.
+/// A batch larger than the data, or an image size that the network does not support.
 pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Problem> {
     // Of samples that are only counted, a tenth is taken to be held out.
     let stated = job.data.samples.map(|count| [count.0, count.0 / 10, 0]);
@@ -86,7 +86,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     Ok(Trained { network, sample, spec, samples, assumptions })
 }
 
-/// Refuses images that a vision transformer cannot cut into whole patches.
+/// Refuses images whose size is not a multiple of a vision transformer's patches.
 fn check_image_size(train: &Train, sample: Option<Sample>) -> Result<(), Problem> {
     let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
     let Some(Sample::Image { height, width, .. }) = sample else { return Ok(()) };
@@ -168,7 +168,7 @@ pub fn drops_out(train: &Train) -> bool {
     train.model.architecture().is_some_and(Architecture::has_dropout) && train.dropout != Some(0.0)
 }
 
-/// The side of an image and the number of classes that are assumed for an architecture whose data is not opened.
+/// The default image size and number of classes of an architecture whose data is not opened.
 fn usual(architecture: Option<Architecture>, task: train::Task) -> (u32, u32) {
     match (task, architecture) {
         (train::Task::ObjectDetection, _) => (640, 80),
@@ -178,7 +178,7 @@ fn usual(architecture: Option<Architecture>, task: train::Task) -> (u32, u32) {
     }
 }
 
-/// What the network is given for one sample; none for text that the job says nothing of.
+/// The network's input for one sample; `None` for text that the job does not describe.
 fn sample(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Sample> {
     match train.task() {
         train::Task::ImageClassification | train::Task::ObjectDetection => {
@@ -216,7 +216,7 @@ fn image(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> [u32
     [3, side, side]
 }
 
-/// The network for such samples; none, and that is stated, where there is no graph of it.
+/// The network's graph for such samples; `None`, with an assumption, if there is none.
 fn graph(train: &Train, sample: Sample, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Graph> {
     let architecture = train.model.architecture();
     let known = match train.task() {

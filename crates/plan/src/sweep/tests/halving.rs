@@ -1,4 +1,4 @@
-//! Who goes on: rungs, the best share of each, and failures.
+//! Promotion: rungs, the best share of each, and failures.
 
 use domain::Sweep;
 use domain::sweep::{Asha, Goal, Method};

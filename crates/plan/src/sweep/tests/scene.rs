@@ -1,4 +1,4 @@
-//! A made-up machine with its loop: what is decided is done, and each thing may be the last before a kill.
+//! A simulated machine with its loop: decisions are carried out, and each action may be the last before a kill.
 
 use std::collections::BTreeMap;
 

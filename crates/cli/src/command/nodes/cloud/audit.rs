@@ -30,10 +30,10 @@ pub struct Args {
     grace: Duration,
 }
 
-/// Looks through all regions, and ends what is orphaned where that is asked for.
+/// Scans all regions, and ends orphans if requested.
 ///
 /// # Errors
-/// [`Error::Code`] when the cloud cannot be asked, a region could not be looked at, or a machine could not be ended.
+/// [`Error::Code`] if the cloud or a region cannot be reached, or a machine could not be ended.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let CloudName::Aws = args.cloud;
     let home = Home::open(&settings.home)?;

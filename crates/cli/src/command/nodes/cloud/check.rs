@@ -41,10 +41,10 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Asks the cloud.
+/// Queries the cloud.
 ///
 /// # Errors
-/// [`Error::Code`] when it does not accept the credentials, cannot be asked, or when a permission is missing.
+/// [`Error::Code`] if it rejects the credentials, cannot be reached, or a permission is missing.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let CloudName::Aws = args.cloud;
     let region = rented::region(settings, args.region.as_deref());

@@ -51,7 +51,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether they ask for a plan over everything that is offered.
+    /// Whether the arguments request a plan over the market.
     pub fn asks(&self) -> bool {
         self.catalog
             || self.preset.is_some()

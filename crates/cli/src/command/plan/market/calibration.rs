@@ -18,17 +18,17 @@ use crate::settings::GlobalSettings;
 const COLUMNS: &str = "use a CSV file with the header \
     `source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit`, and rows that measured this job's model";
 
-/// Why steps teach nothing.
+/// The error of steps that cannot be used for calibration.
 fn unusable(from: &str, why: &str, hint: &str) -> Error {
     Error::Usage { message: format!("cannot calibrate with {from}: {why}"), hint: hint.to_owned() }
 }
 
-/// Measured steps, and where they come from.
+/// Measured steps, and their source.
 pub(super) struct Steps {
-    /// In words.
+    /// Description of the source.
     from: String,
     rows: Vec<MeasuredRow>,
-    /// The line of each row; none where no file holds them.
+    /// The line of each row; empty if they are not from a file.
     lines: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn measured(job: &Job, settings: &GlobalSettings, printer: &mut Print
     Ok(Steps { from, rows: vec![measured.row(train, &gpu)], lines: Vec::new() })
 }
 
-/// Measured steps beside their estimates. Those that are too far off are told and left out.
+/// Measured steps with their estimates. Outliers are reported and excluded.
 pub(super) fn lessons(
     steps: &Steps,
     job: &Job,
@@ -117,7 +117,7 @@ fn unlike(step: &Outlier) -> String {
     )
 }
 
-/// A number with the digits that matter: three at most before the point's right side.
+/// A number with at most three significant digits.
 fn significant(number: f64) -> String {
     match number {
         large if large >= 100.0 => grouped(large.round() as u64),

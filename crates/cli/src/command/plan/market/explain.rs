@@ -8,7 +8,7 @@ use super::present::{is_old, machines, needs};
 use super::{MarketPlan, PlanRow, refusal};
 use crate::figures::{counted, grouped};
 
-/// The lines; none where nothing is recommended.
+/// The lines; empty if there is no recommendation.
 pub fn lines(plan: &MarketPlan) -> Vec<String> {
     let pick = |role: Recommendation| plan.picks.iter().find(|(pick, _)| pick.role == role);
     let Some((chosen, row)) = pick(Recommendation::Recommended) else { return Vec::new() };
@@ -80,7 +80,7 @@ fn fits(row: &PlanRow) -> String {
     )
 }
 
-/// What takes the time.
+/// The bottleneck.
 fn limited(row: &PlanRow) -> String {
     let whole = row.step.seconds.middle.max(f64::MIN_POSITIVE);
     let share = |seconds: f64| 100.0 * seconds / whole;

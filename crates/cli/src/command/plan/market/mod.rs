@@ -1,4 +1,4 @@
-//! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is printed.
+//! The plan of a job over the market: collects facts, searches, and prints the result.
 
 mod args;
 mod calibration;
@@ -48,21 +48,21 @@ pub struct MarketPlan<'a> {
     pub answer: SearchResult,
     /// The front, the fastest first.
     pub front: Vec<PlanRow<'a>>,
-    /// The fastest and the cheapest of those that would be on the front if anybody said that there are such machines.
+    /// The fastest and the cheapest candidates that would be on the front if they were confirmed.
     pub unconfirmed: Vec<PlanRow<'a>>,
-    /// What is chosen: the pick, and its row.
+    /// The recommendations, with their rows.
     pub picks: Vec<(Pick, PlanRow<'a>)>,
     /// Steps that were measured before.
     pub lessons: CalibrationData,
-    /// Pieces of hardware that were estimated.
+    /// Number of hardware configurations estimated.
     pub estimated: usize,
-    /// The horizon in hours and the runs in it, where they were asked for.
+    /// The horizon in hours and the runs in it, if requested.
     pub horizon: Option<(u64, u32)>,
     /// Machines on demand that can be reserved too: the least of cost times time.
     pub reservable: Option<PlanRow<'a>>,
     /// Days since 1970.
     pub today: i64,
-    /// Where they were asked for.
+    /// Timings, if requested.
     pub timings: Option<Timings>,
 }
 
@@ -84,7 +84,7 @@ impl MarketPlan<'_> {
 pub struct Timings {
     /// From the job in memory to the answer: the market grouped, estimates made, all offers compared.
     pub search: f64,
-    /// The same question again: nothing is estimated anew.
+    /// The time of a repeated search, with cached estimates.
     pub again: f64,
     /// Of this process, from its start to the answer.
     pub process: f64,
@@ -104,7 +104,7 @@ pub struct PlanRow<'a> {
     pub listing: &'a Listing,
     pub hardware: &'a HardwareConfig,
     pub price: &'a Price,
-    /// Bytes of a sample, where they are known.
+    /// Bytes per sample, if known.
     pub sample: Option<f64>,
     pub unknown_tariffs: Vec<UnknownTariff>,
 }
@@ -115,8 +115,8 @@ const SEED: u64 = 1;
 /// Plans, and prints the plan.
 ///
 /// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Job`] for a job that cannot be understood,
-/// [`Error::Infeasible`] where no offer remains.
+/// [`Error::Usage`] for names that are not in the catalog, [`Error::Job`] for an invalid job, [`Error::Infeasible`] if
+/// no offer remains.
 pub fn run(
     job: Job,
     source: &JobSource,
@@ -130,7 +130,7 @@ pub fn run(
     let asked = why::asked(&args.why, &args.why_not, &inputs.catalog)?;
     let plan = match inputs.plan(&market, args, begun) {
         Ok(plan) => plan,
-        // What is asked about is answered where nothing can be chosen too.
+        // Questions about offers are answered even if there is no recommendation.
         Err(error) => {
             let reports = why::reports(&inputs.context(&market), &inputs.catalog, None, &asked);
             match printer.is_json() {
@@ -175,7 +175,7 @@ struct PlanInputs {
 }
 
 impl PlanInputs {
-    /// Reads the job's model, the catalog and the tables that the arguments name, and measures steps where they ask for it.
+    /// Reads the job's model, the catalog and the tables in the arguments, and measures steps if requested.
     fn gather(
         mut job: Job,
         source: &JobSource,
@@ -224,7 +224,7 @@ impl PlanInputs {
     /// Searches the market. `begun` is the processor time at which the search is counted from.
     ///
     /// # Errors
-    /// [`Error::Infeasible`] where no offer remains, with what to change.
+    /// [`Error::Infeasible`] if no offer remains, with a hint.
     fn plan<'a>(&'a self, market: &'a MarketIndex<'a>, args: &Args, begun: f64) -> Result<MarketPlan<'a>, Error> {
         let PlanInputs { job, subject, catalog, question, coefficients, lessons } = self;
         let estimates = Estimates::calibrated(&subject.network, coefficients, lessons.clone());
@@ -294,7 +294,7 @@ fn reservable<'a>(answer: &'a SearchResult, market: &MarketIndex) -> Option<&'a 
     candidates.min_by(|one, other| product(one).total_cmp(&product(other)))
 }
 
-/// Why a model's file cannot be read, and what is meant where a network of ours was named.
+/// Why a model file cannot be read, with a hint if a built-in network was named.
 fn unread(source: &JobSource, path: &str, error: Error) -> Error {
     let Error::File { source: why, .. } = &error else { return error };
     let named = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
@@ -308,13 +308,13 @@ fn unread(source: &JobSource, path: &str, error: Error) -> Error {
     source.wrong(Problem::at("workload.model", format!("cannot read the model `{path}`: {why}")).hint(hint))
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How long machines stay and are gone, all through a trace.
+/// The spot availability in a trace.
 fn trace(path: &std::path::Path) -> Result<SpotAvailability, Error> {
     let trace = spot_check::read(path)?;
     let uptime_intervals = trace.uptime_intervals(trace.usual().max(1), 0.0, trace.end);
@@ -324,7 +324,7 @@ fn trace(path: &std::path::Path) -> Result<SpotAvailability, Error> {
     })
 }
 
-/// Everything about a candidate; none for one that the search did not make.
+/// All details of a candidate; `None` for one that the search did not create.
 pub(super) fn show<'a>(
     search: &mut Search<'a, Estimates>,
     question: &Constraints,

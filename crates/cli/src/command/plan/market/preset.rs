@@ -16,7 +16,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// What the tier asks for, where the job does not say it itself.
+    /// Fills in the tier's requirements that the job does not have itself.
     pub fn fill(self, wants: &mut Wants) {
         let (accelerators, nodes): (&[&str], &[u32]) = match self {
             Preset::Entry => (&["T4:1"], &[1]),

@@ -1,4 +1,4 @@
-//! Why offers are ruled out, in sentences; and where none remains, what to change.
+//! Why offers are rejected, in sentences; and what to change if none remains.
 
 use std::collections::BTreeSet;
 
@@ -66,13 +66,13 @@ fn missed(answer: &SearchResult, reason: Reason, tell: impl Fn(&Candidate) -> St
     answer.missed.get(&reason).map_or("beyond a limit".to_owned(), |missed| tell(&missed.nearest))
 }
 
-/// Why nothing remains, each with what to change.
+/// Why no offer remains, each reason with a hint.
 pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let subject = context.subject;
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
     let mut tell = |message: String, hint: String| told.push((message, hint));
-    // Where offers failed on limits alone, memory is not what is short.
+    // If offers failed on limits alone, memory is not the problem.
     if !is_limited
         && answer.ruled_out.contains_key(&Reason::GpuMemory)
         && let Some((least, has)) = answer.short_of_memory
@@ -93,7 +93,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         let smaller = "take a smaller network or a shorter `sequence`: no more memory and no more machines help";
         tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
     }
-    // A change of the batch or of the format is told where no limit is exceeded: it alone may not be enough then.
+    // A change of batch or format is suggested only if no limit is exceeded: it alone may not be enough then.
     if !is_limited && answer.ruled_out.contains_key(&Reason::Batch) {
         let message = format!(
             "a batch of {} does not divide into whole samples for the GPUs that remain",
@@ -174,7 +174,7 @@ fn carbon(context: &PlanContext, answer: &SearchResult) -> Option<(String, Strin
     })
 }
 
-/// All limits at once, where a change of none alone is enough. The limit of emissions is kept where that is possible.
+/// All limits together, if changing a single one is not enough. The emission limit is kept if possible.
 fn together(context: &PlanContext) -> Option<(String, String)> {
     let (remedy, is_clean) = match context.without(Change::MoneyAndTime) {
         Some(remedy) => (remedy, true),
@@ -206,7 +206,7 @@ fn machine(context: &PlanContext, candidate: &Candidate) -> String {
     format!("{} × {} in {}, {}", candidate.nodes, listing.instance_type, listing.region, candidate.terms.word())
 }
 
-// What the estimate comes to is an even chance; what is told to write holds in nine runs of ten.
+// The estimate is a median; the suggestion holds in nine runs of ten.
 
 fn budget_of(likely: &Likely) -> String {
     format!("`budget: {{max: ${}}}`", dollars(likely.cost))
@@ -220,7 +220,7 @@ fn one_change(write: &str) -> String {
     format!("write {write} or more, which 9 of 10 runs stay within, or train for fewer steps")
 }
 
-/// Which wish leaves nothing: each left out in turn, and how many offers could run the job without it.
+/// Which requirement excludes all offers: each is dropped in turn, and the number of feasible offers without it.
 fn alone(context: &PlanContext) -> Vec<(String, String)> {
     let market = context.market;
     let mut told = Vec::new();
@@ -305,7 +305,7 @@ fn wall(candidate: &Candidate) -> String {
     time(domain::Duration::from_micros((candidate.timeline.wall * 1e6) as u64))
 }
 
-/// The next time that a person would write: whole minutes up to two hours, then whole hours.
+/// The next round duration: full minutes up to two hours, then full hours.
 fn deadline(time: domain::Duration) -> String {
     let minutes = time.as_secs_f64() / 60.0;
     match minutes {

@@ -1,5 +1,4 @@
-//! What would make a job possible that no offer can run: single changes, each tried by a search of its own, so that what
-//! is told works when it is typed.
+//! Changes that make an infeasible job feasible: single changes, each verified by a search, so that suggestions work.
 
 use domain::{Duration, Money, Rate};
 use plan::estimate::FittedCoefficients;
@@ -10,7 +9,7 @@ use plan::search::{
 
 use super::show;
 
-/// A change, and what it admits.
+/// A change, and its result.
 pub struct Remedy {
     /// What to write.
     pub write: String,
@@ -28,7 +27,7 @@ pub struct Likely {
     pub cost: Money,
 }
 
-/// What a job is planned with.
+/// The inputs of a plan.
 #[derive(Clone, Copy)]
 pub struct PlanContext<'a> {
     pub subject: &'a ResolvedWorkload,
@@ -98,7 +97,7 @@ impl PlanContext<'_> {
         remedies
     }
 
-    /// The question without some of its limits; none where that is not enough.
+    /// The constraints without some limits; `None` if that is not enough.
     pub fn without(&self, change: Change) -> Option<Remedy> {
         self.remedy("", self.subject, &change.of(self.question)?)
     }

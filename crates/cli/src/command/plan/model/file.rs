@@ -1,4 +1,4 @@
-//! A model file as bytes: regular files only, and of each format no more than can matter.
+//! Reads a model file: regular files only, and only as many bytes as its format needs.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -77,7 +77,7 @@ fn bring(path: &Path, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The format that a file begins with, and how many bytes of it matter.
+/// The format of a file according to its first bytes, and how many bytes of it are needed.
 fn format(start: &[u8]) -> (&'static str, u64) {
     match start.first_chunk::<8>().map(|length| u64::from_le_bytes(*length)) {
         Some(length) if length <= u64::from(u32::MAX) && start.get(8) == Some(&b'{') => {

@@ -31,11 +31,11 @@ impl FromStr for ProcessesPerNode {
     }
 }
 
-/// What the options ask for.
+/// The request of the options.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptRequest {
     pub name: String,
-    /// The script or module and its arguments, as words.
+    /// The script or module and its arguments.
     pub program: Vec<String>,
     pub processes: Option<ProcessesPerNode>,
     pub nodes: Option<u32>,
@@ -112,7 +112,7 @@ fn run(request: &ScriptRequest) -> String {
     format!("{guard}{}exit $failed\n", processes(&count, THREADS, &command))
 }
 
-/// A word as the script gets it: as it stands, but for variables of gradus, which the machine fills in.
+/// An argument as the script gets it: unchanged, except for variables of gradus, which are expanded on the machine.
 fn word(text: &str) -> String {
     if !text.contains("$GRADUS_") && !text.contains("${GRADUS_") {
         return quoted(text);

@@ -1,4 +1,4 @@
-//! What a folder says about how its training is started: a pure function of its files.
+//! Detects from a folder's files how its training is started: a pure function.
 
 /// Files of a folder.
 #[derive(Debug, Clone, Default)]
@@ -9,7 +9,7 @@ pub struct FolderFacts {
     pub scripts: Vec<(String, String)>,
 }
 
-/// What is proposed.
+/// The proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DetectedProgram {
     /// Scripts that train, the likeliest first.
@@ -20,17 +20,17 @@ pub struct DetectedProgram {
     pub arguments: Vec<ScriptArgument>,
 }
 
-/// An argument that a script asks for.
+/// An argument that a script requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptArgument {
-    /// Such as `--data`, or `data` where it has no dashes.
+    /// Such as `--data`, or `data` for a positional one.
     pub name: String,
     /// Whether the script ends without it.
     pub is_required: bool,
 }
 
 impl DetectedProgram {
-    /// The arguments as they are proposed: those that are required, and data that lies in the folder.
+    /// The proposed arguments: those that are required, and data in the folder.
     pub fn proposed(&self, facts: &FolderFacts) -> String {
         let data = ["data", "dataset", "datasets"].into_iter().find(|name| facts.names.contains(&format!("{name}/")));
         let mut words = Vec::new();

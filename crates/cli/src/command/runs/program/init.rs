@@ -105,7 +105,7 @@ fn first_script(detected: &DetectedProgram, folder: &Path) -> Result<String, Err
     })
 }
 
-/// What was not given by an option, asked for or as it was found.
+/// A value that was not given by an option: asked for, or the detected one.
 fn ask(
     args: &Args,
     asks: bool,

@@ -173,7 +173,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     start(job, plan, &found.file.to_string_lossy(), &args.start, settings, &home, printer)
 }
 
-/// Refuses words that stand in the wrong place.
+/// Refuses arguments in the wrong position.
 fn check_words(args: &Args) -> Result<(), Error> {
     let usage = |message: String, hint: String| Err(Error::Usage { message, hint });
     if let Some(stray) = args.strays.first() {
@@ -191,7 +191,7 @@ fn check_words(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the options ask for.
+/// The request of the options.
 fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest, Error> {
     let inner = found.inner.to_string_lossy().into_owned();
     let stem = match args.module {
@@ -244,7 +244,7 @@ const OPTIONS: [(&str, &str); 12] = [
     ("workdir", "--workdir"),
 ];
 
-/// Problems of a job file that nobody has written, in words of the options.
+/// Translates problems of a generated job file to the options.
 fn of_options(error: Error) -> Error {
     let Error::Job(Problems { problems, .. }) = error else { return error };
     let option =

@@ -17,7 +17,7 @@ pub struct LaunchedScript {
     pub file: PathBuf,
 }
 
-/// The most that a folder holds that nobody has named.
+/// Maximum size of a working folder that was not named explicitly.
 const MOST_BYTES: u64 = 2_000_000_000;
 const MOST_FILES: u64 = 100_000;
 
@@ -28,7 +28,7 @@ fn usage(message: String, hint: impl Into<String>) -> Error {
 /// Finds a script, in `workdir` or else in its own folder.
 ///
 /// # Errors
-/// [`Error::Usage`] where it is no Python script, or not in the folder.
+/// [`Error::Usage`] if it is not a Python script, or not in the folder.
 pub fn find(script: &Path, workdir: Option<&Path>) -> Result<LaunchedScript, Error> {
     check(script)?;
     let parent = script.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -47,7 +47,7 @@ pub fn find(script: &Path, workdir: Option<&Path>) -> Result<LaunchedScript, Err
 /// The folder for a module that is started with `-m`.
 ///
 /// # Errors
-/// [`Error::Usage`] where it is not the name of a module.
+/// [`Error::Usage`] if it is not the name of a module.
 pub fn find_module(module: &str, workdir: Option<&Path>) -> Result<LaunchedScript, Error> {
     let is_name = |part: &str| {
         part.starts_with(|c: char| c.is_alphabetic() || c == '_')
@@ -75,7 +75,7 @@ fn folder(folder: &Path) -> Result<(String, PathBuf), Error> {
     Ok((name.to_owned(), absolute))
 }
 
-/// Refuses what is no Python script, and says what to do with it.
+/// Refuses files that are not Python scripts, with a hint.
 fn check(script: &Path) -> Result<(), Error> {
     let shown = script.display();
     let Ok(about) = std::fs::metadata(script) else {
@@ -113,10 +113,10 @@ fn check(script: &Path) -> Result<(), Error> {
     Err(usage(format!("`{shown}` is not a Python script"), hint))
 }
 
-/// Refuses to copy a large folder that nobody has named.
+/// Refuses to copy a large folder that was not named explicitly.
 ///
 /// # Errors
-/// [`Error::Usage`] with what is large in it.
+/// [`Error::Usage`] with the large files in it.
 pub fn check_size(workdir: &str, home: Option<&str>) -> Result<(), Error> {
     let path = Path::new(workdir);
     let absolute = std::fs::canonicalize(path).map_err(Error::file("open the working folder", path))?;

@@ -28,7 +28,7 @@ pub struct Args {
     all: bool,
 }
 
-/// So many runs are listed besides open ones.
+/// Number of runs that are listed besides open ones.
 const LISTED: usize = 100;
 
 /// Lists runs, newest last, or shows the state of one.
@@ -142,7 +142,7 @@ fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u
     Ok(exit::DONE)
 }
 
-/// The measurements of a home; none where they are damaged, which is said and hides no state.
+/// The measurements of a home; `None` if they are damaged, which is reported and does not hide the state.
 fn measurements(home: &Home, printer: &mut Printer) -> Option<Series> {
     let opened = Series::open(home).and_then(|series| series.newest(&RunId::new("-"), 1).map(|_| series));
     opened

@@ -1,4 +1,4 @@
-//! The state of one run: what is true now, how far it came, what it costs, and what to type next.
+//! The state of one run: its current state, progress and cost, and what to type next.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::follow::progress::Progress;
 use crate::printer::Printer;
 use crate::remote::{KnownRun, Server};
 
-/// Measurements that loss, rate and time left are taken from.
+/// Number of measurements from which loss, rate and remaining time are computed.
 const NEWEST: u64 = 200;
 
-/// What is told of a run: from the home's databases, or from a server.
+/// The facts about a run: from the home's databases, or from a server.
 pub struct RunFacts<'a> {
     /// Its name.
     pub id: &'a RunId,
     /// The run with its attempts and machines.
     pub world: &'a World,
-    /// Whether somebody looks after it.
+    /// Whether a process supervises it.
     pub liveness: Liveness,
     /// The run that uses the machine which it waits for.
     pub waits_for: Option<RunId>,
@@ -35,15 +35,15 @@ pub struct RunFacts<'a> {
     pub step: Option<u64>,
     /// Its newest measurements.
     pub newest: Vec<Report>,
-    /// Where its time went.
+    /// How its time was spent.
     pub goodput: Option<Goodput>,
-    /// What it has cost until now.
+    /// Its cost until now.
     pub spent: Money,
-    /// What machines have used whose agent is gone.
+    /// Usage of machines whose agent is gone.
     pub ended: BTreeMap<InstanceId, Usage>,
 }
 
-/// What a home knows of a run.
+/// The facts about a run of a home.
 ///
 /// # Errors
 /// [`Error`].
@@ -69,10 +69,10 @@ pub fn of_home<'a>(
     })
 }
 
-/// What a server knows of a run. It looks after all of them.
+/// The facts about a run of a server, which supervises all of them.
 ///
 /// # Errors
-/// [`Error::Code`] when it cannot be asked.
+/// [`Error::Code`] if it cannot be reached.
 pub fn of_server(server: &Server, id: &RunId) -> Result<KnownRun, Error> {
     server.run(id, NEWEST)
 }
@@ -142,14 +142,14 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
     Ok(exit::DONE)
 }
 
-/// Where the time of a run went until now; none where its measurements cannot be read.
+/// How the time of a run was spent until now; `None` if its measurements cannot be read.
 fn goodput(state: &State, series: Option<&Series>, id: &RunId) -> Result<Option<Goodput>, Error> {
     let Some(series) = series else { return Ok(None) };
     let now = domain::Timestamp(jiff::Timestamp::now().as_microsecond());
     Ok(Some(series.goodput(id, &state.records(id, 0)?, now)?))
 }
 
-/// Why a run makes no progress, if it makes none, and how to go on.
+/// Why a run makes no progress, if so, and how to continue.
 fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
     let RunFacts { id, liveness, .. } = *facts;
     match (liveness, &run.state) {
@@ -188,7 +188,7 @@ fn stopped(id: &RunId, run: &Run, by: StopBy) -> String {
     }
 }
 
-/// Step, loss, accuracy, and while it runs the time left and what it will cost.
+/// Step, loss, accuracy, and while it runs the remaining time and its cost.
 fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
     let mut lines = Vec::new();
     let newest = &facts.newest;

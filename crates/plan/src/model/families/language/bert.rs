@@ -1,4 +1,4 @@
-//! BERT and its like: an encoder of whole sequences (Devlin et al. 2018).
+//! BERT and similar encoders of complete sequences (Devlin et al. 2018).
 
 use super::super::block::{Feed, Order, TransformerBlock};
 use crate::model::builder::{Builder, Owned, Rows};
@@ -55,7 +55,7 @@ pub struct Distances {
     pub first: bool,
 }
 
-/// What is asked of the encoder.
+/// The head of the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
     /// The vectors of all tokens, and no weight more.
@@ -66,11 +66,11 @@ pub enum Head {
     Sequence { classes: u64 },
     /// A class of each token (2 for the first and last word of an answer).
     Tokens { classes: u64 },
-    /// The masked words.
+    /// Masked language modelling.
     Words,
     /// Of each token whether it was replaced, as ELECTRA is trained at first.
     Replaced,
-    /// The masked words, and whether one sentence follows the other, as BERT is trained at first.
+    /// Masked language modelling and next sentence prediction, as in BERT's pre-training.
     MaskedWords,
 }
 

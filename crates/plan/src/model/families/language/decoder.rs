@@ -1,7 +1,7 @@
-//! A decoder of tokens: tables of words and maybe positions, blocks, a last normalisation, scores of the next token.
+//! A decoder over tokens: token and optional position embeddings, blocks, a final normalization, next-token logits.
 //!
-//! GPT, Llama, MPT and most of what followed them are this with other figures; so is ModernBERT, an encoder, where
-//! attention sees what comes later too.
+//! GPT, Llama, MPT and most of their successors are instances of it; so is ModernBERT, an encoder, whose attention is
+//! bidirectional.
 
 use super::super::block::{Feed, TransformerBlock};
 use crate::model::builder::{Builder, Owned};
@@ -15,7 +15,7 @@ pub struct DecoderOnly {
     /// So many blocks have one feed-forward part of this width instead of several to choose from: blocks, width.
     pub plain: (u64, u64),
     pub vocabulary: u64,
-    /// Width of the table of words, where it differs from that of the blocks.
+    /// Width of the token embedding, if it differs from that of the blocks.
     pub embedding: u64,
     /// Positions that have an embedding; 0 without.
     pub positions: u64,
@@ -23,21 +23,21 @@ pub struct DecoderOnly {
     pub embedding_norm: bool,
     /// The last block's output is normalised.
     pub last_norm: bool,
-    /// The scores use the table of words.
+    /// The logits use the token embedding (tied weights).
     pub tied: bool,
-    /// The scores are kept within bounds by a tanh, as in Gemma 2.
+    /// The logits are bounded by a tanh, as in Gemma 2.
     pub bounded: bool,
     /// The scores have a bias.
     pub score_bias: bool,
     /// One more linear layer without bias, an activation and a normalisation stand before what is answered.
     pub transform: bool,
-    /// What is asked of it.
+    /// Its head.
     pub head: DecoderHead,
     /// Tokens of one sample.
     pub sequence: u64,
 }
 
-/// What is asked of a decoder.
+/// The head of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecoderHead {
     /// The next token, at each.
@@ -45,7 +45,7 @@ pub enum DecoderHead {
     Tokens,
     /// A class at each token; one of them counts where the class is one of the whole sequence.
     Classes { classes: u64, bias: bool },
-    /// Nothing: the bare blocks.
+    /// No head: the bare blocks.
     Nothing,
 }
 

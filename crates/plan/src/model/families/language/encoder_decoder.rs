@@ -1,4 +1,4 @@
-//! An encoder and a decoder that attends to it: T5 (Raffel et al. 2019), BART (Lewis et al. 2019) and their like.
+//! An encoder and a decoder with cross-attention: T5 (Raffel et al. 2019), BART (Lewis et al. 2019) and similar ones.
 
 use super::super::block::TransformerBlock;
 use crate::model::builder::{Builder, Owned, Rows};
@@ -21,17 +21,17 @@ pub struct EncoderDecoder {
     pub embedding_norm: bool,
     /// What leaves the last block of each side is normalised.
     pub last_norm: bool,
-    /// The scores use the table of words.
+    /// The logits use the token embedding (tied weights).
     pub tied: bool,
     /// Tokens that enter.
     pub source: u64,
     /// Tokens that leave.
     pub target: u64,
-    /// What is asked of it.
+    /// Its head.
     pub head: EncoderDecoderHead,
 }
 
-/// What is asked of an encoder with a decoder.
+/// The head of an encoder-decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncoderDecoderHead {
     /// The next token, at each.
@@ -40,7 +40,7 @@ pub enum EncoderDecoderHead {
     Class(u64),
     /// One of so many classes of each token.
     Each(u64),
-    /// Nothing: the bare blocks.
+    /// No head: the bare blocks.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! Mamba: a decoder without attention, whose blocks keep a state that each token changes (Gu and Dao 2023).
+//! Mamba: a decoder without attention, whose blocks have a recurrent state (Gu and Dao 2023).
 
 use crate::model::builder::{Builder, Owned, Rows};
 use crate::model::graph::{Function, Graph, Norm, OpKind, WeightSplit};
@@ -19,7 +19,7 @@ pub struct Mamba {
     pub bias: bool,
     pub convolution_bias: bool,
     pub vocabulary: u64,
-    /// The scores use the table of words.
+    /// The logits use the token embedding (tied weights).
     pub tied: bool,
     /// The next token is scored.
     pub scores: bool,

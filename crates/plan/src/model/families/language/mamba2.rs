@@ -1,5 +1,5 @@
-//! Mamba-2: a decoder whose blocks keep a state a head, computed in products of matrices over pieces of the sequence
-//! (Dao and Gu 2024, "state space duality").
+//! Mamba-2: a decoder whose blocks have a state per head, computed by matrix products over chunks of the sequence (Dao
+//! and Gu 2024, "state space duality").
 
 use crate::model::builder::{Builder, Owned, Rows};
 use crate::model::graph::{Function, Graph, Norm, OpKind, WeightSplit};
@@ -17,12 +17,12 @@ pub struct Mamba2 {
     pub state: u64,
     /// Tokens that the convolution sees.
     pub kernel: u64,
-    /// Tokens of one piece.
+    /// Tokens per chunk.
     pub piece: u64,
     pub bias: bool,
     pub convolution_bias: bool,
     pub vocabulary: u64,
-    /// The scores use the table of words.
+    /// The logits use the token embedding (tied weights).
     pub tied: bool,
     /// The next token is scored.
     pub scores: bool,

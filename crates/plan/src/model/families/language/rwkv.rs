@@ -13,7 +13,7 @@ pub struct Rwkv {
     pub inner: u64,
     pub feed_forward: u64,
     pub vocabulary: u64,
-    /// The scores use the table of words.
+    /// The logits use the token embedding (tied weights).
     pub tied: bool,
     /// The next token is scored.
     pub scores: bool,

@@ -17,9 +17,9 @@ pub struct Vit {
     pub tokens: u64,
     /// One more token is learned, which stands for patches that training hides.
     pub hides: bool,
-    /// Classes are told from the first token and the mean of the patches, side by side; else from the first token.
+    /// The classifier uses the first token concatenated with the mean of the patches, instead of the first token alone.
     pub means: bool,
-    /// Positions are learned.
+    /// Positions are trained.
     pub positions: bool,
     /// Scores of each block depend on how far patches are from each other, by a table of its own.
     pub distances: bool,
@@ -40,7 +40,7 @@ pub struct Finds {
     pub objects: u64,
     /// Blocks after the first add positions of their own.
     pub places_again: bool,
-    /// Classes and boxes are told.
+    /// Detection: predicts classes and boxes.
     pub tells: bool,
 }
 

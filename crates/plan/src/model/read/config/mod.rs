@@ -1,7 +1,7 @@
-//! Hugging Face's `config.json`: the figures of a network, by the names that `transformers` gives them.
+//! Hugging Face's `config.json`: the dimensions of a network, under the keys of `transformers`.
 //!
-//! `model_type` says which names to look for. A type that is not known is read as a decoder where its keys are those of
-//! one, and the graph says so in `unknown`; otherwise the problem tells what is known.
+//! `model_type` selects the keys. An unknown type is read as a decoder if it has a decoder's keys, and the graph
+//! reports that in `unknown`; otherwise the problem lists known types.
 
 mod decoders;
 mod encoders;

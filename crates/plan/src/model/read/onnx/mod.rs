@@ -1,4 +1,4 @@
-//! Networks from ONNX files: messages are read in place, shapes are worked out node by node, and each node becomes an
+//! Networks from ONNX files: messages are parsed in place, shapes are inferred node by node, and each node becomes an
 //! operator of the graph.
 //!
 //! [`file`] reads messages; [`values`] holds what is known of each value (its dimensions, small constants, which weights it
@@ -35,7 +35,7 @@ enum Broken {
     TooMuch,
 }
 
-/// Reads an ONNX file. Weights may stand in the file or beside it: only their dimensions are looked at.
+/// Reads an ONNX file. Weights may be in the file or in an external one: only their dimensions are used.
 pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let hint = "export the model again, or give its `config.json`";
     let message = match file::model(bytes) {
@@ -61,7 +61,7 @@ pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     Ok(graph)
 }
 
-/// Divides what a file for several samples at once says of all of them.
+/// Divides the sizes of a file with a fixed batch size by the batch.
 fn per_sample(graph: &mut Graph, batch: u64) {
     use crate::model::OpKind;
     if batch <= 1 {

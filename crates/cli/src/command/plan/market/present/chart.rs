@@ -1,4 +1,4 @@
-//! Cost against time as SVG: every candidate a dot, the front a line, what is chosen in rings.
+//! Cost against time as SVG: every candidate a dot, the front a line, recommendations in rings.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ svg{background:var(--paper);font:13px system-ui,sans-serif}\
 .grid{stroke:var(--line)}.axis{fill:var(--faint)}.other{fill:var(--dot)}.spot{fill:var(--spot)}.demand{fill:var(--demand)}\
 .front{fill:none;stroke:var(--faint);stroke-dasharray:3 3}.pick{fill:none;stroke:var(--pick);stroke-width:2}.name{fill:var(--ink);font-weight:600}";
 
-/// The chart as a file of its own, with its own colours.
+/// The chart as a separate file, with its own colours.
 pub fn svg(plan: &MarketPlan) -> String {
     let markup = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(view_box()) role="img" aria-label="cost against time" {
@@ -44,7 +44,7 @@ pub fn view_box() -> String {
     format!("0 0 {WIDTH} {HEIGHT}")
 }
 
-/// What is drawn; nothing without a front.
+/// The marks; empty without a front.
 pub fn marks(plan: &MarketPlan) -> Markup {
     let Some(scale) = Scale::of(plan) else { return html! {} };
     html! {
@@ -65,7 +65,7 @@ fn px(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// Both axes: lines at round values, their labels and what they are.
+/// Both axes: grid lines at round values, with labels and titles.
 fn grid(scale: &Scale) -> Markup {
     let [times, costs] = scale.ticks();
     html! {
@@ -115,7 +115,7 @@ fn dot(row: &PlanRow, scale: &Scale) -> Markup {
     html! { circle class=(class) cx=(px(x)) cy=(px(y)) r="4" { title { (caption(row)) } } }
 }
 
-/// Rings around what is chosen. What is chosen for several wishes has one ring and all their names.
+/// Rings around recommendations. One with several roles has one ring and all their names.
 fn picks(plan: &MarketPlan, scale: &Scale) -> Markup {
     let mut rings: Vec<(f64, f64, Vec<&str>)> = Vec::new();
     for (pick, row) in &plan.picks {
@@ -145,7 +145,7 @@ struct Label {
 }
 
 impl Label {
-    /// A place beside a point, above the labels in `taken` that it would stand on.
+    /// The position of a label next to a point, above labels in `taken` that it would overlap.
     fn beside((x, y): (f64, f64), taken: &mut Vec<(f64, f64)>) -> Label {
         let is_right = x > WIDTH * 0.7;
         let (x, anchor) = if is_right { (x - 13.0, "end") } else { (x + 13.0, "start") };

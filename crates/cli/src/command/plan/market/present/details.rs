@@ -1,5 +1,4 @@
-//! The sentences about one candidate: how the work is shared, memory, time, interruptions, cost and what the estimate
-//! rests on.
+//! The details of one candidate: parallel configuration, memory, time, interruptions, cost and assumptions.
 
 use domain::listing::Price;
 use domain::tariff::Service;
@@ -63,7 +62,7 @@ fn waits(row: &PlanRow) -> String {
     waits
 }
 
-/// What the job needs of network and storage to run at this speed.
+/// The network and storage bandwidth that the job needs to run at this speed.
 pub fn needs(row: &PlanRow) -> Vec<String> {
     let exchange = &row.step.exchange;
     let rate = |bytes: f64| match bytes {
@@ -103,7 +102,7 @@ fn interruptions(row: &PlanRow) -> Option<String> {
     ))
 }
 
-/// What the run costs by parts, the price that this follows from, and its carbon.
+/// The cost of the run by part, its price, and its carbon emissions.
 fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     let candidate = &row.candidate;
     let cost = &candidate.cost;
@@ -199,7 +198,7 @@ fn evidence(row: &PlanRow) -> Vec<String> {
     anchor.into_iter().chain(unmeasured).chain(calibration).collect()
 }
 
-/// A tariff that nobody here knows, and what stands for it.
+/// An unknown tariff, and its substitute.
 fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> String {
     let what = match service {
         Service::SsdDisk | Service::PlainDisk => "disks",

@@ -150,12 +150,12 @@ fn choices(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     stacked.collect()
 }
 
-/// Whether a price is older than [`OLD_DAYS`], or nobody knows how old it is.
+/// Whether a price is older than [`OLD_DAYS`], or its age is unknown.
 pub fn is_old(price: &domain::listing::Price, today: i64) -> bool {
     age(&price.dated, today).is_none_or(|days| days > OLD_DAYS)
 }
 
-/// The prices that the choice rests on, where they are old.
+/// A warning if the recommendation depends on old prices.
 fn old(plan: &MarketPlan) -> Option<String> {
     let rows = plan.picks.iter().map(|(_, row)| row).chain(&plan.front);
     let prices: Vec<(&str, String)> = rows
@@ -170,7 +170,7 @@ fn old(plan: &MarketPlan) -> Option<String> {
     ))
 }
 
-/// What is chosen although no source says that it is there, and what would be chosen if one did.
+/// Unconfirmed recommendations, and what would be recommended if more were confirmed.
 fn unconfirmed(plan: &MarketPlan) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let why = |row: &PlanRow| {
@@ -219,7 +219,7 @@ fn ruled_out(plan: &MarketPlan) -> Vec<String> {
     lines
 }
 
-/// Reservations beside renting by the hour.
+/// Reservations compared with renting by the hour.
 fn reservations(plan: &MarketPlan) -> Vec<ReservationComparison> {
     let Some((hours, runs)) = plan.horizon else { return Vec::new() };
     let Some(row) = &plan.reservable else { return Vec::new() };
@@ -228,7 +228,7 @@ fn reservations(plan: &MarketPlan) -> Vec<ReservationComparison> {
     let terms = [(Term::OneYear, &row.listing.reserved_1y), (Term::ThreeYears, &row.listing.reserved_3y)];
     let compared = terms.iter().filter_map(|(term, price)| {
         let rate = price.as_ref()?.rate;
-        // What the job may not pay by the hour it may not reserve.
+        // Constraints on the hourly price apply to reservations too.
         if plan.question.admission.max_price.is_some_and(|most| rate > most) {
             return None;
         }

@@ -11,7 +11,7 @@ const MARGIN: usize = 12;
 const NARROWEST: usize = 60;
 const WIDEST: usize = 110;
 
-/// The plot; none where the terminal is too narrow or there is nothing to see.
+/// The plot; `None` if the terminal is too narrow or there is nothing to plot.
 pub fn lines(plan: &MarketPlan, width: usize) -> Option<Vec<String>> {
     let columns = width.min(WIDEST).checked_sub(MARGIN + 1)?;
     if width < NARROWEST || plan.answer.candidates.len() < 3 {
@@ -69,7 +69,7 @@ fn letter(role: Recommendation) -> char {
     }
 }
 
-/// Logarithms of the corners of what is shown.
+/// Logarithms of the corners of the plot.
 pub struct Scale {
     time: [f64; 2],
     cost: [f64; 2],
@@ -79,7 +79,8 @@ pub struct Scale {
 const AROUND: f64 = 2.5;
 
 impl Scale {
-    /// A scale that holds the front, and what is not much slower or dearer than all of it; none without a front.
+    /// A scale that covers the front, and candidates that are not much slower or more expensive; `None` without a
+    /// front.
     pub fn of(plan: &MarketPlan) -> Option<Scale> {
         let points: Vec<[f64; 2]> = plan
             .front
@@ -113,18 +114,18 @@ impl Scale {
         (0.0..=1.0).contains(&x) && (0.0..=1.0).contains(&y)
     }
 
-    /// The time at a place of the axis, in words.
+    /// The time at a position on the axis.
     pub fn time(&self, x: f64) -> String {
         let micros = (self.time[0] + x * (self.time[1] - self.time[0])).exp();
         time(domain::Duration::from_micros(micros as u64))
     }
 
-    /// Micro-dollars at a place of the axis.
+    /// The cost at a position on the axis, in micro-dollars.
     pub fn cost(&self, y: f64) -> f64 {
         (self.cost[0] + y * (self.cost[1] - self.cost[0])).exp()
     }
 
-    /// Places of round numbers of hours on the axis of time, and of dollars on that of cost, with their labels.
+    /// Positions of round hours on the time axis, and of round dollars on the cost axis, with their labels.
     pub fn ticks(&self) -> [Vec<(f64, String)>; 2] {
         let steps = |[low, high]: [f64; 2], unit: f64, tell: &dyn Fn(f64) -> String| {
             let mut ticks = Vec::new();

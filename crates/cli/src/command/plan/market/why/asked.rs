@@ -1,4 +1,4 @@
-//! Which offers are asked about: parts with `/` between them.
+//! Selects offers by name parts separated by `/`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use plan::search::PurchaseOption;
 
 use crate::error::Error;
 
-/// Offers that are asked about: those that agree with every part.
+/// A selection of offers: those that match every part.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asked {
     pub(super) text: String,
@@ -23,10 +23,10 @@ pub struct Asked {
     pub(super) terms: Option<PurchaseOption>,
 }
 
-/// Reads what is asked about.
+/// Parses a selection.
 ///
 /// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has, and parts that no offer has together.
+/// [`Error::Usage`] for names that are not in the catalog, and combinations that match no offer.
 pub fn asked(why: &[String], why_not: &[String], catalog: &Catalog) -> Result<Vec<Asked>, Error> {
     let each = why.iter().map(|text| (text, false)).chain(why_not.iter().map(|text| (text, true)));
     each.map(|(text, not)| read(text, not, catalog)).collect()
@@ -77,7 +77,7 @@ fn read(text: &str, not: bool, catalog: &Catalog) -> Result<Asked, Error> {
     Ok(asked)
 }
 
-/// The error for a word that is no part of an offer, with the nearest names.
+/// The error for a part that matches no offer, with the nearest names.
 fn unknown(part: &str, catalog: &Catalog) -> Error {
     let of = |names: BTreeSet<&str>| -> Vec<String> {
         let first = nearest(part, names.iter().copied()).map(str::to_owned);

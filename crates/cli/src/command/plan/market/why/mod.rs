@@ -1,4 +1,5 @@
-//! `--why OFFER` and `--why-not OFFER`: the arithmetic of an offer, the limits that it keeps or breaks, and what is better.
+//! `--why OFFER` and `--why-not OFFER`: the calculation of an offer, the limits that it meets or exceeds, and better
+//! ones.
 
 mod asked;
 mod reasons;
@@ -18,14 +19,14 @@ use reasons::{limit, limits, no_way, place, refused};
 pub use asked::{Asked, asked};
 pub use told::{json, lines};
 
-/// What is known of the offers that are asked about.
+/// The report about the selected offers.
 pub struct OfferReport<'a> {
     asked: &'a Asked,
     /// How many offers it means.
     offers: usize,
-    /// Of them that are not compared, by the sentence that says why.
+    /// The offers that are not compared, by the reason.
     out: BTreeMap<String, Out>,
-    /// The best of what is compared, or else of what came nearest.
+    /// The best of those compared, or else the nearest miss.
     best: Option<Best<'a>>,
 }
 
@@ -46,7 +47,7 @@ struct Best<'a> {
     place: String,
 }
 
-/// What there is to say about each question.
+/// The reports about each question.
 pub fn reports<'a>(
     context: &PlanContext<'a>,
     catalog: &'a Catalog,
@@ -58,7 +59,7 @@ pub fn reports<'a>(
     asked.iter().map(|asked| report(&mut search, context, catalog, plan, asked)).collect()
 }
 
-/// Candidates that the offers come to: those that are compared, and those that exceed a limit.
+/// Candidates of the offers: those that are compared, and those that exceed a limit.
 #[derive(Default)]
 struct Found {
     compared: Vec<Candidate>,
@@ -103,7 +104,7 @@ fn report<'a>(
 }
 
 impl Found {
-    /// Adds what becomes of an offer; why, where it is not compared on any number of machines.
+    /// Adds an offer; returns the reason if it is not compared on any number of machines.
     fn add(
         &mut self,
         search: &mut Search<Estimates>,
@@ -129,7 +130,7 @@ impl Found {
         why.filter(|_| self.compared.len() == before)
     }
 
-    /// The best of what is compared, what is chosen before all; else what came nearest, and the limit that it exceeds.
+    /// The best of those compared, a recommended one first; else the nearest miss, with the limit that it exceeds.
     fn best(&self, plan: Option<&MarketPlan>) -> Option<(Option<Reason>, Candidate)> {
         let chosen = |candidate: &Candidate| {
             plan.is_some_and(|plan| plan.picks.iter().any(|(_, row)| row.candidate == *candidate))

@@ -1,4 +1,4 @@
-//! Reports in words and as JSON.
+//! Reports as text and as JSON.
 
 use plan::estimate::memory::MemoryEstimate;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn arithmetic(best: &Best) -> Vec<String> {
     lines
 }
 
-/// `70.2 GiB = weights 14.9 + …`; parts that are nothing are left out.
+/// `70.2 GiB = weights 14.9 + …`; zero parts are omitted.
 fn sum(parts: &[(&str, f64)], tell: impl Fn(f64) -> String, unit: &str) -> String {
     let whole: f64 = parts.iter().map(|(_, part)| part).sum();
     let told = parts.iter().filter(|(_, part)| part.abs() > 0.0005 * whole);
@@ -77,7 +77,7 @@ fn sum(parts: &[(&str, f64)], tell: impl Fn(f64) -> String, unit: &str) -> Strin
     format!("{}{unit} = {}", tell(whole), told.join(" + "))
 }
 
-/// The parts of what each GPU must have; what is beside them is what the allocator cannot give back.
+/// The parts of the memory required per GPU; the remainder is fragmentation.
 fn memory_parts(memory: &MemoryEstimate) -> Vec<(&'static str, f64)> {
     let parts = vec![
         ("weights", memory.weights),
