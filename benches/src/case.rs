@@ -1,12 +1,12 @@
-//! What is measured: one description, in the words of a job file, that is handed to both programs.
+//! A case of a benchmark: one description, as a job file, that is given to both programs.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Words of a text.
+/// Tokens of a text.
 const LENGTH: u64 = 128;
-/// Different words.
+/// Size of the vocabulary.
 const VOCABULARY: u64 = 8_000;
 
 /// A model in one number format and one memory format.

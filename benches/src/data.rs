@@ -1,9 +1,9 @@
 //! `cargo xtask bench data`: what an image costs on its way from a JPEG file to a batch, ours and other loaders'.
 //!
-//! Each round runs every program once, one after another, so that whatever else the machine does hits all alike. CPU
-//! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
-//! Ours runs from the JPEG files and from the same images packed as coefficients; how much a second thread adds is
-//! compared with what a second process of Pillow adds.
+//! Each round runs every program once, one after another, so that other load on the machine affects all alike. CPU time
+//! is compared, which a busy machine changes less than wall time. A peer that cannot be installed is skipped. Ours runs
+//! from the JPEG files and from the same images packed as coefficients; how much a second thread adds is compared with
+//! what a second process of Pillow adds.
 //! With `--images FOLDER` they are the user's own. With `--numerics N`, the pixels of N images are compared with
 //! torchvision's instead, in every recipe.
 
@@ -22,7 +22,7 @@ const PEERS: [(&str, usize); 5] =
     [("torchvision", 2), ("webdataset", 2), ("dali", 2), ("simplejpeg-opencv", 1), ("pillow", 1)];
 const RECIPES: [&str; 2] = ["resize256-randomcrop224", "imagenet-train"];
 
-/// Images that are gone through, unless another number is asked for. Fewer would show how long peers take to begin.
+/// Default number of images to load. Fewer would show how long peers take to start.
 const IMAGES: usize = 1000;
 
 /// The images that are measured.
@@ -34,7 +34,7 @@ enum Images {
     Of(PathBuf),
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     images: Images,
@@ -44,7 +44,7 @@ struct Options {
     numerics: Option<usize>,
 }
 
-/// Where the programs are that are compared, and what they read.
+/// Paths of the compared programs, and of their data.
 struct Bench {
     gradus: PathBuf,
     /// Folders of Python packages.
@@ -58,7 +58,7 @@ struct Bench {
 /// Makes the images, installs the peers, measures, and prints CPU µs per image and ratios.
 pub fn data(root: &Path, arguments: &[String]) -> Outcome {
     let Options { images, rounds, threads, numerics } = options(arguments)?;
-    // The whole workspace is named so that cargo finds everything built.
+    // The full workspace is named so that cargo finds everything built.
     let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let packages = match numerics {
@@ -129,7 +129,8 @@ impl Bench {
         Ok(other)
     }
 
-    /// CPU µs per image of the recipe at `place`: ours from files and from shards, and the peers' that know it.
+    /// CPU µs per image of the recipe with index `place`: ours from files and from shards, and the peers' that support
+    /// it.
     fn costs(&self, place: usize, recipe: &str, packed: &Path, rounds: usize) -> Result<Vec<String>, Box<dyn Error>> {
         let mut own = [Vec::new(), Vec::new()];
         let known = PEERS.iter().filter(|(_, recipes)| place < *recipes);
@@ -158,7 +159,7 @@ impl Bench {
         Ok(lines)
     }
 
-    /// What a second thread of ours adds, and what a second process of Pillow does.
+    /// The speed-up by a second thread of ours, and by a second process of Pillow.
     fn scaling(&self, rounds: usize) -> Result<[String; 2], Box<dyn Error>> {
         let (mut own, mut pillow) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
@@ -195,7 +196,7 @@ fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> 
 }
 
 /// Copies of [`IMAGES`] JPEG files of a folder at `set`, in ten classes; where there are fewer, each comes several times.
-/// What an earlier call left there, or a peer beside it, is removed.
+/// Output of an earlier call or of another peer is removed.
 fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut files = Vec::new();
     jpegs(folder, &mut files)?;
@@ -250,7 +251,7 @@ fn rate(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     Ok(number("images")? / number("seconds")?)
 }
 
-/// CPU µs per image, as the program's one line of JSON says.
+/// CPU µs per image, from the program's one line of JSON.
 fn cost(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     said(command)?["cpu_us_per_image"].as_f64().ok_or_else(|| "it says no `cpu_us_per_image`".into())
 }

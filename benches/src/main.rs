@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what is claimed of speed and likeness, measured against the program that people know.
+//! `cargo xtask bench`: measures our claims of speed and accuracy against the program that people know.
 //!
 //! Two programs that are compared stay alive side by side and work in turn, a block each, so that start-up is not
 //! measured and whatever else the machine does hits both alike. [`measure`] does that; the other modules are the comparisons.
@@ -45,10 +45,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Options {
-    /// Which cases; all where none is named.
+    /// Names of the cases; all if empty.
     cases: Vec<case::Case>,
     /// Blocks of each of the two programs.
     pairs: usize,

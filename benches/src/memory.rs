@@ -1,4 +1,4 @@
-//! What number formats, accumulation and recomputation save: the most memory that training steps take with each.
+//! Memory saved by number formats, accumulation and recomputation: the peak memory of training steps with each.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,7 +15,7 @@ const STEPS: usize = 3;
 
 const MODELS: [&str; 3] = ["resnet50", "bert_mini", "gpt_tiny"];
 
-/// Keys of a job beside those of the plain run.
+/// Keys of a job in addition to those of the plain run.
 fn ways() -> [(&'static str, Value); 8] {
     [
         ("plain", json!({})),

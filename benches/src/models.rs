@@ -1,5 +1,5 @@
-//! `cargo xtask bench models`: weights, multiply-adds and what is kept for the backward pass of networks as we read them
-//! from their `config.json`, compared with PyTorch's own count.
+//! `cargo xtask bench models`: parameters, multiply-adds and activation memory of networks as we read them from their
+//! `config.json`, compared with PyTorch's own count.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! `cargo xtask bench plan`: what a plan over everything that is offered takes, process and search.
+//! `cargo xtask bench plan`: the time of a plan over all offers, of the process and of the search.
 //!
-//! Each example is planned several times, each time by a new process; the least is what the program takes, the rest is
-//! what else the machine did. Processor time is told by the process itself.
+//! Each example is planned several times, each time by a new process; the minimum is the program's own time, the rest
+//! is other load on the machine. Processor time is reported by the process itself.
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,7 +16,7 @@ const EXAMPLES: [&str; 3] = ["imagenet-resnet50", "bert-large", "llama-8b-finetu
 
 /// Plans each example `rounds` times.
 pub fn plan(root: &Path, rounds: usize) -> Outcome {
-    // The whole workspace is named so that cargo finds everything built.
+    // The full workspace is named so that cargo finds everything built.
     let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let program = build::target(root).join("release/gradus");

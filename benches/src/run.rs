@@ -1,7 +1,7 @@
 //! A real run of `gradus-rank`, with its agent played here, that can be halted between blocks of steps.
 //!
-//! It is the program that `gradus run` starts, with everything that it does beside the step function: the loader, the
-//! reports, the orders, and a checkpoint every hundred steps. It is halted by SIGSTOP, which it does not notice.
+//! It is the program that `gradus run` starts, with all of its work besides the step function: the loader, the reports,
+//! the orders, and a checkpoint every hundred steps. It is halted by SIGSTOP, which it does not notice.
 
 use std::error::Error;
 use std::fs;
@@ -32,7 +32,7 @@ pub struct Run {
     _orders: UnixStream,
 }
 
-/// What the run itself tells of one step.
+/// The run's own report of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// From the end of the step before to its own end.
@@ -76,7 +76,7 @@ impl Run {
         self.child.id()
     }
 
-    /// Lets it go on for so many counted steps, and halts it again.
+    /// Lets it continue for `count` counted steps, and halts it again.
     pub fn steps(&mut self, count: usize) -> Result<Vec<Step>, Box<dyn Error>> {
         self.signal("-CONT")?;
         let mut steps = Vec::with_capacity(HALTED + count);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench server`: what a server takes with a long history behind it and many agents before it, beside what
-//! the servers of others take at rest.
+//! `cargo xtask bench server`: the resources of a server with a long history and many agents, compared with those of
+//! other servers at rest.
 
 use std::path::Path;
 

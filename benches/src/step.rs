@@ -22,7 +22,7 @@ const SNAPSHOTS: usize = 15;
 /// Steps between the checkpoints of the run.
 const INTERVAL: f64 = 100.0;
 
-/// Measures every case that was asked for.
+/// Measures every requested case.
 pub fn step(root: &Path, options: &Options) -> Outcome {
     let programs = built(root)?;
     for case in &options.cases {

@@ -9,9 +9,9 @@ use crate::{data, likeness, memory, models, options, parity, plan, server, step,
 /// One comparison.
 struct Comparison {
     name: &'static str,
-    /// What it may be told, as the usage shows it.
+    /// Its arguments, as in the usage.
     takes: &'static str,
-    /// What it measures, against what.
+    /// What it measures, and against what.
     what: &'static str,
     run: fn(&Path, &[String]) -> Outcome,
 }
@@ -112,7 +112,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
     }
 }
 
-/// How the command is called.
+/// The usage of the command.
 pub fn usage() -> String {
     let mut text = String::from("usage: cargo xtask bench COMPARISON\n");
     for Comparison { name, takes, what, .. } in &COMPARISONS {

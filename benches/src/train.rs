@@ -16,7 +16,7 @@ use xtask::{peers, setup};
 /// Steps before anything is counted: threads, caches and the kernels' own choices settle.
 const WARM_UP: usize = 10;
 
-/// Measures every case that was asked for.
+/// Measures every requested case.
 pub fn train(root: &Path, options: &Options) -> Outcome {
     let ours = built(root)?.join("gradus-rank");
     let packages = std::env::join_paths([peers::pytorch()?, peers::transformers()?])?;

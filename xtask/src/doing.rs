@@ -1,11 +1,11 @@
-//! How xtask does things: other programs, one after the other, each said before it begins and timed after it ended.
+//! Steps of xtask: other programs, one after the other, each announced before it starts, and timed.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What a command of xtask comes to: a closing line, or what went wrong.
+/// The result of a command of xtask: a closing line, or an error.
 pub type Outcome = Result<String, Box<dyn Error>>;
 
 /// The cargo that runs us, started at `root`.
@@ -21,7 +21,7 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Does one step: says what it is, and how long it took.
+/// Runs one step: prints its name, and how long it took.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<T, Box<dyn Error>> {
     eprintln!("xtask: {what}");
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! `cargo xtask lab`: real back-ends of other makers on this machine, to try things by hand. Tests start their own.
 //!
-//! Here is moto, which speaks S3, EC2, IAM and STS: it is a process of its own, and `target/lab` holds its number and its log. [`hosts`] are machines
-//! that can be reached over SSH.
+//! This one is moto, which implements S3, EC2, IAM and STS: it is a separate process, and `target/lab` holds its
+//! process id and its log. [`hosts`] are machines that can be reached over SSH.
 
 pub mod hosts;
 
@@ -21,7 +21,7 @@ usage: cargo xtask lab start [PORT]   start moto, which speaks S3 and EC2, on lo
        cargo xtask lab stop           end it
        cargo xtask lab hosts …        start and stop machines that can be reached over SSH";
 
-/// What stands in moto's command line, so that no other process is ended by a number that was given anew.
+/// Part of moto's command line, so that no other process is ended whose id was reused.
 const WORD: &str = "moto.server";
 
 /// Starts or stops the back-ends.
@@ -51,7 +51,7 @@ fn start(folder: &Path, port: u16) -> Outcome {
     let log = folder.join("moto.log");
     let mut python = moto(port)?;
     python.stdin(Stdio::null()).stdout(File::create(&log)?).stderr(File::create(&log)?);
-    // A group of its own: Ctrl-C in this terminal does not reach it.
+    // Its own process group: Ctrl-C in this terminal does not reach it.
     let process = python.process_group(0).spawn()?;
     fs::write(pid_file(folder), process.id().to_string())?;
     wait(port, &log)?;

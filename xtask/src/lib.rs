@@ -1,4 +1,4 @@
-//! What `cargo xtask` and the benchmarks share: the checkout, libtorch, builds, and the programs of others.
+//! Code shared by `cargo xtask` and the benchmarks: the checkout, libtorch, builds, and third-party programs.
 
 pub mod bench;
 pub mod build;

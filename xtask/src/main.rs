@@ -1,7 +1,7 @@
-//! `cargo xtask`: the one door to building, testing and measuring gradus.
+//! `cargo xtask`: the entry point to building, testing and measuring gradus.
 //!
-//! Each command is one function in a module of its own; this file only finds it. Whatever takes long is said on stderr
-//! before it begins, and CI runs nothing that cannot be typed here.
+//! Each command is one function in its own module; this file only dispatches. Long steps are announced on stderr, and
+//! CI runs nothing that cannot be run here.
 
 mod chaos;
 mod check;

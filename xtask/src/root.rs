@@ -1,5 +1,5 @@
-//! Where the checkout is that a command works on, found when it runs: a checkout that was copied together with its
-//! `target/` holds an executable that was compiled elsewhere.
+//! The root of the checkout that a command works on, found at run time: a checkout that was copied together with its
+//! `target/` has an executable that was compiled elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ mod tests {
     fn a_copied_checkout_is_worked_on_itself() {
         let folder = tempfile::tempdir().unwrap();
         let [original, copy] = ["original", "copy"].map(|name| checkout(&folder.path().join(name)));
-        // What cargo says goes before where the command was typed.
+        // Cargo's answer takes precedence over the working directory.
         assert_eq!(find(Some(&copy.join("xtask")), &original), Some(copy.clone()));
         // Without cargo, the folders above count.
         assert_eq!(find(None, &copy.join("xtask/src")), Some(copy.clone()));

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: everything that can be shown on one machine, in the order in which it fails fastest.
 //!
-//! There are three layers. The fast one, `--fast`, is the checks that need no build and the tests that stand beside the
-//! code, but the trainer's: nothing is trained and no process is killed. The whole is what CI runs. The long one,
-//! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed, and
-//! kills users' programs.
+//! There are three layers. The fast one, `--fast`, is the checks that need no build and the unit tests of all crates
+//! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
+//! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
+//! and kills users' programs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use xtask::{build, peers};
 
 use crate::{chaos, check, mutants};
 
-/// What the whole and the long layer do of what has no natural end.
+/// Sizes of the open-ended tests in the full and the long layer.
 struct Extent {
     /// Runs that are killed and compared.
     chaos_runs: u64,
@@ -46,7 +46,7 @@ pub fn test(root: &Path) -> Outcome {
     whole(root, &WHOLE)
 }
 
-/// The same with more runs killed, with the mutants, and with the Python package beside what it has callbacks for.
+/// Adds more killed runs, the mutants, and the Python package with each library that it has callbacks for.
 pub fn long(root: &Path) -> Outcome {
     let line = whole(root, &LONG)?;
     let mutants = step("mutants of the trainer, killed", || chaos::chaos(root, &["--mutants".to_owned()]))?;
@@ -64,7 +64,7 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         doing::run(&mut tests, "`cargo test --release -p PACKAGE NAME` runs one test alone")
     })?;
     step("event files, read by TensorBoard", || {
-        // The whole workspace is named so that cargo finds everything built.
+        // The full workspace is named so that cargo finds everything built.
         let mut tests =
             doing::cargo(root, &["test", "--release", "--workspace", "--test", "tensorboard", "--", "--ignored"]);
         tests.env("PYTHONPATH", peers::tensorboard()?);
@@ -93,7 +93,7 @@ fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let folder = build::target(root).join("lab/test-hosts");
-    // What a killed run of the tests may have left.
+    // Left behind by a killed run of the tests.
     hosts::down(&folder)?;
     let tested = hosts::up(root, &folder, LAB_HOSTS).and_then(|_| {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "hosts", "--", "--ignored"]);
@@ -111,12 +111,13 @@ pub fn sim(root: &Path, arguments: &[String]) -> Outcome {
     Ok("every schedule came to its end".to_owned())
 }
 
-/// The fast layer: what of the checks needs no build, and the tests beside the code.
+/// The fast layer: the checks that need no build, and the unit tests.
 pub fn fast(root: &Path) -> Outcome {
     eprintln!("{}", build::setup(root)?);
     check::fast(root, missing())?;
     let tests = step("build", || {
-        // All of the workspace, as the whole builds it, so that nothing is built twice; only some of it is run.
+        // The full workspace, with the features of a full build, so that nothing is built twice; only some of it is
+        // run.
         let arguments = [
             "test",
             "--release",

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A lab in a folder of its own.
+/// A lab in its own folder.
 struct Lab {
     folder: PathBuf,
 }
@@ -36,7 +36,7 @@ impl Lab {
         ssh
     }
 
-    /// What a command prints on a host, or what ssh complains about.
+    /// The output of a command on a host, or the error of ssh.
     fn on(&self, host: &str, command: &str) -> Result<String, String> {
         let output = self.ssh(&[host, command]).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
@@ -104,7 +104,7 @@ fn hosts_are_reached_break_and_return() {
     let scratch = tempfile::tempdir().unwrap();
     let lab = Lab { folder: scratch.path().canonicalize().unwrap().join("a lab") };
     lab.lab(&["up", "2"]);
-    // What runs is left as it is.
+    // A running host is not touched.
     lab.on("host-1", "echo here >/dev/shm/memory").unwrap();
     lab.lab(&["up", "2"]);
     assert_eq!(lab.on("host-1", "cat /dev/shm/memory").unwrap(), "here");
@@ -157,7 +157,7 @@ fn a_socket_is_forwarded_back(lab: &Lab, scratch: &Path) {
     assert_eq!(received.join().unwrap(), "hello");
 }
 
-/// Nobody is told that a host lost its power; its disk is there when it runs again.
+/// A host that lost its power sends no message; its disk is there when it runs again.
 fn power_fails_and_returns(lab: &Lab) {
     let boot = || lab.on("host-1", "cat /proc/sys/kernel/random/boot_id").unwrap();
     let before = boot();

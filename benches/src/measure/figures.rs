@@ -13,7 +13,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Between two measurements, the share that falls short of a place is interpolated. Zeros for none.
+    /// Quantiles between two measurements are interpolated. Zeros for no measurement.
     pub fn of(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -33,7 +33,7 @@ impl Spread {
     }
 }
 
-/// `median (quartiles low–high, ends low–high)`, with the digits that are asked for.
+/// `median (quartiles low–high, ends low–high)`, with the formatter's precision.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(3);

@@ -1,4 +1,4 @@
-//! Other work on the machine, made on purpose: what users' machines do beside a run.
+//! Artificial load on the machine, as on users' machines.
 
 use std::error::Error;
 use std::fmt;

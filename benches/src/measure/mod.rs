@@ -1,6 +1,5 @@
-//! How things are measured: [`program`] asks a program for blocks of work, [`quiet`] tells how much of the machine others
-//! took meanwhile, [`load`] takes some on
-//! purpose, [`figures`] sums up what came out.
+//! Measurement: [`program`] runs blocks of work in a program, [`quiet`] measures how much of the machine others used
+//! meanwhile, [`load`] adds load on purpose, [`figures`] summarizes the results.
 
 pub mod figures;
 pub mod load;

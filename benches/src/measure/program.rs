@@ -1,4 +1,4 @@
-//! A program that measures itself: asked for one block at a time over its stdin, it answers with one line of JSON.
+//! A program that measures itself: it runs one block per line on its stdin, and answers with one line of JSON.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! How quiet the machine was: figures of speed mean little without it.
+//! Interference: how much of the machine others used, without which figures of speed mean little.
 
 use std::error::Error;
 use std::fmt;
@@ -24,7 +24,7 @@ struct Machine {
     all: u64,
 }
 
-/// What others took meanwhile.
+/// Usage by others meanwhile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quiet {
     /// Load average over a minute, at the beginning.
@@ -54,7 +54,7 @@ impl Watch {
 }
 
 impl Quiet {
-    /// Whether others took so much that the measurement says little; unknown counts as quiet.
+    /// Whether others used so much that the measurement is not reliable; unknown counts as quiet.
     pub fn disturbed(&self) -> bool {
         self.shares.is_some_and(|shares| shares.iter().sum::<f64>() > DISTURBED)
     }
@@ -105,7 +105,7 @@ fn machine() -> Option<Machine> {
     Some(Machine { busy, stolen, all: busy + idle + waiting + stolen })
 }
 
-/// What these processes have used: fields 14 and 15 of `/proc/PID/stat`, counted after the name in brackets.
+/// Processor time of these processes: fields 14 and 15 of `/proc/PID/stat`, counted after the name in brackets.
 fn ticks(processes: &[u32]) -> u64 {
     let of = |id: &u32| -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;

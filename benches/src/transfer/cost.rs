@@ -9,10 +9,10 @@ use serde_json::Value;
 
 /// A program that takes longer is ended: some try again for hours what a bucket of moto's does not know.
 pub const LIMIT_S: &str = "90";
-/// How `timeout` ends when there is no such program.
+/// Exit code of `timeout` if the program does not exist.
 const NO_PROGRAM: i32 = 127;
 
-/// What one program did.
+/// The cost of one run of a program.
 pub struct Cost {
     /// Processor seconds.
     pub cpu_s: f64,

@@ -1,4 +1,4 @@
-//! What is sent: a tar of noise in the lengths of images, and text.
+//! Test data: a tar of noise in the lengths of images, and text.
 
 use std::error::Error;
 use std::fs;
@@ -35,7 +35,7 @@ pub fn tar(members: &[u64]) -> Vec<u8> {
     file
 }
 
-/// Where much source text lies: the crates that we are built from, else our own.
+/// A folder with much source text: the crates that we are built from, else our own.
 pub fn sources(root: &Path) -> PathBuf {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));

@@ -1,9 +1,9 @@
-//! `cargo xtask bench transfer`: what travels after a change, and how fast, beside rsync, rclone, s5cmd, the AWS CLI and
-//! gzip.
+//! `cargo xtask bench transfer`: bytes and speed of a transfer after a change, compared with rsync, rclone, s5cmd, the
+//! AWS CLI and gzip.
 //!
 //! The data is made here: a tar of noise in the lengths of images, which no program can compress, and text. rsync and
-//! rclone are the system's own; a peer that is not there, or does not come to an end, is named and left out. Bytes are what each program says that it sent;
-//! time is that of the processor, ours and the peer's in turn, for a machine is rarely quiet.
+//! rclone are the system's own; a peer that is missing or hangs is reported and skipped. Bytes are as each program
+//! reports them; time is CPU time, ours and the peer's in turn, for a machine is rarely quiet.
 
 mod cost;
 mod material;
@@ -27,7 +27,7 @@ const IMAGES: u64 = 1_500;
 const FILES: u64 = 400;
 /// Compares, and returns a table.
 pub fn transfer(root: &Path) -> Outcome {
-    // The whole workspace is named so that cargo finds everything built.
+    // The full workspace is named so that cargo finds everything built.
     let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let folder = build::target(root).join("bench-transfer");
@@ -49,7 +49,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Bytes to send after a change, to a place that has the data as it was.
+    /// Bytes to send after a change, to a destination that has the old data.
     fn changes(&self) -> Result<Vec<String>, Box<dyn Error>> {
         let all: Vec<u64> = (0..IMAGES).collect();
         let fresh = IMAGES / 100;
@@ -113,7 +113,7 @@ impl Bench {
         Ok(format!("{what:<14} {fresh:>12} {} {:>20.2} {cpu:>6}", columns.join(" "), ours.cpu_s))
     }
 
-    /// A whole data set to a bucket and back, through moto.
+    /// A complete data set to a bucket and back, through moto.
     fn bucket(&self) -> Result<Vec<String>, Box<dyn Error>> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = self.folder.join("moto.log");
@@ -180,7 +180,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Text, compressed on its way, beside gzip.
+    /// Compressed transfer of text, compared with gzip.
     fn text(&self) -> Result<Vec<String>, Box<dyn Error>> {
         let (here, remote) = (self.folder.join("text"), self.folder.join("text-remote"));
         fs::create_dir_all(&here)?;
@@ -228,7 +228,7 @@ impl Bench {
 /// A bucket of moto's, and the programs of others that copy to it.
 struct Bucket {
     endpoint: String,
-    /// Where s5cmd and the AWS CLI are; none where they cannot be installed.
+    /// Paths of s5cmd and the AWS CLI; `None` if they cannot be installed.
     peers: Option<PathBuf>,
 }
 
@@ -248,7 +248,7 @@ impl Bucket {
         let mut command = limited("rclone");
         command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
         command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
-        // Certificates are not asked for here, and some versions cannot load others than the system's.
+        // Certificates are not needed here, and some versions cannot load others than the system's.
         command.args(["--s3-endpoint", &self.endpoint, from, to]).env_remove("AWS_CA_BUNDLE");
         measured(&mut command)
     }

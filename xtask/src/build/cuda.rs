@@ -12,10 +12,10 @@ use std::process::Command;
 use crate::doing::{self, Outcome};
 use crate::{build, peers};
 
-/// The library's name; the trainer looks for it beside itself.
+/// The library's file name; the trainer looks for it in its own folder.
 const NAME: &str = "libgradus-cuda.so";
 
-/// What it is made of.
+/// Its sources.
 const SOURCES: [&str; 3] = ["nccl.cpp", "graph.cpp", "version.cpp"];
 
 /// Folders of headers within the installed packages: PyTorch's, CUDA's and NCCL's.
@@ -39,7 +39,7 @@ pub fn cuda(root: &Path, folder: Option<&str>) -> Outcome {
     }
     let sources = root.join("crates/train/src/torch/cuda");
     compiler.args(SOURCES.map(|name| sources.join(name))).arg("-o").arg(&library);
-    // What it calls is in libraries that the trainer has opened before it.
+    // The symbols that it calls are in libraries that the trainer has opened before it.
     doing::step("compiling the library for CUDA", || doing::run(&mut compiler, "read the compiler's message above"))?;
     Ok(format!("`{}` stands beside `gradus-rank`; install the two together", library.display()))
 }

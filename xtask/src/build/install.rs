@@ -11,7 +11,7 @@ use crate::build;
 use crate::doing::Outcome;
 use crate::setup;
 
-/// What is installed, of the folder that cargo builds into. The last is there after `cargo xtask cuda` only.
+/// The files of the target directory to install. The last exists only after `cargo xtask cuda`.
 const FILES: [&str; 3] = ["gradus", "gradus-rank", "libgradus-cuda.so"];
 
 /// Builds and installs into `prefix`, or where `cargo install` would.
@@ -54,7 +54,7 @@ fn place(built: &Path, library: &Path, prefix: &Path) -> Result<(), Box<dyn Erro
     Ok(setup::relink(&lib.join(setup::CACHE_FOLDER), library)?)
 }
 
-/// Copies beside `target` and renames, so that a run that executes the old file keeps it.
+/// Copies to a temporary file and renames, so that a run that executes the old file is not affected.
 fn replace(source: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
     let fresh = target.with_extension(format!("new.{}", std::process::id()));
     let copied = fs::copy(source, &fresh).and_then(|_| fs::rename(&fresh, target));

@@ -53,7 +53,7 @@ pub struct Programs {
     pub rank: PathBuf,
 }
 
-/// Builds both executables; with `mutants`, a trainer that can make deliberate mistakes, in a place of its own.
+/// Builds both executables; with `mutants`, a trainer that can make deliberate mistakes, in a separate folder.
 pub fn programs(root: &Path, mutants: bool) -> Result<Programs, Box<dyn Error>> {
     setup(root)?;
     let folder = target(root).join("release");
@@ -73,14 +73,14 @@ pub fn programs(root: &Path, mutants: bool) -> Result<Programs, Box<dyn Error>> 
         let plain = std::mem::replace(&mut rank, folder.join("gradus-rank-mutants"));
         std::fs::copy(plain, &rank)?;
     }
-    // Last, so that the plain trainer stands in its place again.
+    // Last, so that the plain trainer replaces it again.
     executables(root)?;
     Ok(Programs { gradus: folder.join("gradus"), rank })
 }
 
 /// Sets up, builds, and becomes `gradus run ARGUMENTS`; returns only when that could not be started.
 ///
-/// A first build leaves out what most jobs do not need. A job that does comes back here with `--whole`, before it is
+/// A first build omits what most jobs do not need. A job that needs it calls this again with `--whole`, before it is
 /// submitted.
 pub fn run(root: &Path, arguments: &[String]) -> Outcome {
     eprintln!("{}", setup(root)?);
@@ -94,7 +94,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Outcome {
     Err(format!("cannot start `{}`: {error}", gradus.display()).into())
 }
 
-/// Where cargo puts what it builds.
+/// The target directory of cargo.
 pub fn target(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(path) => root.join(path),

@@ -1,4 +1,4 @@
-//! `cargo xtask wheel`: the Python package of `crates/door`, and its tests beside PyTorch.
+//! `cargo xtask wheel`: the Python package of `crates/door`, and its tests with PyTorch.
 
 use std::error::Error;
 use std::fs;
@@ -33,7 +33,7 @@ pub fn wheel(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
 /// Programs that are killed in each test of the long layer that kills some.
 const KILLS: &str = "200";
 
-/// Installs the wheel in a folder of its own, and runs its tests with the PyTorch that we are measured against.
+/// Installs the wheel in a separate folder, and runs its tests with the PyTorch that we are measured against.
 pub fn test(root: &Path) -> Outcome {
     let (wheel, folder) = installed(root)?;
     let tests = root.join("crates/door/tests");
@@ -91,7 +91,7 @@ pub fn integrations(root: &Path) -> Outcome {
     Ok(format!("{} is right with other packages", wheel.display()))
 }
 
-/// Builds the wheel, and installs it in a folder of its own.
+/// Builds the wheel, and installs it in a separate folder.
 fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     let wheel = wheel(root)?;
     let folder = build::target(root).join("wheels/installed");

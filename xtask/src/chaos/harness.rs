@@ -17,12 +17,12 @@ use super::storm::{Kill, Trigger};
 use super::verdict::Run;
 use xtask::build::Programs;
 
-/// What this machine costs in the test: a thousand micro-dollars a second.
+/// Price of this machine in the test: a thousand micro-dollars a second.
 const PRICE: &str = "3.6/h";
 
-/// Which kills are left, and what happened so far.
+/// The remaining kills, and what happened so far.
 struct Killer {
-    /// Each with how often its point was passed.
+    /// Each with the number of times that its point was passed.
     left: Vec<(Kill, u64)>,
     started: Instant,
     done: Vec<(String, &'static str)>,
@@ -30,7 +30,7 @@ struct Killer {
 }
 
 impl Killer {
-    /// The kills that are due, now that a process has come to `point`, or that time has passed.
+    /// The kills that are due, after a process has reached `point` or time has passed.
     fn due(&mut self, point: Option<&str>) -> Vec<Kill> {
         let mut due = Vec::new();
         for (kill, passed) in std::mem::take(&mut self.left) {
@@ -47,7 +47,7 @@ impl Killer {
         due
     }
 
-    /// Does what is due, and remembers the kills that found somebody.
+    /// Executes the kills that are due, and records those that hit a process.
     fn strike(&mut self, home: &Path, point: Option<&str>) {
         for kill in self.due(point) {
             if processes::kill(home, kill.target) == 0 {
@@ -62,18 +62,18 @@ impl Killer {
     }
 }
 
-/// What is done to a run.
+/// The disturbance of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disturbance<'a> {
     pub kills: &'a [Kill],
     pub mutant: Option<&'a str>,
-    /// How long nobody starts a loop again that was killed.
+    /// Time before a killed loop is restarted.
     pub away: Duration,
     /// The metadata service that its agents ask, as `GRADUS_METADATA` names it.
     pub metadata: Option<&'a str>,
 }
 
-/// Runs the job in a home of its own, so disturbed, until it says that it is done.
+/// Runs the job in its own home, with the disturbance, until it reports that it is done.
 pub fn run(programs: &Programs, job: &Path, home: &Path, disturbance: Disturbance) -> Result<Run, String> {
     fs::create_dir_all(home).map_err(|error| format!("cannot make `{}`: {error}", home.display()))?;
     let home = home.canonicalize().map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, disturbance: Disturbanc
     })
 }
 
-/// Starts the loop once and hears it out; says whether it came to the last line.
+/// Starts the loop once and reads its output to the end; returns whether it printed the last line.
 fn once(
     programs: &Programs,
     job: &Path,
@@ -162,7 +162,7 @@ fn once(
     }
 }
 
-/// Answers each process that comes to a point, or kills.
+/// Answers each process that reaches a point, or kills.
 fn listen(
     listener: UnixListener,
     killer: Arc<Mutex<Killer>>,
@@ -207,7 +207,7 @@ fn watch(
     })
 }
 
-/// The whole event log.
+/// The complete event log.
 fn events(programs: &Programs, home: &Path) -> Result<Vec<Value>, String> {
     let output = Command::new(&programs.gradus).args(["events", "--json", "--home"]).arg(home).output();
     let output = output.map_err(|error| format!("cannot read the events: {error}"))?;

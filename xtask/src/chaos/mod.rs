@@ -1,8 +1,9 @@
 //! `cargo xtask chaos`: runs are killed with SIGKILL at every phase, and must end as if nothing had happened.
 //!
-//! One run is left alone first; its model is the truth. Then each run gets kills drawn from its seed: at a named point
-//! of a named process, or after some time; of the rank, the agent, the loop or all of them. `storm` draws, `harness`
-//! kills, `verdict` judges. With `--mutant NAME` the same is done to a trainer with a deliberate mistake, and must fail.
+//! One run is left undisturbed; its model is the reference. Then each run gets kills drawn from its seed: at a named
+//! point of a named process, or after some time; of the rank, the agent, the loop or all of them. `storm` draws,
+//! `harness` kills, `verdict` judges. With `--mutant NAME` the same is done to a trainer with a deliberate mistake, and
+//! must fail.
 
 mod harness;
 mod hosts;
@@ -24,7 +25,7 @@ use verdict::Run;
 use xtask::build;
 use xtask::doing::Outcome;
 
-/// What `cargo xtask chaos` is asked.
+/// The options of `cargo xtask chaos`.
 #[derive(Debug, Clone)]
 pub struct Options {
     runs: u64,
@@ -115,7 +116,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What all runs came to.
+/// The outcome of all runs.
 #[derive(Debug, Default)]
 struct Tally {
     runs: u64,
@@ -244,5 +245,5 @@ fn told(kills: &[Kill]) -> String {
     kills.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// How long one run may take before it counts as lost.
+/// Timeout of one run.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Runs whose machine is taken back with 30 s of notice, at an instant drawn from a seed: nothing that was trained may be
 //! lost, and the next machine is rented at once.
 //!
-//! The notice is told as Google's metadata service tells it, once: the next machine is another one.
+//! The notice is served once, as by Google's metadata service: the next machine is a new instance.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use xtask::draws::Draws;
 /// One such run for so many others.
 const OTHERS: u64 = 16;
 
-/// Disturbs runs by notices, and says how many heard theirs, or what is wrong.
+/// Disturbs runs by notices, and returns how many received theirs, or the first failure.
 pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Result<String, String> {
     let folder = std::env::temp_dir().join(format!("gradus-chaos-notice-{}", std::process::id()));
     let job = job(root, &folder, &format!("epochs: 6\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}"))?;
@@ -73,7 +73,7 @@ fn judge(run: &Run, truth: &Run) -> Vec<String> {
     problems
 }
 
-/// A metadata service that tells one notice, some time from now; how it is named in `GRADUS_METADATA`.
+/// A mock metadata service that serves one notice after a delay; its address goes into `GRADUS_METADATA`.
 fn service(after: Duration) -> std::io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

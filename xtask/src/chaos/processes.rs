@@ -14,7 +14,7 @@ pub struct Process {
     pub role: Role,
 }
 
-/// What a process is there for.
+/// The role of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     Loop,

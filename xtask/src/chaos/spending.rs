@@ -1,7 +1,7 @@
 //! Runs that never end by themselves are killed as well, and cost no more than their budget.
 //!
-//! A loop that was killed stays away for a while, so that nobody can tell its agents to stop: each must leave by itself,
-//! while what is left still pays for saving.
+//! A loop that was killed stays down for a while, so that nothing can stop its agents: each must stop by itself, while
+//! the remaining budget still pays for saving.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ const SECONDS: f64 = 6.0;
 /// The longest time that nobody starts a loop again: longer than the budget lasts.
 const AWAY: Duration = Duration::from_secs(14);
 
-/// Kills runs with a budget, and says how many and what they cost, or what is wrong.
+/// Kills runs with a budget, and returns how many and their cost, or the first failure.
 pub(super) fn storm(root: &Path, programs: &Programs, options: &Options) -> Result<String, String> {
     let folder = std::env::temp_dir().join(format!("gradus-chaos-budget-{}", std::process::id()));
     let budget = format!("${:.6}", BUDGET as f64 / 1e6);

@@ -1,4 +1,4 @@
-//! Which kills a run gets: drawn from its seed, so that a failing run can be made again.
+//! The kills of a run: drawn from its seed, so that a failing run can be reproduced.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Kill {
 /// When a kill happens, counted from the start of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
-    /// When a process comes to this point for the `count`th time.
+    /// When a process reaches this point for the `count`th time.
     Point { name: &'static str, count: u64 },
     /// After some time.
     Time(Duration),
@@ -32,7 +32,7 @@ pub enum Target {
     All,
 }
 
-/// Points with how often an undisturbed run passes them, roughly, per hundred steps.
+/// Points, and roughly how many times an undisturbed run passes each per hundred steps.
 const POINTS: [(&str, u64); 16] = [
     ("stage", 1),
     ("step", 100),
@@ -93,7 +93,7 @@ impl Storm {
         (0..count).map(|_| self.kill(steps, seconds)).collect()
     }
 
-    /// How long nobody starts a loop again that was killed, at most so long.
+    /// Maximum time before a killed loop is restarted.
     pub fn away(&mut self, most: Duration) -> Duration {
         Duration::from_micros(self.0.below(most.as_micros() as u64 + 1))
     }

@@ -9,7 +9,7 @@ use super::processes::Sightings;
 /// Everything that was seen of one run.
 #[derive(Debug)]
 pub struct Run {
-    /// What the loop's processes printed, each value once a process.
+    /// Output of the loop's processes, deduplicated per process.
     pub heard: Vec<Value>,
     /// The event log as it stands at the end.
     pub log: Vec<Value>,
@@ -21,7 +21,7 @@ pub struct Run {
     pub computed: u64,
     /// When agents were seen.
     pub sightings: Sightings,
-    /// Processes that were left when the run had said that it was done.
+    /// Processes that still ran after the run had reported that it was done.
     pub leftover: usize,
 }
 
@@ -35,7 +35,7 @@ impl Run {
         self.done().and_then(|done| done["steps"].as_u64()).unwrap_or(0)
     }
 
-    /// What it is billed, in micro-dollars.
+    /// The billed cost, in micro-dollars.
     pub fn spent(&self) -> u64 {
         self.done().and_then(|done| done["bill_micro_usd"].as_u64()).unwrap_or(0)
     }
@@ -46,10 +46,10 @@ impl Run {
     }
 }
 
-/// How a problem begins when the model differs from the undisturbed one.
+/// Prefix of a problem where the model differs from the undisturbed one.
 pub const OTHER_MODEL: &str = "the model is";
 
-/// How a problem begins when a manifest named data that was not there.
+/// Prefix of a problem where a manifest references missing data.
 pub const NOT_VERIFIED: &str = "a checkpoint did not verify";
 
 /// Everything that is wrong with a run; nothing when it is as it should be.
@@ -88,7 +88,7 @@ pub fn judge_spending(run: &Run, budget: u64) -> Vec<String> {
     problems
 }
 
-/// What is wrong with log, checkpoints, bill and processes, whatever the run came to.
+/// The problems of log, checkpoints, bill and processes, whatever the outcome of the run.
 fn records(run: &Run) -> Vec<String> {
     let mut problems = Vec::new();
     if run.leftover > 0 {
@@ -100,7 +100,7 @@ fn records(run: &Run) -> Vec<String> {
     problems
 }
 
-/// The log has no gap, and every event that was told before a kill is still in it, unchanged.
+/// The log has no gap, and every event that was reported before a kill is still in it, unchanged.
 fn log(run: &Run) -> Vec<String> {
     let mut problems = Vec::new();
     let gap = run.log.iter().zip(1u64..).find(|(value, seq)| value["seq"].as_u64() != Some(*seq));

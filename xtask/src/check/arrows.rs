@@ -72,7 +72,7 @@ fn complaints(table: &Table, graph: &Graph) -> Vec<String> {
     for name in table.keys().filter(|name| !ours.contains_key(name)) {
         complaints.push(format!("`ARCHITECTURE.md` has a row for `{name}`, and there is no such crate"));
     }
-    // A wrong arrow brings all that is below it along; said once, it is enough.
+    // A wrong arrow affects all that is below it; one report is enough.
     if complaints.is_empty() {
         complaints.extend(ours.iter().flat_map(|(name, id)| misplaced(name, id, table, graph)));
     }

@@ -10,7 +10,7 @@ use super::{items, names, shape, words};
 /// The executables of the first build.
 const EXECUTABLES: [&str; 2] = ["gradus-cli", "gradus-train"];
 
-/// Lines of text, one a figure. Tests are left out, but in the number of lines.
+/// Lines of text, one a figure. Tests are excluded, except from the number of lines.
 pub fn figures(sources: &[Source], graph: &Graph) -> Result<String, String> {
     let rust: Vec<&Source> = sources.iter().filter(|source| source.is_rust()).collect();
     let shipped: Vec<&Source> = rust.iter().copied().filter(|source| !source.is_test()).collect();

@@ -22,9 +22,9 @@ pub struct Package {
     pub crate_name: Option<String>,
     /// SPDX expression.
     pub license: Option<String>,
-    /// Where it comes from; none for a path.
+    /// The registry that it comes from; `None` for a path dependency.
     pub source: Option<String>,
-    /// Package ids of what it needs to be built and run; what only its tests need is left out, as it never ships.
+    /// Package ids of its normal and build dependencies; dev-dependencies are excluded, as they never ship.
     pub needs: Vec<String>,
 }
 

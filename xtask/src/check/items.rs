@@ -1,4 +1,4 @@
-//! What a file declares: functions and their length, items that others may use, and unsafe code.
+//! The items of a file: functions and their length, public items, and unsafe code.
 
 use super::source::{Source, tokens};
 
@@ -10,9 +10,9 @@ pub const LINES: usize = 60;
 pub struct Function {
     /// Its name, and how many of that name come before it in the file.
     pub name: String,
-    /// Where it begins, from 1.
+    /// First line, from 1.
     pub line: usize,
-    /// How long it is.
+    /// Number of lines.
     pub lines: usize,
 }
 
@@ -23,7 +23,7 @@ pub struct Item {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// Where it begins, from 1.
+    /// First line, from 1.
     pub line: usize,
     /// Whether a comment documents it.
     pub has_docs: bool,

@@ -1,5 +1,5 @@
 //! Licences of every dependency, compared with the list of `deny.toml`, and its source, which is the default registry;
-//! versions of one package beside each other, compared with its list of those that are justified.
+//! duplicate versions of a package, compared with the list of justified ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -16,7 +16,7 @@ pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> 
     Ok(complaints)
 }
 
-/// What the list `skip` names, as `name@version`.
+/// The entries of the list `skip`, as `name@version`.
 fn skipped(text: &str) -> Result<BTreeSet<String>, String> {
     let (_, rest) = text.split_once("\nskip = [").ok_or("`deny.toml` has no list `skip = [`")?;
     let rows = rest.lines().take_while(|line| *line != "]").filter(|line| line.contains("crate = "));
@@ -31,7 +31,7 @@ fn skipped(text: &str) -> Result<BTreeSet<String>, String> {
     rows.map(row).collect()
 }
 
-/// A sentence for each older version beside a newer one that is not listed, and for each row that stands for none.
+/// A message for each duplicate older version that is not listed, and for each row that matches none.
 fn duplicates(skipped: &BTreeSet<String>, graph: &Graph) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in graph.values() {
@@ -58,7 +58,7 @@ fn number(version: &str) -> Vec<u64> {
     plain.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-/// The quoted words of one list.
+/// The quoted strings of one list.
 fn list(text: &str, start: &str) -> Result<Vec<String>, String> {
     let wrong = || format!("`deny.toml` has no list `{}`", start.trim());
     let (_, rest) = text.split_once(start).ok_or_else(wrong)?;
@@ -87,7 +87,7 @@ fn complaints(licences: &[String], graph: &Graph) -> Result<Vec<String>, Box<dyn
     Ok(complaints)
 }
 
-/// Whether cargo names its default registry; cargo-deny compares its whole address.
+/// Whether cargo names its default registry; cargo-deny compares its full address.
 fn is_default_registry(source: &str) -> bool {
     source.starts_with("registry+") && source.ends_with("/crates.io-index")
 }

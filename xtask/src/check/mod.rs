@@ -28,12 +28,12 @@ use xtask::doing::{self, Outcome, step};
 /// A check's name, and what it does.
 type Check<'a> = (&'a str, &'a dyn Fn() -> Result<(), Box<dyn Error>>);
 
-/// What to do without rustfmt or clippy, which a minimal toolchain lacks.
+/// The remedy without rustfmt or clippy, which a minimal toolchain lacks.
 #[derive(Debug, Clone, Copy)]
 pub enum Missing {
     /// Say what to type.
     Fails,
-    /// Say what was left out, and go on: the tests do not need it.
+    /// Report what was skipped, and continue: the tests do not need it.
     IsSaid,
 }
 
@@ -114,7 +114,7 @@ pub fn prune(root: &Path) -> Outcome {
     Ok(format!("{left} known offences are left in `{}`", ratchet::FILE))
 }
 
-/// What the checks find whose offences may be known.
+/// The results of the checks whose offences may be known.
 fn structure(sources: &[Source]) -> Result<ratchet::Found, String> {
     Ok(ratchet::Found::from([
         ("vocabulary", words::check(sources)?),
@@ -134,7 +134,7 @@ fn all_well(complaints: Vec<String>) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// cargo-deny reads the same `deny.toml` more strictly than we do, and takes minutes to build: it is asked where it is
+/// cargo-deny reads the same `deny.toml` more strictly than we do, and takes minutes to build: it is run where it is
 /// installed, and a fresh machine does without.
 fn licences(root: &Path, graph: &graph::Graph) -> Result<(), Box<dyn Error>> {
     all_well(licences::check(root, graph)?)?;
@@ -144,7 +144,7 @@ fn licences(root: &Path, graph: &graph::Graph) -> Result<(), Box<dyn Error>> {
     }
     let mut deny = doing::cargo(root, &["deny", "--log-level=error", "check", "licenses", "bans", "sources"]);
     doing::run(&mut deny, "`deny.toml` holds what is allowed")?;
-    // Without a network, the copy of the database that `cargo deny fetch` keeps is asked.
+    // Without a network, the cached database of `cargo deny fetch` is used.
     let mut online = doing::cargo(root, &["deny", "fetch", "db"]);
     let offline: &[&str] = if doing::works(&mut online) { &[] } else { &["--offline"] };
     let arguments = [&["deny", "--log-level=error"], offline, &["check", "advisories"]].concat();

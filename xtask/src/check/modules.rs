@@ -1,7 +1,7 @@
 //! Which files of a crate import which: modules stand in layers, and no more than two files import each other.
 //!
-//! A path is followed through re-exports to the file that defines what it names, so a `mod.rs` that only passes names on
-//! makes no circle. A module and those that it lies in are no layers, and are left aside.
+//! A path is resolved through re-exports to the file that defines the item, so a `mod.rs` that only re-exports creates
+//! no cycle. A module and its ancestors are no layers, and are ignored.
 
 mod circles;
 mod paths;
@@ -29,7 +29,7 @@ pub fn check(sources: &[Source]) -> Vec<Offence> {
 /// The files of all crates, each with those that it imports from.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// What each file of each crate imports, by path; of those that lie in one another nothing.
+/// The imports of each file of each crate, by path, except between a module and its ancestors.
 pub fn imports(sources: &[Source]) -> Imports {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_rust() && !source.is_test()) {

@@ -1,6 +1,7 @@
 //! One name, one meaning: a public type is defined once in the workspace.
 //!
-//! Developers' tools are left out. `xtask/one_name.tsv` lists the names that may stand for several types, each with the reason.
+//! Developers' tools are excluded. `xtask/one_name.tsv` lists the names that may stand for several types, each with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +12,10 @@ use super::source::Source;
 /// The kinds of items that are types.
 const TYPES: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
-/// Where the exceptions are.
+/// Path of the exceptions.
 pub const EXCEPTIONS: &str = "xtask/one_name.tsv";
 
-/// Returns an offence for each public type name that is defined in several places.
+/// Returns an offence for each public type name that is defined more than once.
 pub fn check(sources: &[Source]) -> Result<Vec<Offence>, String> {
     let exceptions = exceptions(sources)?;
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -1,30 +1,30 @@
-//! Offences that are known and have yet to go: the numbers in `xtask/known.tsv` may only shrink.
+//! A ratchet: the number of known offences per check in `xtask/known.tsv` may only shrink.
 //!
-//! A check that came later than the code would be red from its first day. So it is listed how many places offended
-//! then, a row each: the check, a tab, and the number. More fail, and fewer do until the number is lowered. A number,
-//! and no list of places, so that a file can be moved.
+//! A check that is newer than the code would be red from its first day. So the number of offences is listed, a row per
+//! check: its name, a tab, and the number. More fail, and fewer do until the number is lowered. Only numbers are
+//! listed, so that a file can be moved.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// Where the numbers are.
+/// Path of the numbers.
 pub const FILE: &str = "xtask/known.tsv";
 
 /// Offences that are shown where there are too many.
 const SHOWN: usize = 40;
 
-/// One rule that is broken in one place.
+/// One violation of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offence {
-    /// Where it is, and what to do.
+    /// Its position, and the remedy.
     pub sentence: String,
 }
 
 /// The offences of each check, by its name.
 pub type Found = BTreeMap<&'static str, Vec<Offence>>;
 
-/// The sentences that fail a check: its offences where they are more than listed, or that fewer are left than listed.
+/// The messages that fail a check: its offences if there are more than listed, or that there are fewer than listed.
 pub fn complaints(found: &Found, listed: &str) -> Vec<String> {
     let mut listed: BTreeMap<&str, usize> = rows(listed).collect();
     let mut complaints = Vec::new();

@@ -7,7 +7,7 @@ use super::items;
 use super::ratchet::Offence;
 use super::source::Source;
 
-/// Entries of a folder with code; a file `a.rs` and the folder `a` beside it are one.
+/// Entries of a folder with code; a file `a.rs` and its folder `a` count as one.
 pub const ENTRIES: usize = 15;
 
 /// Returns an offence for each function that is too long.

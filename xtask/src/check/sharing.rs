@@ -1,4 +1,4 @@
-//! Whether a whole build finds built what a first build has made: the same packages with the same features.
+//! Whether a full build reuses the packages of a first build: the same packages with the same features.
 //!
 //! Cargo enables in each package what all that is built with it asks for, so a library that a first build leaves out can
 //! change crates that it has, and with them everything that stands on these. `crates/cli/Cargo.toml` evens that out.
@@ -13,7 +13,7 @@ use xtask::{build, doing};
 /// The features of each package, once for each way in which it is built.
 type Features = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns a sentence for each package of others that a whole build would build again.
+/// Returns a message for each third-party package that a full build would build again.
 pub fn check(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let units = |arguments: &[&str]| -> Result<Features, Box<dyn Error>> {
         let mut cargo = doing::cargo(root, arguments);

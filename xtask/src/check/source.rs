@@ -8,7 +8,7 @@ use std::path::Path;
 
 use xtask::doing;
 
-/// A piece of text and the line that it begins in, from 1.
+/// A span of text and the line that it starts in, from 1.
 pub type Piece = (usize, String);
 
 /// One tracked text file.
@@ -24,7 +24,7 @@ pub struct Source {
     pub docs: Vec<Piece>,
     /// All other comments.
     pub comments: Vec<Piece>,
-    /// What stands in strings.
+    /// The contents of string literals.
     pub strings: Vec<Piece>,
     /// Whether each line belongs to tests.
     pub tests: Vec<bool>,
@@ -75,7 +75,7 @@ impl Source {
         lines.filter(|((_, test), _)| !**test).map(|((line, _), number)| (number, line.as_str()))
     }
 
-    /// The line that closes the first brace opened in or after line `start`; none where a `;` comes before it.
+    /// The line that closes the first brace opened in or after line `start`; `None` if a `;` comes before it.
     pub fn end_of_block(&self, start: usize) -> Option<usize> {
         let (mut braces, mut brackets) = (0_i32, 0_i32);
         for (number, line) in (start..).zip(self.code.get(start - 1..)?) {
@@ -167,7 +167,7 @@ impl Scan {
         self.at += 1;
     }
 
-    /// Steps over one symbol that is no code, into `piece`.
+    /// Steps over one token that is not code, into `piece`.
     fn take(&mut self, piece: &mut String) {
         let symbol = self.text[self.at];
         piece.push(symbol);

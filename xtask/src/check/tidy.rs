@@ -1,4 +1,4 @@
-//! What no compiler checks: where a word may stand, how long a file may be, how it must begin.
+//! Checks beyond the compiler's: where a word may stand, how long a file may be, how it must begin.
 //!
 //! Each rule is a row in a table, read against the text of every tracked file. Clippy bans calls by what they resolve
 //! to (`clippy.toml`, one for each crate that forbids more); here are the rules that clippy cannot say. Tests are
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::source::Source;
 
-/// Words that may stand in some places only.
+/// Words that are allowed only in some paths.
 struct Ban {
     /// Any of these, outside comments.
     words: &'static [&'static str],
@@ -17,14 +17,14 @@ struct Ban {
     within: &'static [&'static str],
     /// Unless they begin with one of these.
     except: &'static [&'static str],
-    /// What to do instead.
+    /// What to write instead.
     instead: &'static str,
 }
 
 /// The crates that hold values and decisions, and touch nothing.
 const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/", "crates/control/src/"];
 
-/// Where unsafe code lives: modules that hold nothing else.
+/// The modules with unsafe code; they contain nothing else.
 const UNSAFE: &[&str] = &[
     "crates/agent/src/signals.rs",
     "crates/node/src/session.rs",
@@ -86,7 +86,7 @@ const BANS: &[Ban] = &[
     },
 ];
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe what is inside.
 const EMPTY_NAMES: [&str; 9] =
     ["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "shared"];
 
@@ -109,7 +109,7 @@ pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<String>, Box<dyn Err
     Ok(complaints)
 }
 
-/// What stands between fences: commands, examples and their output, which no translation changes.
+/// The contents of code fences: commands, examples and their output, which no translation changes.
 fn blocks(text: &str) -> Vec<&str> {
     text.split("\n```").skip(1).step_by(2).collect()
 }

@@ -1,15 +1,15 @@
-//! The field's own words: `docs/vocabulary.tsv` lists those that were retired, and no text says them again.
+//! Vocabulary: `docs/vocabulary.tsv` lists retired words, which no text may use.
 //!
-//! A row is what was retired, what to say instead, and where it must not stand: `code` (names), `help` (strings and
-//! comments that document, from which help pages, errors and reports are made) or `docs` (documents and all other
-//! comments). A word that ends in `*` stands for all that begin so. A name with a capital letter is compared as it is.
-//! A fourth column names the paths that may still say it. Tests are exempt, and so are lines with serde's `alias` and
-//! `rename`, for what was written once is read for good.
+//! A row is the retired word, its replacement, and where it is banned: `code` (names), `help` (strings and doc
+//! comments, from which help pages, errors and reports are made) or `docs` (documents and all other comments). A word
+//! that ends in `*` matches as a prefix. A name with a capital letter is compared as it is. A fourth column lists
+//! exempt paths. Tests are exempt, and so are lines with serde's `alias` and `rename`, for files that were written with
+//! them must stay readable.
 
 use super::ratchet::Offence;
 use super::source::{Piece, Source};
 
-/// Where the table is.
+/// Path of the table.
 pub const TABLE: &str = "docs/vocabulary.tsv";
 
 /// One row of the table.
@@ -21,7 +21,7 @@ struct Retired {
     except: Vec<String>,
 }
 
-/// Returns an offence for each file and each retired word that it says, and the first line that says it.
+/// Returns an offence for each file and each retired word in it, with the first line that has it.
 pub fn check(sources: &[Source]) -> Result<Vec<Offence>, String> {
     let Some(table) = sources.iter().find(|source| source.path == TABLE) else {
         return Ok(Vec::new());
@@ -66,7 +66,7 @@ fn row(line: &str, number: usize) -> Result<Retired, String> {
 }
 
 impl Retired {
-    /// The first line that says it.
+    /// The first line that has it.
     fn first_line(&self, pieces: &[(usize, Vec<String>)]) -> Option<usize> {
         let says = |words: &[String]| words.windows(self.words.len()).any(|found| self.is_said_by(found));
         pieces.iter().find(|(_, words)| says(words)).map(|(line, _)| *line)
@@ -84,7 +84,7 @@ impl Retired {
     }
 }
 
-/// What a file says in each place: lines, and their words.
+/// The text of a file by kind: lines, and their words.
 struct Texts {
     code: Vec<(usize, Vec<String>)>,
     help: Vec<(usize, Vec<String>)>,
@@ -126,7 +126,7 @@ fn words(text: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// The names in a line of code, each whole and, where it has several words, in its words.
+/// The names in a line of code, each in full and, if it has several words, split into them.
 fn names(line: &str) -> Vec<String> {
     let mut names = Vec::new();
     for name in words(line) {
@@ -142,7 +142,7 @@ fn names(line: &str) -> Vec<String> {
             }
             before = symbol;
         }
-        // A row of several words is for prose: nothing stands between two names.
+        // A row of several words is for prose: names are separate.
         names.extend([name, ";".to_owned()]);
         names.extend(parts.into_iter().flat_map(|part| [part, ";".to_owned()]));
     }

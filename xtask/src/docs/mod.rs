@@ -50,7 +50,7 @@ pub fn docs(root: &Path, check: bool) -> Outcome {
     }
 }
 
-/// The schema, with what says that it is one in front.
+/// The schema, preceded by `$schema`.
 fn schema(source: &Value) -> Result<String, Box<dyn Error>> {
     let mut front = serde_json::Map::new();
     for key in ["$schema", "title", "description"] {
@@ -62,11 +62,11 @@ fn schema(source: &Value) -> Result<String, Box<dyn Error>> {
     Ok(serde_json::to_string_pretty(&Value::Object(front))? + "\n")
 }
 
-/// One table of keys, and the words that they take.
+/// One table of keys, and their values.
 struct Section<'schema> {
     path: String,
     schema: &'schema Value,
-    /// Where a key's meaning was already told above, the definition's own is left out.
+    /// Where a key's meaning was already given above, the definition's own is omitted.
     meaning: &'schema str,
 }
 
@@ -132,7 +132,7 @@ impl<'schema> Table<'schema> {
         }
     }
 
-    /// The alternatives of a value, references followed, `null` left out.
+    /// The alternatives of a value, with references resolved and without `null`.
     fn ways(&self, schema: &'schema Value) -> Vec<&'schema Value> {
         let resolved = self.resolve(schema);
         match resolved["anyOf"].as_array().or(resolved["oneOf"].as_array()) {
@@ -162,7 +162,7 @@ impl<'schema> Table<'schema> {
         sections
     }
 
-    /// The type of a value in words. Bounds stand at the key or at its definition.
+    /// The type of a value as text. Bounds are with the key or its definition.
     fn kind(&self, ways: &[&'schema Value], key: &Value) -> String {
         let names: Vec<String> = ways.iter().map(|way| self.name(way, key)).collect();
         names.join(" or ")
@@ -207,7 +207,7 @@ fn tagged(way: &Value) -> Option<(&str, &Value)> {
     is_kind.then_some((name.as_str(), schema))
 }
 
-/// The words that a key takes, with their meaning.
+/// The values of a key, with their meaning.
 fn choices(key: &str, ways: &[&Value]) -> String {
     let named: Vec<(&str, &str)> = ways
         .iter()

@@ -1,6 +1,6 @@
-//! `cargo xtask lab hosts`: machines that can be reached over SSH, on this one, to test what is run on machines of others.
+//! `cargo xtask lab hosts`: hosts on this machine that are reached over SSH, to test runs on machines of others.
 //!
-//! A host is a set of namespaces (network, process ids, mounts, hostname) with a home, a `/tmp` and an sshd of its own.
+//! A host is a set of namespaces (network, process ids, mounts, hostname) with its own home, `/tmp` and sshd.
 //! Its disk is a folder, so that it can be powered off and booted again; nothing else holds state: what runs is found
 //! in `/proc`, and names and addresses follow from the lab's folder ([`names`]). So `down` works after any crash.
 //! [`machine`] boots and powers off, [`disk`] holds what a host sees in its files, [`links`] connects it to the bridge.
@@ -26,7 +26,7 @@ use crate::doing::Outcome;
 use arguments::{USAGE, folder, number};
 use names::{Host, Lab};
 
-/// What the other files return.
+/// The result of the functions of this module.
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Does what the arguments say, to the lab in the folder that they name.
@@ -157,7 +157,7 @@ fn locked(lab: &Lab) -> Done<File> {
     Ok(file)
 }
 
-/// Runs a program to its end; the error says what was typed and what it printed.
+/// Runs a program to its end; an error contains the command line and its output.
 fn ran(words: &[&str]) -> Done<String> {
     let output = Command::new(words[0]).args(&words[1..]).output();
     let output = output.map_err(|error| format!("cannot start `{}`: {error}", words[0]))?;

@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: puts libtorch where every cargo command finds it.
 //!
-//! The pinned wheels come through pip, are checked against their hashes, and the part that a CPU needs is kept in the
+//! The pinned wheels come through pip, are checked against their hashes, and the part that a CPU needs is stored in the
 //! user's cache; `vendor/libtorch` links to it, and `.cargo/config.toml` names that link. Nothing is built by hand and
 //! nothing needs an environment variable. `GRADUS_LIBTORCH` names an installed PyTorch of the same version instead.
 
@@ -23,7 +23,7 @@ pub const CACHE_FOLDER: &str = torch::CACHE_FOLDER;
 /// The environment variable that names an installed library, a folder with `lib/` and `include/`.
 const INSTALLED: &str = "GRADUS_LIBTORCH";
 
-/// What pip is asked for, what the wheel's name begins with, and its SHA-256.
+/// The requirement for pip, the prefix of the wheel's name, and its SHA-256.
 const WHEELS: [(&str, &str, &str); 3] = [
     ("torch==2.11.0", "torch-", "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a"),
     (
@@ -57,10 +57,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Sets the library up for the repository at `root`, and returns one line that says where it is.
+/// Sets up the library for the repository at `root`, and returns one line with its path.
 ///
-/// A link that leads to the right version is left alone, so a second call takes milliseconds. `say` is told what
-/// takes long before it is begun.
+/// A link to the right version is not touched, so a second call takes milliseconds. `say` is called before each long
+/// step.
 pub fn setup(root: &Path, say: &dyn Fn(&str)) -> Result<String, Error> {
     let link = root.join("vendor/libtorch");
     let library = match env::var_os(INSTALLED) {
@@ -87,7 +87,7 @@ fn installed(path: &Path) -> Result<PathBuf, Error> {
     Ok(absolute)
 }
 
-/// The folder in the user's cache, filled if it is not there or not whole.
+/// The folder in the user's cache, filled if it is missing or incomplete.
 fn downloaded(say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
     let parent = cache()?.join("gradus");
     let library = parent.join(torch::CACHE_FOLDER);

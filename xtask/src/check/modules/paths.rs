@@ -37,7 +37,7 @@ impl Crate {
         Crate { files: sources.iter().filter(ours).map(|source| (module(&source.path), File::read(source))).collect() }
     }
 
-    /// What each file imports, those that lie in one another aside.
+    /// The imports of each file, except between a module and its ancestors.
     pub fn imports(&self) -> Imports {
         let mut imports = Imports::new();
         for (module, file) in &self.files {
@@ -88,7 +88,7 @@ impl Crate {
         self.files.contains_key(&at).then_some(at)
     }
 
-    /// Where `name` of `module` is defined.
+    /// The file that defines `name` of `module`.
     fn step(&self, module: &Module, name: &str, depth: usize) -> Option<Module> {
         let child: Module = module.iter().cloned().chain([name.to_owned()]).collect();
         if self.files.contains_key(&child) {

@@ -1,11 +1,11 @@
-//! What is typed after `cargo xtask lab hosts`.
+//! The arguments of `cargo xtask lab hosts`.
 
 use std::path::PathBuf;
 
 use super::Done;
 use super::names::HOSTS;
 
-/// How the command is called.
+/// The usage of the command.
 pub const USAGE: &str = "\
 usage: cargo xtask lab hosts up N              start host-1 to host-N, and write an ssh_config
        cargo xtask lab hosts down              remove all hosts, and their disks

@@ -6,7 +6,7 @@ use super::names::{Host, Subnet};
 
 /// Held by a command that changes the lab, and the sign that a folder is a lab's.
 pub const LOCK: &str = "lab.lock";
-/// What `ssh -F` takes.
+/// The file for `ssh -F`.
 pub const SSH_CONFIG: &str = "ssh_config";
 /// The key that every host lets in.
 pub const KEY: &str = "key";
@@ -17,10 +17,10 @@ pub const ETC_HOSTS: &str = "etc_hosts";
 /// A program that is `cargo xtask lab hosts` for this lab, for tests.
 pub const COMMAND: &str = "lab";
 
-/// Where a host finds its disk.
+/// Mount point of a host's disk.
 pub const DISK: &str = "/run/host";
 
-/// What `ssh` needs to know: `lab` is the folder of the lab.
+/// The configuration of `ssh`: `lab` is the folder of the lab.
 pub fn ssh(lab: &Path, hosts: &[Host], subnet: Subnet) -> String {
     // `%` begins what ssh replaces.
     let path = |name: &str| lab.join(name).display().to_string().replace('%', "%%");
@@ -51,8 +51,8 @@ pub fn etc_hosts(hosts: &[Host], subnet: Subnet) -> String {
     format!("127.0.0.1 localhost\n::1 localhost\n{names}{} server\n", subnet.server())
 }
 
-/// The configuration of a host's sshd. `penalties` says whether that sshd can lock out those who break connections off,
-/// which tests do all the time.
+/// The configuration of a host's sshd. `penalties` is whether that sshd supports penalties for broken connections,
+/// which tests cause all the time.
 pub fn sshd(address: &str, penalties: bool) -> String {
     let mut text = format!(
         "ListenAddress {address}\nHostKey {DISK}/ssh_host_key\nAuthorizedKeysFile {DISK}/authorized_keys\nPidFile none\n"

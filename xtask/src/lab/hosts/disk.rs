@@ -1,4 +1,4 @@
-//! A host's files: the folder that is its disk, what is mounted from it, and what all hosts of a lab share.
+//! A host's files: the folder that is its disk, its bind mounts, and the files that all hosts of a lab share.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::{Done, ran, write};
 /// The home of a host's only user.
 pub const HOME: &str = "/root";
 
-/// Where libtorch is below a home.
+/// Path of libtorch below a home.
 const CACHE: &str = "root/.cache/gradus";
 
 /// The highest number of the hosts that the lab's folder holds, or 0.
@@ -63,7 +63,7 @@ pub fn without_penalties(host: &Host, subnet: Subnet) -> Done {
 }
 
 /// The commands that give a host its own files, to be run in its mount namespace. `cache` is the folder with libtorch;
-/// `exists` says which files this machine has.
+/// `exists` returns whether this machine has a file.
 pub fn mounts(lab: &Lab, host: &Host, cache: Option<&Path>, exists: impl Fn(&str) -> bool) -> Vec<Vec<String>> {
     let in_lab = |path: PathBuf| path.display().to_string();
     let on_disk = |name: &str| format!("{DISK}/{name}");

@@ -38,7 +38,7 @@ pub fn add(lab: &Lab, host: &Host, subnet: Subnet, init: u32) -> Done {
         "ip", "link", "add", "name", link, "type", "veth", "peer", "name", "eth0", "address", hardware, "netns", &init,
     ])?;
     ran(&["ip", "link", "set", "dev", link, "master", bridge, "up"])?;
-    // A host that is off swallows what is sent to it, as behind a router. Were it asked for, the answer would be "no route".
+    // A host that is off drops its packets, as behind a router. Without this, the answer would be "no route".
     ran(&["ip", "neighbour", "replace", &address, "lladdr", hardware, "dev", bridge, "nud", "permanent"])?;
     let (network, server) = (format!("{address}/24"), subnet.server());
     let inside: [&[&str]; 4] = [

@@ -15,13 +15,13 @@ use super::names::{Host, Lab, Subnet};
 use super::{Done, disk, links, processes, ran};
 use crate::setup;
 
-/// What the first process does: `$0` is the host's mark, then comes its name, then the program that it becomes.
+/// Script of the first process: `$0` is the host's mark, then come its name and the program that it executes.
 const INIT: &str = r#"echo "$1" >/proc/sys/kernel/hostname && shift && echo ready && read -r _ && exec "$@" >&2"#;
 
 /// The first process and everything after it sees this of our environment.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How long sshd may take to answer.
+/// Timeout for sshd to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Boots a host that is off; `wait` then waits for its sshd. If that fails, the host is off again.
@@ -67,7 +67,7 @@ fn try_boot(lab: &Lab, host: &Host, subnet: Subnet, sshd: &Path) -> Done {
     go.ok_or_else(|| no_process(host).into())
 }
 
-/// Starts the first process in namespaces of its own.
+/// Starts the first process in its own namespaces.
 fn spawn(host: &Host, sshd: &Path) -> Done<Child> {
     let log = host.folder.join("log");
     let log = File::options().create(true).append(true).open(&log).map_err(|e| format!("`{}`: {e}", log.display()))?;
@@ -80,7 +80,7 @@ fn spawn(host: &Host, sshd: &Path) -> Done<Child> {
     setsid.spawn().map_err(|error| format!("cannot start `setsid`: {error}").into())
 }
 
-/// What is said where a host's first process is not there, with the end of the log.
+/// The error where a host's first process does not run, with the end of the log.
 fn no_process(host: &Host) -> String {
     let log = host.folder.join("log");
     let text = fs::read_to_string(&log).unwrap_or_default();

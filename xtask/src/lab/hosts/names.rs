@@ -1,5 +1,5 @@
-//! What a lab and its hosts are called. All of it follows from the lab's folder, so several labs can run at a time, and
-//! a command finds what an earlier one left.
+//! Names of a lab and its hosts. All are derived from the lab's folder, so several labs can run at a time, and a
+//! command finds what an earlier one created.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -34,7 +34,7 @@ pub struct Host {
     pub folder: PathBuf,
     /// The end of its link that is on the bridge.
     pub link: String,
-    /// The hardware address of its own end.
+    /// The MAC address of its own end.
     pub hardware: String,
     /// An argument of its first process, by which that is found.
     pub mark: String,
@@ -66,7 +66,7 @@ impl Lab {
         Host { number, name, folder, link, hardware: self.hardware(number), mark }
     }
 
-    /// How the marks of all hosts of this lab begin.
+    /// Prefix of the marks of all hosts of this lab.
     pub fn mark(&self) -> String {
         format!("gradus-lab:{}/host-", self.folder.display())
     }

@@ -1,4 +1,4 @@
-//! What runs on hosts, as `/proc` shows it: no file with numbers of processes could be right after a crash.
+//! The processes of hosts, read from `/proc`: a file of process ids could not be right after a crash.
 //!
 //! The first processes of a host carry its mark among their arguments, and a network namespace is shared by whatever
 //! they start. So a host's processes are the marked ones and all in their namespaces.
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use super::Done;
 use super::names::Host;
 
-/// How long killed processes may take to vanish.
+/// Timeout for killed processes to exit.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One process of the whole machine.
+/// One process of the machine.
 #[derive(Debug, Clone, PartialEq)]
 struct Process {
     id: u32,
@@ -33,7 +33,7 @@ pub fn init(host: &Host) -> Option<u32> {
     found.into_iter().find(|process| process.is_init).map(|process| process.id)
 }
 
-/// Kills everything on the hosts whose mark is chosen, until nothing is left; returns how many there were at first.
+/// Kills everything on the hosts whose mark is chosen, until no process remains; returns how many there were at first.
 pub fn end(chosen: impl Fn(&str) -> bool) -> Done<usize> {
     let began = Instant::now();
     let mut first = None;
@@ -54,8 +54,8 @@ pub fn end(chosen: impl Fn(&str) -> bool) -> Done<usize> {
     }
 }
 
-/// The marked processes, and those in their network namespaces. `own` is the namespace of the whole machine, in which a
-/// host's first process is for an instant.
+/// The marked processes, and those in their network namespaces. `own` is the machine's own namespace, in which a host's
+/// first process is for an instant.
 fn of_hosts(all: &[Process], own: Option<u64>, chosen: impl Fn(&str) -> bool) -> Vec<&Process> {
     let is_marked = |process: &Process| process.arguments.iter().any(|argument| chosen(argument));
     let networks: BTreeSet<u64> = all.iter().filter(|process| is_marked(process)).filter_map(|p| p.network).collect();

@@ -1,4 +1,4 @@
-//! What a lab needs of the machine: root, namespaces, a few programs, and sshd, which is installed if it is missing.
+//! Requirements of a lab: root, namespaces, some programs, and sshd, which is installed if it is missing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,17 +21,17 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("unshare", "util-linux"),
 ];
 
-/// Where sshd is, which is not always in the path of a user.
+/// Path of sshd, which is not always in the `PATH` of a user.
 const SSHD: [&str; 3] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
 
-/// What must work for a host to be made; each is tried in a namespace that ends with it.
+/// Commands that must work for a host to be created; each is tried in a namespace that ends with it.
 const TRIALS: [&[&str]; 3] = [
     &["unshare", "--net", "--uts", "--pid", "--mount", "--fork", "--mount-proc", "--", "true"],
     &["unshare", "--net", "--", "ip", "link", "add", "name", "trial0", "type", "bridge"],
     &["unshare", "--net", "--", "ip", "link", "add", "name", "trial0", "type", "veth", "peer", "name", "trial1"],
 ];
 
-/// Why hosts cannot be started here; none where they can.
+/// The reason why hosts cannot be started here, or `None` if they can.
 pub fn obstacle() -> Option<String> {
     let tried =
         root().and_then(|()| programs()).and_then(|()| TRIALS.iter().try_for_each(|words| ran(words).map(drop)));
@@ -71,7 +71,7 @@ fn absent(missing: &[(&str, &str)]) -> String {
     format!("these programs are not in `PATH`: {names}\n  hint: `apt-get install {packages}`, and have /sbin in `PATH`")
 }
 
-/// Where sshd is; it is installed if it is missing.
+/// Path of sshd; it is installed if it is missing.
 pub fn sshd() -> Done<PathBuf> {
     let found = || SSHD.iter().map(Path::new).find(|path| path.is_file()).map(Path::to_owned);
     if let Some(path) = found() {
