@@ -158,8 +158,8 @@ pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>,
     Ok(offers.into_iter().take(most).map(|listing| value(&catalog, listing)).collect())
 }
 
-/// Whether a listing is wanted and told, its price aside. Unless all is asked for, fractional GPUs and what is not in
-/// stock are not, nor, where no GPU is named, what nothing here trains on.
+/// Whether a listing matches and is shown, its price aside. Without `all`, fractional GPUs, what is out of stock and,
+/// where no GPU is named, machines that nothing here trains on are hidden.
 fn is_shown(catalog: &Catalog, wanted: &Wanted, all: bool, listing: &Listing) -> bool {
     let trains = listing.gpus.name.is_some() && listing.gpus.count > 0;
     let terms = wanted.market.terms();

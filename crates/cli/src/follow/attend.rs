@@ -122,7 +122,7 @@ pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<
     Ok(())
 }
 
-/// What keeps running after Ctrl-C, its price, and what to do.
+/// The error for Ctrl-C: what keeps running, its price, and the next command.
 fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
     let rented: Vec<_> = world.runs.get(id).into_iter().flat_map(|run| world.live_instances_of(run)).collect();
     let message = match &rented[..] {

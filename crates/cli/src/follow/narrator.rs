@@ -49,9 +49,9 @@ pub struct Narrator {
     queued: Duration,
     /// For how long it has ended and has no bill.
     unbilled: Duration,
-    /// Of a run that is the user's own program.
+    /// Output of a run that is the user's own program.
     output: Option<ProgramOutput>,
-    /// The same where it comes from a server.
+    /// The output of such a run on a server.
     parts: OutputParts,
 }
 

@@ -14,7 +14,7 @@ use crate::local::draft;
 pub struct Preview {
     /// Known properties of the data.
     pub known: Known,
-    /// What all trials take: their number at most, and time and money by the slow end of each estimate or by a limit.
+    /// Upper bound for all trials: their number, and time and money by the slow end of each estimate or by a limit.
     pub bound: Bound,
 }
 

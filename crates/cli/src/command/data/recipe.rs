@@ -113,7 +113,7 @@ impl Args {
         }
     }
 
-    /// What was given of those that only mean something to whole images.
+    /// The given options that apply to images only.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             (self.recipe.is_some(), "--recipe"),

@@ -46,7 +46,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
             }
             return exit_code(&id, run);
         }
-        // One that ended a moment ago is read as ended the next time.
+        // A run that has just ended is read as ended on the next poll.
         if !run.state.is_final() && Liveness::of(&home, state.world(), &id, run) != Liveness::Logged {
             let message = format!("no process runs `{id}`, so it does not end by itself");
             let hint = Some(format!("resume it with `gradus resume {id}`"));

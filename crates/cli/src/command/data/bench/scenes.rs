@@ -87,7 +87,7 @@ impl Clock {
     }
 }
 
-/// What opening and loading came to.
+/// Results of opening and loading.
 struct Measured {
     /// Images of the data set.
     opened: u64,

@@ -30,7 +30,7 @@ pub struct Args {
 const LENGTH: u32 = 256;
 
 impl Args {
-    /// What was given of it.
+    /// The given options.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             (!self.columns.is_empty(), "--columns"),

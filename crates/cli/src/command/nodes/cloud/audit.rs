@@ -96,7 +96,7 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
                 let Ok(series) = Series::open(&home) else { continue };
                 for text in notes {
                     let note = OperationNote { subject: cloud::aws::NAME.to_owned(), text, is_mistake: false };
-                    // What cannot be noted is still ended.
+                    // An instance is terminated even if the note fails.
                     let _ = series.note(server::clock::now(), &note);
                 }
             }
@@ -104,7 +104,7 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
     });
 }
 
-/// One audit that ends what is orphaned; what happened, a sentence each.
+/// One audit that terminates orphaned instances; returns its actions, a sentence each.
 fn audit_once(settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
     let rented_now = rented_now(home)?;
     let (client, catalog) = (rented::client(settings)?, Catalog::open(&settings.home)?);

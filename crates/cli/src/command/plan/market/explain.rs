@@ -132,7 +132,7 @@ fn risk(row: &PlanRow) -> String {
     )
 }
 
-/// What another choice gains and loses.
+/// The gain and the loss of another recommendation.
 fn instead(role: Recommendation, row: &PlanRow, other: &PlanRow) -> Option<String> {
     if other.candidate == row.candidate {
         return None;

@@ -67,7 +67,7 @@ pub struct MarketPlan<'a> {
 }
 
 impl MarketPlan<'_> {
-    /// How many machines of an offer were looked at, in words.
+    /// The evaluated numbers of machines of an offer, as text.
     pub fn numbers(&self) -> String {
         let numbers: Vec<String> = self.question.nodes.iter().map(u32::to_string).collect();
         match &numbers[..] {
@@ -88,17 +88,17 @@ pub struct Timings {
     pub again: f64,
     /// Of this process, from its start to the answer.
     pub process: f64,
-    /// Whether both answers are the same.
+    /// Whether both answers are equal.
     pub same: bool,
 }
 
-/// A candidate with all that is known of it.
+/// A candidate with its estimates.
 #[derive(Clone)]
 pub struct PlanRow<'a> {
     pub candidate: Candidate,
     pub way: ParallelConfig,
     pub step: StepTime,
-    /// How measured steps correct it.
+    /// Calibration by measured steps.
     pub calibration: Option<Calibration>,
     pub forecast: Forecast,
     pub listing: &'a Listing,
@@ -342,7 +342,7 @@ pub(super) fn show<'a>(
     if let Some(calibration) = &calibration {
         let before = step.seconds.middle;
         step.seconds = calibration.correct(step.seconds);
-        // What is waited for is a share of the step, corrected as the whole is.
+        // Communication is a share of the step, corrected by the same factor.
         step.communication *= step.seconds.middle / before.max(f64::MIN_POSITIVE);
     }
     let middle = step.seconds.middle.max(f64::MIN_POSITIVE);

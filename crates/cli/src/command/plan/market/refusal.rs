@@ -257,8 +257,8 @@ fn alone(context: &PlanContext) -> Vec<(String, String)> {
     told
 }
 
-/// What to write for a wish instead, where that can be told: with it, some of what is left is admitted. What is known to
-/// be there is told before what nobody speaks of.
+/// The replacement for a requirement, if known: with it, some of the remaining offers are admitted. Offers known to be
+/// available come first.
 fn instead(market: &MarketIndex, change: Change, admission: &Admission, answer: &SearchResult) -> Option<String> {
     let ranked = answer.candidates.iter().filter(|candidate| answer.is_ranked_first(candidate));
     let left: Vec<&Listing> = ranked.map(|candidate| market.listings[candidate.listing].listing).collect();

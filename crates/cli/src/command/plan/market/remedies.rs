@@ -102,7 +102,8 @@ impl PlanContext<'_> {
         self.remedy("", self.subject, &change.of(self.question)?)
     }
 
-    /// What is left without a wish; for a price also the least that leaves something. None where that is not enough.
+    /// The search result without a requirement; for a price also the lowest that leaves a result. `None` if that is not
+    /// enough.
     pub fn leaving_out(&self, change: Change) -> Option<(SearchResult, Option<Rate>)> {
         let estimates = Estimates::calibrated(&self.subject.network, self.coefficients, self.lessons.clone());
         let mut search = Search::new(&self.subject.spec, self.market, estimates);

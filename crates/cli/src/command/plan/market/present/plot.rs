@@ -6,7 +6,7 @@ use super::super::MarketPlan;
 use super::super::figures::{cents, time};
 
 const HEIGHT: usize = 16;
-/// Of the labels at the left, `$1,234.56 `.
+/// Width of the labels at the left, such as `$1,234.56 `.
 const MARGIN: usize = 12;
 const NARROWEST: usize = 60;
 const WIDEST: usize = 110;

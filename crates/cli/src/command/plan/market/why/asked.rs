@@ -14,7 +14,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asked {
     pub(super) text: String,
-    /// Whether the question is why not.
+    /// Whether the question is `--why-not`.
     pub(super) not: bool,
     pub(super) cloud: Option<Cloud>,
     pub(super) region: Option<String>,
