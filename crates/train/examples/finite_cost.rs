@@ -38,7 +38,7 @@ fn measure(model: &str, batch: i64, size: i64) -> Result<(), Box<dyn Error>> {
     let cpu = |kind| (kind, Device::Cpu);
     let (shape, values, labels) = if is_text {
         let tokens = Tensor::f_randint(2000, [batch, size], cpu(Kind::Int64))?;
-        let input = InputShape::Text(TextShape { vocabulary: 2000, length: size });
+        let input = InputShape::Text(TextShape { vocabulary: 2000, length: size, separator: None });
         (ModelShape { input, output: OutputShape::Tokens }, tokens.shallow_clone(), tokens)
     } else {
         let input = InputShape::Image(ImageShape { channels: 3, height: size, width: size });

@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     recipe.format.settle(device)?;
     let input = match (case.size, case.text) {
         (Some(size), None) => InputShape::Image(ImageShape { channels: 3, height: size, width: size }),
-        (None, Some([vocabulary, length])) => InputShape::Text(TextShape { vocabulary, length }),
+        (None, Some([vocabulary, length])) => InputShape::Text(TextShape { vocabulary, length, separator: None }),
         (_, _) => return Err("give `size` or `text`".into()),
     };
     let said = match (case.classes, case.train.task()) {
