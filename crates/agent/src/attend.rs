@@ -53,7 +53,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     let first_answer = Elapsed::from_std(patience.first_answer);
     let first_answer = spec.first_answer.map_or(first_answer, |time| first_answer.min(Elapsed(time.micros())));
     let mut agent = Agent {
-        supervisor: Supervisor::new(spec.instance.clone(), clock.started(), first_answer),
+        supervisor: Supervisor::new(spec.instance.clone(), clock.started(), first_answer).with_incarnation(drawn()),
         clock,
         events,
         client,
@@ -79,6 +79,13 @@ fn own_lock(folder: &Folder) -> io::Result<Option<Lock>> {
         Some(lock) => Ok(Some(lock)),
         None => folder.lock(),
     }
+}
+
+/// A number that no other agent of the same name has drawn. Other programs read it in JSON, whose numbers have 53 bits.
+fn drawn() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    (random >> 11).max(1)
 }
 
 struct Agent {

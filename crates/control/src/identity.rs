@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
     let mut work = job.work.clone();
     if let Work::Train(train) = &mut work {
-        train.checkpoint = domain::train::Checkpoint::default();
+        // As it was written when a time between failures was always stated.
+        let mtbf = Some(domain::train::Checkpoint::USUAL_MTBF);
+        train.checkpoint = domain::train::Checkpoint { mtbf, ..domain::train::Checkpoint::default() };
         train.data.workers = 1;
         train.data.cache = None;
         train.data.preload = None;

@@ -19,10 +19,10 @@ pub mod utilisation;
 pub mod verdict;
 pub mod world;
 
-pub use orders::{hear, orders};
+pub use orders::{hazard_of, hear, job_of_attempt, orders};
 pub use reconcile::{
-    Action, LaunchDoubt, ObservedState, Policy, Scope, SubmitTrial, first_answer, is_lost, lease, offers, reached,
-    reconcile, reconcile_scope, run_due, sweep_due, wind_down,
+    Action, LaunchDoubt, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, first_answer, is_lost, lease, offers,
+    reached, reconcile, reconcile_scope, retry_budget, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
 pub use world::{

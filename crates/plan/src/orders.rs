@@ -3,9 +3,10 @@
 use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
-use domain::{AttemptId, Duration, Event, InstanceId, RunId};
+use domain::{AttemptId, Duration, Event, InstanceId, Job, RunId, Work};
 
 use crate::reconcile::{Policy, wind_down};
+use crate::spot::{Hazard, hazard};
 use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
 /// The desired state of an instance, sent to its agent with every reply. `start` fills in what only the shell knows:
@@ -35,6 +36,10 @@ pub fn orders(
     let is_noticed = |id: &InstanceId| world.instances.get(id).is_some_and(|instance| instance.reclaim.is_some());
     if state.instances().any(is_noticed) {
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within: None }];
+    }
+    if state.is_resizing {
+        let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
+        return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     let order = Box::new(start(&instance.run, run, attempt));
     match state.members.iter().position(|member| member.instance == *id) {
@@ -69,6 +74,32 @@ fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: B
         return vec![AgentCommand::Prepare(order)];
     }
     nodes.map(|nodes| AgentCommand::Go { attempt: order.attempt, nodes }).into_iter().collect()
+}
+
+/// The job as the ranks of an attempt on so many machines do it. Fewer machines than it could use divide each step into
+/// more micro-batches, so that the batch stays the same and each rank needs no more memory; and how often the state is
+/// saved follows from how often the run fails.
+pub fn job_of_attempt(world: &World, run: &Run, attempt: &RunAttempt, now: domain::Timestamp) -> Job {
+    let mut job = run.job.clone();
+    let members = u32::try_from(attempt.instances().count()).unwrap_or(u32::MAX).max(1);
+    if let Work::Train(train) = &mut job.work {
+        let ranks = train.processes.max(1).saturating_mul(members) / train.parallel.tensor.max(1);
+        let more = train.accumulate.max(1).saturating_mul(run.job.nodes().div_ceil(members));
+        train.accumulate = more.min((train.batch / ranks.max(1)).max(train.accumulate));
+        let mtbf = train.checkpoint.mtbf.unwrap_or_else(|| hazard_of(world, run, now).mtbf);
+        train.checkpoint.mtbf = Some(mtbf);
+    }
+    job
+}
+
+/// How often a run fails, by what it rents and by what has happened to it.
+pub fn hazard_of(world: &World, run: &Run, now: domain::Timestamp) -> Hazard {
+    let is_failure = |id: &&AttemptId| {
+        let state = world.attempts.get(*id).map(|attempt| &attempt.state);
+        matches!(state, Some(AttemptState::Ended { end: AttemptEnd::Failed { .. }, .. }))
+    };
+    let failures = u32::try_from(run.attempts.iter().filter(is_failure).count()).unwrap_or(u32::MAX);
+    hazard(&run.plan.offer, run.job.nodes(), run.age(now), failures)
 }
 
 /// The event that an agent's report causes, or `None`: most reports are measurements, and one that was handled before,

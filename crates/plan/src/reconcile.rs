@@ -6,12 +6,14 @@
 
 mod choice;
 mod due;
+mod fleet;
 mod gang;
 mod given_up;
 mod limits;
 mod lost;
 mod observed;
 mod policy;
+mod retry;
 mod room;
 mod scope;
 
@@ -29,6 +31,7 @@ pub use limits::{first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedState};
 pub use policy::Policy;
+pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
 
@@ -62,6 +65,10 @@ pub enum Action {
     Terminate { instance: InstanceId },
     /// Record the provider's confirmation that an instance is gone.
     RecordRelease { instance: InstanceId, usage: Usage },
+    /// Ask the ranks of an attempt to save and end, so that the next one has more machines.
+    Resize { attempt: AttemptId },
+    /// Write that a run divides its steps into so many micro-batches from now on.
+    HalveMicroBatch { run: RunId, accumulate: u32 },
     /// Write the final bill.
     Bill { run: RunId, bill: Bill },
     /// Submit the run that is a sweep's next trial.
@@ -230,8 +237,14 @@ fn for_run<'a>(
     if let Some(action) = limits::limits(world, facts, policy, id, run) {
         return vec![action];
     }
-    if matches!(run.state, RunState::Stopping { .. }) || world.active_attempt(run).is_some() {
+    if matches!(run.state, RunState::Stopping { .. }) {
         return Vec::new();
+    }
+    if let Some((attempt, state)) = world.active_attempt(run) {
+        return fleet::beside(world, facts, policy, (id, run), (attempt, state), room);
+    }
+    if let Some(accumulate) = retry::more_micro_batches(run) {
+        return vec![Action::HalveMicroBatch { run: id.clone(), accumulate }];
     }
     let losers = choice::losers(world, run);
     if !losers.is_empty() {
@@ -240,37 +253,23 @@ fn for_run<'a>(
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
         return Vec::new();
     }
-    // Neither is one that will be reclaimed: another is rented while it is still leaving.
-    let reachable = |(id, instance): &(&InstanceId, &Instance)| {
-        instance.reclaim.is_none() && !instance.lost_race && !lost::is_lost(facts, policy, id, instance)
-    };
-    let (usable, leaving): (Vec<_>, Vec<_>) = world
-        .live_instances_of(run)
-        .filter(reachable)
-        .partition(|(_, instance)| instance.state != InstanceState::Releasing);
-    // An end is recorded first; the next round sees it.
-    let is_gone = |id: &InstanceId| matches!(facts.sights.get(id), Some(Sight::Gone(_)));
-    // One whose launch is uncertain has no agent that could be silent.
-    let is_given_up = |id: &InstanceId, instance: &Instance| {
-        instance.state != InstanceState::Intended && is_silent(facts, policy, id, instance)
-    };
-    let is_ending = |(id, instance): &(&InstanceId, &Instance)| is_gone(id) || is_given_up(id, instance);
-    if usable.iter().any(is_ending) {
+    let machines = fleet::machines(world, facts, policy, run);
+    if machines.is_any_ending(facts, policy) {
         return Vec::new();
     }
-    let missing = (run.job.nodes() as usize).saturating_sub(usable.len());
-    if missing == 0 && usable.iter().all(|(_, instance)| instance.state == InstanceState::Up) {
+    let up = machines.up();
+    if let Some(members) = fleet::members(world, facts, policy, run, &machines) {
         let fence = Fence(run.attempts.len() as u64 + 1);
-        let instances = usable.iter().map(|(instance, _)| (*instance).clone()).collect();
+        let instances = up.into_iter().take(members).cloned().collect();
         return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
     }
     let given_back = gang::give_back(world, facts, policy, run);
-    // Leaving machines are waited for.
-    let missing = missing.saturating_sub(leaving.len());
+    // What is on its way out is waited for.
+    let missing = machines.missing(run);
     if !given_back.is_empty() {
         return given_back;
     }
-    rent_chosen((world, facts, policy), (id, run), &usable, missing, room)
+    rent_chosen((world, facts, policy), (id, run), &machines.usable, missing, room)
 }
 
 /// Rents what a run needs more than what it has, as far as there is room and its budget pays for it.
@@ -281,19 +280,21 @@ fn rent_chosen<'a>(
     missing: usize,
     room: &mut Room<'a>,
 ) -> Vec<Action> {
-    let mut chosen = choice::choose(facts, policy, run, usable, missing);
-    if chosen.is_empty() || !room.has_some(id, run, missing) {
+    let count = fleet::rentable(id, run, usable.len(), missing, room);
+    let mut chosen = choice::choose(facts, policy, run, usable, count);
+    let is_full = count == 0 && (missing > 0 || !room.has_some(id, run, 0));
+    if chosen.is_empty() || is_full {
         return Vec::new();
     }
     while !limits::affords_rent(world, facts, policy, run, &chosen) {
         // What races is one machine in the end.
-        if chosen.len() == 1 || run.job.nodes() > 1 {
+        if chosen.len() == 1 || run.job.machines() > 1 {
             let is_needed = missing > 0;
             return is_needed.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
         }
         chosen.pop();
     }
-    room.take(id, run, missing);
+    room.take(id, run, count);
     (1..).zip(chosen).map(|(number, offer)| rent(world, facts, id, run, number, offer)).collect()
 }
 

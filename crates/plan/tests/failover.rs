@@ -158,7 +158,7 @@ impl Scene {
     }
 
     fn up(&mut self, kind: &str) {
-        self.append(Event::AgentUp { instance: self.instance(kind), started: Timestamp(0) });
+        self.append(Event::AgentUp { instance: self.instance(kind), started: Timestamp(0), incarnation: 0 });
     }
 
     fn gone(&mut self, kind: &str, seconds: u64) {
@@ -307,7 +307,7 @@ fn machines_that_need_each_other_are_of_one_kind() {
     assert_eq!(scene.run().restarts, 0);
     let others: Vec<InstanceId> = scene.run().instances.iter().skip(2).cloned().collect();
     for instance in others {
-        scene.append(Event::AgentUp { instance, started: Timestamp(0) });
+        scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
     }
     scene.check("start on b b");
 }

@@ -48,7 +48,7 @@ fn world() -> (World, RunId, InstanceId) {
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(intent)),
         Event::Launched { instance: instance.clone(), handle: None },
-        Event::AgentUp { instance: instance.clone(), started: Timestamp(0) },
+        Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },
         Event::AttemptIntended {
             run: run.clone(),
             attempt: run.attempt(fence),

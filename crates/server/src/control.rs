@@ -17,6 +17,7 @@ use ::control::{
 };
 use cloud::Provider;
 use domain::rental::ProviderAnswer;
+use domain::run::Keeper;
 use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, Record};
 use plan::{Illegal, Policy, World};
@@ -215,7 +216,7 @@ impl Running<'_, '_> {
     /// What some process waits for: a server for everything, others by the locks that they hold.
     fn watched(&self) -> WatchedWork {
         if self.control.keeps_all {
-            return WatchedWork { all: true, ..WatchedWork::default() };
+            return WatchedWork { all: true, keeper: Keeper::Server, ..WatchedWork::default() };
         }
         let (home, world) = (self.control.home, self.controller.world());
         let open = world.open_runs().filter(|(_, run)| !run.state.is_final());
@@ -224,6 +225,7 @@ impl Running<'_, '_> {
             runs: open.map(|(id, _)| id).filter(|id| home.is_followed(&home.run(id))).cloned().collect(),
             sweeps: sweeps.map(|(id, _)| id).filter(|id| home.is_followed(&home.sweep(id))).cloned().collect(),
             all: false,
+            keeper: Keeper::Foreground,
         }
     }
 

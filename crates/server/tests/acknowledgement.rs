@@ -9,7 +9,7 @@ use domain::rank::{Report, Step};
 use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
 use domain::run::{AttemptEnd, Bill, Outcome, RunState, Usage};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
-use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
+use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp};
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
@@ -144,7 +144,7 @@ impl Queue for First {
 fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -> HeartbeatReply {
     let (reply, answer) = tokio::sync::oneshot::channel();
     let (instance, started, elapsed) = (instance.clone(), Timestamp(1), Elapsed(1));
-    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim: None };
+    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim: None, incarnation: 0 };
     wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
     answer.blocking_recv().unwrap()
 }
@@ -233,7 +233,7 @@ fn an_agent_that_calls_after_its_run_was_settled_is_told_to_leave() {
     let intent = RentIntended { run: run.clone(), instance: instance.clone(), token: "t".into(), offer, reserved };
     let life = [
         Event::RentIntended(Box::new(intent)),
-        Event::AgentUp { instance: instance.clone(), started: usage.started },
+        Event::AgentUp { instance: instance.clone(), started: usage.started, incarnation: 0 },
         Event::AttemptIntended {
             run: run.clone(),
             attempt: attempt.clone(),
@@ -244,7 +244,10 @@ fn an_agent_that_calls_after_its_run_was_settled_is_told_to_leave() {
         Event::AttemptEnded { attempt, end: AttemptEnd::Succeeded },
         Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } },
         Event::Released { instance: instance.clone(), usage },
-        Event::Billed { run: run.clone(), bill: Bill { lines: Vec::new(), total: reserved } },
+        Event::Billed {
+            run: run.clone(),
+            bill: Bill { lines: Vec::new(), total: reserved, adjustment: Money::default() },
+        },
     ];
     state.append(life.to_vec()).unwrap();
     assert!(state.world().runs.is_empty(), "it has left memory");

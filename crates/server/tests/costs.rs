@@ -65,7 +65,7 @@ fn life(number: u64) -> (Vec<Event>, Money) {
     }
     let total = lines.iter().map(|line| line.amount).sum();
     events.push(Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } });
-    events.push(Event::Billed { run, bill: domain::run::Bill { lines, total } });
+    events.push(Event::Billed { run, bill: domain::run::Bill { lines, total, adjustment: domain::Money::default() } });
     (events, total)
 }
 

@@ -45,7 +45,9 @@ impl Cloud {
         let plain = |answer| Outcome { answer, rented: None };
         match call {
             ProviderCall::Launch(_) if draws.below(100) < throttle => {
-                plain(ProviderAnswer::Refused(Refusal::Throttled { after: Some(Elapsed(SECOND)) }))
+                plain(ProviderAnswer::Refused(Refusal::Throttled {
+                    after: Some(Elapsed((1 + draws.below(20)) * SECOND)),
+                }))
             }
             ProviderCall::Launch(request) => self.launch(request, now, scenario, (draws, has_faults), rule),
             ProviderCall::Observe(_) if draws.below(100) < throttle => {
@@ -67,6 +69,9 @@ impl Cloud {
             }
             ProviderCall::LastEvents(instance) if self.is_dark(instance, now) => {
                 plain(ProviderAnswer::Unavailable("the machine cannot be reached".into()))
+            }
+            ProviderCall::LastEvents(instance) if self.is_disk_lost(instance) => {
+                plain(ProviderAnswer::Unavailable("its disk cannot be read".into()))
             }
             ProviderCall::End(requests) => {
                 requests.iter().for_each(|request| self.end(request, now));
@@ -110,6 +115,7 @@ impl Cloud {
         let never = has_faults && draws.below(20) == 0;
         let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
         let mut machine = Machine::new(instance.clone(), now, visible, boots);
+        machine.is_disk_lost = has_faults && scenario.has_lost_disks && draws.below(6) == 0;
         if let Some(time) = request.first_answer.filter(|_| rule != Some(Rule::LeaseWithinBudget)) {
             machine.first_answer = machine.first_answer.min(time.micros());
         }
@@ -124,6 +130,11 @@ impl Cloud {
         self.machines.values().any(|machine| machine.instance == *instance && now < machine.dark_until)
     }
 
+    /// Whether nothing can be read of a machine of this name.
+    fn is_disk_lost(&self, instance: &InstanceId) -> bool {
+        self.machines.values().any(|machine| machine.instance == *instance && machine.is_disk_lost)
+    }
+
     fn view(&self, now: u64, partial: bool, draws: &mut Draws, rule: Option<Rule>) -> ProviderView {
         let mut machines = Vec::new();
         let partial_or_dark = partial || self.machines.values().any(|machine| now < machine.dark_until);
@@ -131,7 +142,7 @@ impl Cloud {
             if now < machine.dark_until {
                 continue;
             }
-            if now < machine.visible || (partial && draws.below(2) == 0) {
+            if machine.is_unlisted || now < machine.visible || (partial && draws.below(2) == 0) {
                 continue;
             }
             machines.push(SeenMachine {
@@ -148,10 +159,15 @@ impl Cloud {
     fn state(&self, machine: &Machine, now: u64, rule: Option<Rule>) -> MachineState {
         let usage =
             |ended: u64| Usage { started: Timestamp(machine.rented as i64), elapsed: Elapsed(ended - machine.rented) };
+        let round = |usage: Usage| match rule {
+            // As it would be after a way through seconds as a number of type f32.
+            Some(Rule::UsageIsExact) => Usage { elapsed: Elapsed(usage.elapsed.0 / SECOND * SECOND), ..usage },
+            _ => usage,
+        };
         let asked = self.asked_to_end.get(&machine.instance).filter(|_| rule == Some(Rule::EndIsProved));
         match machine.ended.or(asked.copied()) {
             Some(_) if rule == Some(Rule::UsageIsMetered) => MachineState::Gone(None),
-            Some(ended) => MachineState::Gone(Some(usage(ended))),
+            Some(ended) => MachineState::Gone(Some(round(usage(ended)))),
             None if machine.boots.is_some_and(|boots| now >= boots) => MachineState::Running,
             None => MachineState::Pending,
         }
@@ -170,10 +186,14 @@ impl Cloud {
         }
     }
 
-    /// A machine that was there before the log was.
-    pub(crate) fn hold_leftover(&mut self) {
-        let machine = Machine::new(InstanceId::new("lost-i1"), 0, 0, None);
-        self.machines.insert(MachineHandle("m-0".into()), machine);
+    /// A machine that was there before the log was: its agent is dead and the cloud lists it, or the other way round.
+    pub(crate) fn hold_leftover(&mut self, is_alive: bool) -> Option<MachineHandle> {
+        let boots = is_alive.then_some(SECOND);
+        let mut machine = Machine::new(InstanceId::new("lost-i1"), 0, 0, boots);
+        machine.is_unlisted = is_alive;
+        let handle = MachineHandle("m-0".into());
+        self.machines.insert(handle.clone(), machine);
+        is_alive.then_some(handle)
     }
 
     /// Records an end request, though it may be lost.

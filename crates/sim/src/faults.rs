@@ -21,7 +21,7 @@ impl Simulation {
         }
         if self.process.controller.is_some() {
             let from = self.reply_id(ReplyTo::User(run.clone()));
-            let event = Box::new(submitted(&run, (self.scenario.nodes, self.scenario.alternatives), self.budget));
+            let event = Box::new(submitted(&run, &self.scenario, self.budget));
             self.deliver(ControllerInput::Request { from, event });
         }
         // Until it was accepted.
@@ -164,6 +164,7 @@ impl Simulation {
 
     pub(crate) fn calm(&mut self) {
         self.is_stormy = false;
+        self.calm_since = self.now;
         if !self.scenario.is_abandoned || self.stats.crashes == 0 {
             self.start_loop();
         }

@@ -37,10 +37,12 @@ impl Simulation {
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         let Some(rank) = machine.rank.as_mut().filter(|rank| !rank.may_run && !rank.is_ending) else { return };
         rank.may_run = true;
+        rank.meets_until = self.now + MEETING;
         let (attempt, run) = (rank.attempt.clone(), rank.run.clone());
         let is_first = rank.member.is_none_or(|place| place.rank == 0);
-        // A restored log has forgotten it.
-        if !self.is_restored && self.prepared_members(&attempt) < u64::from(self.scenario.nodes) {
+        let expected = rank.member.map_or(1, |place| place.nodes);
+        // A log that was put back has forgotten it.
+        if !self.is_restored && self.prepared_members(&attempt) < u64::from(expected) {
             return self.violate(format!("ranks of {run} were started before all machines were prepared"));
         }
         let handle = handle.clone();
@@ -69,9 +71,10 @@ impl Simulation {
 
     /// Whether a rank can continue: after the rendezvous, no rank may be missing.
     pub(crate) fn are_all_there(&mut self, handle: &MachineHandle, attempt: &AttemptId) -> bool {
-        let all = self.running(attempt) >= self.scenario.nodes as usize;
+        let running = self.running(attempt);
         let machine = self.cloud.machines.get_mut(handle);
         let Some(rank) = machine.and_then(|machine| machine.rank.as_mut()) else { return true };
+        let all = running >= rank.member.map_or(1, |place| place.nodes) as usize;
         rank.has_met |= all;
         rank.member.is_none() || all
     }
@@ -80,10 +83,16 @@ impl Simulation {
     pub(crate) fn rank_lost(&mut self, handle: &MachineHandle, attempt: &AttemptId) {
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         let Some(rank) = machine.rank.as_mut() else { return };
+        let waits_for_ever = self.scenario.are_deaf && rank.has_met && !rank.is_ending;
+        if waits_for_ever {
+            rank.step = rank.step.saturating_sub(1);
+            let (handle, attempt) = (handle.clone(), attempt.clone());
+            return self.at(self.now + 5 * SECOND, SimEvent::RankWorks { handle, attempt });
+        }
         if !rank.has_met && !rank.is_ending {
             // The step was not made.
             rank.step = rank.step.saturating_sub(1);
-            rank.has_met = self.draws.below(MEETING / (5 * SECOND)) == 0;
+            rank.has_met = self.now >= rank.meets_until;
             let (handle, attempt) = (handle.clone(), attempt.clone());
             return self.at(self.now + 5 * SECOND, SimEvent::RankWorks { handle, attempt });
         }
@@ -98,12 +107,14 @@ impl Simulation {
             return;
         }
         let (has_met, is_ending, run, fence) = (rank.has_met, rank.is_ending, rank.run.clone(), rank.fence);
+        let is_late = self.now >= rank.meets_until;
         let is_closed = self.stores.get(&run).is_some_and(|store| store.closed == Some(fence));
         if is_closed {
             let end = if is_ending { AttemptEnd::Stopped { step: None } } else { AttemptEnd::Succeeded };
             return self.ended(handle, attempt, end);
         }
-        if !self.are_all_there(handle, attempt) && (has_met || self.draws.below(MEETING / (3 * SECOND)) == 0) {
+        let is_deaf = self.scenario.are_deaf && has_met && !is_ending;
+        if !self.are_all_there(handle, attempt) && !is_deaf && (has_met || is_late) {
             return self.ended(handle, attempt, failed(Finding::new(Cause::RankLost, "rank 0 is gone")));
         }
         self.at(again, SimEvent::FollowerLooks { handle: handle.clone(), attempt: attempt.clone() });
@@ -111,8 +122,12 @@ impl Simulation {
 
     /// No machine costs money for long while others of its run are missing.
     pub(crate) fn check_waiting(&mut self) {
-        // Waits are measured by the wall clock, and by a loop that is running.
-        if self.scenario.nodes == 1 || self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
+        // Waits are told by the wall clock, and by a loop that lives.
+        if self.scenario.nodes + self.scenario.spares == 1
+            || self.scenario.is_skewed
+            || self.is_restored
+            || self.stats.crashes > 0
+        {
             return;
         }
         let world = &self.process.archive;

@@ -5,14 +5,12 @@ use std::sync::OnceLock;
 use domain::event::Submitted;
 use domain::job::{Budget, Recovery};
 use domain::rank::{Checkpointed, Exported, Ready, Report, TaskMetrics};
-use domain::{Event, Job, Money, Node, Offer, Plan, Rate, RunId};
+use domain::{Cause, Event, Job, Money, Node, Offer, Plan, Rate, RunId};
+
+use crate::scenario::{Scenario, Work};
 
 /// Name of the simulated provider.
 pub(crate) const PROVIDER: &str = "sim";
-
-/// Steps of a run, and after how many its state is saved.
-pub(crate) const STEPS: u64 = 24;
-pub(crate) const SAVE_EVERY: u64 = 4;
 
 const TEXT: &str = "train:\n  model: cnn\n  data: {path: digits.csv.gz}\n  epochs: 30\n  batch: 64\n";
 
@@ -24,13 +22,17 @@ pub(crate) fn rate() -> Rate {
 fn job() -> &'static Job {
     static JOB: OnceLock<Job> = OnceLock::new();
     JOB.get_or_init(|| match Job::parse(TEXT, "job.yaml") {
-        Ok(parsed) => Job { recovery: Recovery { restarts: 1_000, ..parsed.job.recovery.clone() }, ..parsed.job },
+        Ok(parsed) => {
+            let by_cause = [Cause::Hang, Cause::Unreadable].map(|cause| (cause, 1_000)).into();
+            let recovery = Recovery { restarts: 1_000, by_cause, ..parsed.job.recovery.clone() };
+            Job { recovery, ..parsed.job }
+        }
         Err(problems) => panic!("the job of the simulation cannot be read: {problems:?}"),
     })
 }
 
-/// A run is asked for. It may be given so many other kinds of machine.
-pub(crate) fn submitted(run: &RunId, (nodes, alternatives): (u32, u32), budget: Option<Money>) -> Event {
+/// A run is asked for.
+pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>) -> Event {
     let offer = Offer {
         provider: PROVIDER.into(),
         kind: "m1".into(),
@@ -40,14 +42,16 @@ pub(crate) fn submitted(run: &RunId, (nodes, alternatives): (u32, u32), budget: 
     };
     let (share, memory, time, cost) = (None, None, None, None);
     let alternatives =
-        (2..2 + alternatives).map(|number| Offer { kind: format!("m{number}"), ..offer.clone() }).collect();
+        (2..2 + scenario.alternatives).map(|number| Offer { kind: format!("m{number}"), ..offer.clone() }).collect();
     let plan =
         Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives };
     let budget = budget.map(|max| Budget { max, ..Budget::default() });
     let mut job = Job { budget, ..job().clone() };
-    if nodes > 1 {
-        job.wants.nodes = vec![nodes];
+    if scenario.nodes > 1 {
+        job.wants.nodes = vec![scenario.nodes];
+        job.wants.min_nodes = (scenario.least < scenario.nodes).then_some(scenario.least);
     }
+    job.wants.spares = scenario.spares;
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),
         job,
@@ -59,11 +63,11 @@ pub(crate) fn submitted(run: &RunId, (nodes, alternatives): (u32, u32), budget: 
     }))
 }
 
-pub(crate) fn ready(step: u64) -> Report {
+pub(crate) fn ready(step: u64, work: &Work) -> Report {
     Report::Ready(Ready {
         step,
-        steps: STEPS,
-        steps_per_epoch: SAVE_EVERY,
+        steps: work.steps,
+        steps_per_epoch: work.save_every,
         samples: [1, 1, 1],
         classes: Vec::new(),
         parameters: 1,

@@ -44,10 +44,13 @@ impl LoopProcess {
     /// # Errors
     /// If the log cannot be replayed.
     pub(crate) fn start(&mut self, scenario: &Scenario, rule: Option<Rule>, now: Now) -> Result<(), String> {
-        let world = self.open_world().map_err(|illegal| illegal.to_string())?;
+        let mut world = self.open_world().map_err(|illegal| illegal.to_string())?;
         self.life += 1;
+        if rule == Some(Rule::StateIsTheLog) {
+            world.runs.values_mut().for_each(|run| run.restarts = 0);
+        }
         let providers = BTreeMap::from([(PROVIDER.to_owned(), believed_traits(scenario, rule))]);
-        self.controller = Some(Controller::new(world, "owner", providers, policy(rule), now));
+        self.controller = Some(Controller::new(world, "owner", providers, policy(scenario, rule), now));
         Ok(())
     }
 
@@ -114,6 +117,9 @@ impl LoopProcess {
     }
 }
 
+/// The lease that a server grants.
+const SERVED: Elapsed = Elapsed(1_800 * SECOND);
+
 /// The clocks as the loop reads them.
 pub(crate) fn clocks(now: u64, skew: i64, rule: Option<Rule>) -> Now {
     let wall = now as i64 + skew;
@@ -129,25 +135,38 @@ fn believed_traits(scenario: &Scenario, rule: Option<Rule>) -> ProviderTraits {
         Some(Rule::LateRequestsCount) => traits.effective_within = Elapsed(0),
         Some(Rule::LookBeforeAskingAgain) => traits.token_lifetime = Some(Elapsed(u64::MAX)),
         Some(Rule::BootingIsNotSilence) => traits.boots_within = Elapsed(0),
+        Some(Rule::BootsAreBounded) => traits.boots_within = Elapsed(u64::MAX / 4),
         Some(Rule::LastEventsAreRead) => traits.keeps_events = false,
         _ => {}
     }
     traits
 }
 
-pub(crate) fn policy(rule: Option<Rule>) -> Policy {
+pub(crate) fn policy(scenario: &Scenario, rule: Option<Rule>) -> Policy {
+    let usual = Policy::default();
     let mut policy = Policy {
+        lease: if scenario.is_served { SERVED } else { usual.lease },
         slots: 8,
         heartbeat: Elapsed(5 * SECOND),
         heartbeat_idle: Elapsed(SECOND),
         saving: Elapsed(20 * SECOND),
         incomplete: Elapsed(60 * SECOND),
-        ..Policy::default()
+        ..usual
     };
+    let never = Elapsed(u64::MAX);
     match rule {
-        Some(Rule::SilenceIsGivenUp) => policy.silence = Elapsed(u64::MAX),
-        Some(Rule::WaitingIsBounded) => policy.incomplete = Elapsed(u64::MAX),
-        Some(Rule::StrangersAreEnded) => policy.strangers = Elapsed(u64::MAX),
+        Some(Rule::SilenceIsGivenUp) => policy.silence = never,
+        Some(Rule::WaitingIsBounded) => policy.incomplete = never,
+        Some(Rule::StrangersAreEnded) => policy.strangers = never,
+        Some(Rule::SuspectsAreLookedAt) => policy.suspect = never,
+        Some(Rule::LostIsReplaced) => policy.replace = never,
+        Some(Rule::UnknownAgentsLeave) => policy.unknown = never,
+        Some(Rule::EndsAreRepeatedSoon) => policy.ending_max = never,
+        Some(Rule::LastEventsAreGivenUp) => policy.last_events_tries = u32::MAX,
+        Some(Rule::WaitsAreBounded) => policy.backoff_max = never,
+        Some(Rule::TriesAreSpaced) => policy.backoff = Elapsed(0),
+        Some(Rule::SavingIsBounded) => policy.saving = Elapsed(u64::MAX / 4),
+        Some(Rule::RentIsAdmitted) => policy.is_admitting = false,
         _ => {}
     }
     policy

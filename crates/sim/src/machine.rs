@@ -36,6 +36,10 @@ pub(crate) struct Machine {
     pub renewed: u64,
     /// When an agent was last heard from and answered.
     pub healthy_at: Option<u64>,
+    /// The cloud does not list it.
+    pub is_unlisted: bool,
+    /// Nothing can be read of it once it is gone.
+    pub is_disk_lost: bool,
 }
 
 /// The ranks of an attempt.
@@ -53,6 +57,8 @@ pub(crate) struct Rank {
     pub may_run: bool,
     /// Whether the rendezvous is complete.
     pub has_met: bool,
+    /// Until when it waits for the others at the meeting.
+    pub meets_until: u64,
 }
 
 impl Machine {
@@ -75,6 +81,8 @@ impl Machine {
             reclaim: None,
             renewed: rented,
             healthy_at: None,
+            is_unlisted: false,
+            is_disk_lost: false,
         }
     }
 
@@ -94,8 +102,9 @@ impl Machine {
     }
 
     /// Starts the agent.
-    pub(crate) fn boot(&mut self, now: u64, wall: i64) -> Vec<SupervisorOutput> {
-        let mut agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(self.first_answer));
+    pub(crate) fn boot(&mut self, now: u64, wall: i64, incarnation: u64) -> Vec<SupervisorOutput> {
+        let agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(self.first_answer));
+        let mut agent = agent.with_incarnation(incarnation);
         self.boots = Some(now);
         self.renewed = now;
         let outputs = agent.step(SupervisorInput::Timer, Elapsed(0));

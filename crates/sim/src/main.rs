@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sim::{Failure, Rule, Scenario, ScheduleStats};
+use sim::{Failure, GoodputCase, Rule, Scenario, ScheduleStats};
 
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by default 0..10000
        cargo xtask sim --rules [--seeds FIRST..LAST]    break each rule, and find the first schedule that fails
+       cargo xtask sim --goodput [SEEDS]                how much of their time runs on 1 to 64 machines use, by the rate of failures
        cargo xtask sim --explain SEED [--rule NAME]     print what happens in one schedule
        cargo xtask sim --shrink SEED [--rule NAME]      print the calmest scenario in which a failing schedule still fails
 ";
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds)),
         ["--rules"] => rules(&mut out, 0..20_000),
         ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds)),
+        ["--goodput"] => goodput(&mut out, 4),
+        ["--goodput", seeds] => number(seeds).and_then(|seeds| goodput(&mut out, seeds)),
         ["--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None)),
         ["--explain", seed, "--rule", name] => number(seed).and_then(|seed| explain(&mut out, seed, Some(rule(name)?))),
         ["--shrink", seed] => number(seed).and_then(|seed| shrink(&mut out, seed, None)),
@@ -114,12 +117,35 @@ fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
         match seeds.clone().find_map(|seed| sim::check(seed, Some(rule)).err()) {
             Some(failure) => {
                 let count = failure.seed - seeds.start + 1;
-                let _ = writeln!(out, "{:<26} found after {count:>5} schedules: {}", format!("{rule:?}"), failure.why);
+                // Which machines there are is told by `--explain`.
+                let why = failure.why.split(" [").next().unwrap_or_default();
+                let _ = writeln!(out, "{:<26} found after {count:>5} schedules: {why}", format!("{rule:?}"));
+                let _ = out.flush();
             }
             None => unfound.push(rule),
         }
     }
     if unfound.is_empty() { Ok(()) } else { Err(format!("nothing fails without {unfound:?}")) }
+}
+
+/// Runs on 1 to 64 machines that end at random, compared with the model.
+fn goodput(out: &mut impl Write, seeds: u64) -> Result<(), String> {
+    let _ =
+        writeln!(out, "one failure in  restart  model  1 node      4      8     16     64  (mean of {seeds} seeds)");
+    for (mtbf, restart, hours) in [(3_600.0, 60.0, 12), (21_600.0, 120.0, 48), (2_700.0, 120.0, 12)] {
+        let mut line = String::new();
+        for nodes in [1, 4, 8, 16, 64] {
+            let case = GoodputCase::new(nodes, mtbf, restart, hours);
+            let shares: Result<Vec<f64>, Failure> = (0..seeds).map(|seed| case.measured(seed)).collect();
+            let shares = shares.map_err(|failure| format!("{nodes} nodes, seed {}: {}", failure.seed, failure.why))?;
+            let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+            line.push_str(&format!("  {mean:.4}"));
+        }
+        let model = GoodputCase::new(1, mtbf, restart, hours).expected();
+        let _ = writeln!(out, "{:>11.2} h  {restart:>5.0} s  {model:.4}{line}", mtbf / 3_600.0);
+        let _ = out.flush();
+    }
+    Ok(())
 }
 
 fn explain(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), String> {

@@ -19,6 +19,10 @@ impl Simulation {
         if let (ProviderCall::Launch(request), Some(Rule::OneToken)) = (&mut call, self.rule) {
             request.token = format!("{}-{}", request.token, self.requests);
         }
+        self.check_patience(life, &call);
+        if let ProviderCall::Launch(request) = &call {
+            self.launches.insert((life, id), request.token.clone());
+        }
         self.cloud.note_end_request(&call, self.now);
         if let (ProviderCall::End(requests), Some(Rule::EndIsRepeated)) = (&call, self.rule)
             && !requests.iter().any(|request| self.ended_once.insert(request.instance.clone()))
@@ -68,6 +72,7 @@ impl Simulation {
         if self.refused.contains(&(life, id)) {
             return;
         }
+        self.check_end(call);
         let outcome = self.cloud.receive(call, self.now, &self.scenario, (&mut self.draws, has_faults), self.rule);
         if is_launch && matches!(outcome.answer, ProviderAnswer::Refused(_)) && is_answered {
             self.refused.insert((life, id));
@@ -75,8 +80,9 @@ impl Simulation {
         if let Some(handle) = outcome.rented {
             self.rented.insert((life, id));
             self.stats.machines += 1;
-            if let Some(boots) = self.cloud.machines.get(&handle).and_then(|machine| machine.boots) {
-                self.at(boots, SimEvent::AgentBoots(handle));
+            match self.cloud.machines.get(&handle).and_then(|machine| machine.boots) {
+                Some(boots) => self.at(boots, SimEvent::AgentBoots(handle)),
+                None => self.machine_disturbed(&handle, self.scenario.traits.boots_within.0.max(120 * SECOND)),
             }
         }
         if !is_answered {
@@ -87,7 +93,8 @@ impl Simulation {
             return self.answer(self.now + DEADLINE, life, id, doubt);
         }
         let arrives = self.now + self.delay();
-        self.at(arrives, SimEvent::AnswerArrives { life, id, answer: outcome.answer });
+        let answer = self.note_throttled(life, id, outcome.answer);
+        self.at(arrives, SimEvent::AnswerArrives { life, id, answer });
     }
 
     pub(crate) fn reply(&mut self, to: ReplyId, mut reply: HeartbeatReply) {
@@ -104,6 +111,9 @@ impl Simulation {
                     *within = None;
                 }
             }
+        }
+        if self.rule == Some(Rule::NodeLossIsTold) {
+            reply.orders.retain(|order| !matches!(order, AgentCommand::Stop { is_node_lost: true, .. }));
         }
         if !self.chance(self.scenario.loss) {
             let arrives = self.now + self.delay();

@@ -7,7 +7,7 @@ use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, HeartbeatReply, Start};
 use domain::{AttemptId, Cause, Elapsed, Finding, Money, RunId};
 
-use crate::job::{SAVE_EVERY, STEPS, checkpointed, model, rate, ready};
+use crate::job::{checkpointed, model, rate, ready};
 use crate::machine::{Machine, Rank};
 use crate::rule::Rule;
 use crate::scenario::SECOND;
@@ -21,9 +21,13 @@ const SAVE_WITHIN: u64 = 60 * SECOND;
 
 impl Simulation {
     pub(crate) fn agent_boots(&mut self, handle: &MachineHandle) {
-        let (now, wall) = (self.now, self.wall());
+        let wall = if self.scenario.are_clocks_alike { 0 } else { self.wall() };
+        let now = self.now;
+        // Two machines never draw the same number; handles differ.
+        let number: u64 = handle.0.trim_start_matches("m-").parse().unwrap_or(0);
+        let incarnation = if self.rule == Some(Rule::AgentsAreToldApart) { 0 } else { 1 + number };
         let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| machine.is_alive()) else { return };
-        let outputs = machine.boot(now, wall);
+        let outputs = machine.boot(now, wall, incarnation);
         self.agent_does(handle, outputs);
         self.tell_notice(handle);
     }
@@ -118,7 +122,7 @@ impl Simulation {
             return self.ended(handle, &start.attempt, failed(finding));
         }
         store.fence = Some(start.fence);
-        let step = store.step;
+        let step = store.durable(self.now, self.scenario.work.lag);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         machine.rank = Some(Rank {
             run: start.run.clone(),
@@ -130,6 +134,7 @@ impl Simulation {
             member: start.member,
             may_run: start.member.is_none(),
             has_met: false,
+            meets_until: 0,
         });
         let staged = self.now + SECOND + self.draws.below(10 * SECOND);
         self.at(staged, SimEvent::RankWorks { handle: handle.clone(), attempt: start.attempt.clone() });
@@ -140,6 +145,7 @@ impl Simulation {
         let Some(rank) = machine.rank.as_mut().filter(|rank| rank.attempt == *attempt && !rank.is_ending) else {
             return;
         };
+        let work = self.scenario.work;
         let mut events = Vec::new();
         if !rank.may_run {
             return self.prepared(handle, attempt);
@@ -148,16 +154,19 @@ impl Simulation {
             rank.step += 1;
         } else {
             rank.is_staged = true;
-            events.extend([AgentEvent::Started, reported(ready(rank.step))]);
+            events.extend([AgentEvent::Started, reported(ready(rank.step, &work))]);
         }
         let (step, run, fence) = (rank.step, rank.run.clone(), rank.fence);
+        self.worked_from.get_or_insert(self.now);
         if !machine.is_frozen {
             self.check_budget(&run);
+            self.disturbed(&run);
         }
         if !self.are_all_there(handle, attempt) {
             return self.rank_lost(handle, attempt);
         }
-        if step % SAVE_EVERY == 0 || step >= STEPS {
+        let is_saved = step % work.save_every == 0 || step >= work.steps;
+        if is_saved {
             if !self.commit(&run, fence, step) {
                 let finding = Finding::new(Cause::Fenced, "a newer attempt has taken over");
                 return self.ended(handle, attempt, failed(finding));
@@ -167,16 +176,19 @@ impl Simulation {
         if !events.is_empty() {
             self.tell_agent(handle, SupervisorInput::Happened { attempt: attempt.clone(), events });
         }
-        if step >= STEPS {
+        if step >= work.steps {
             let is_frozen = self.cloud.machines.get(handle).is_some_and(|machine| machine.is_frozen);
             if !is_frozen {
+                self.worked_until = self.now;
                 let store = self.stores.entry(run).or_default();
                 store.completions += 1;
                 store.closed = Some(fence);
             }
             return self.ended(handle, attempt, AttemptEnd::Trained { model: model(step) });
         }
-        let next = self.now + 2 * SECOND + self.draws.below(8 * SECOND);
+        let pace = if self.scenario.is_slow { 5 } else { 1 };
+        let drawn = pace * (2 * SECOND + self.draws.below(8 * SECOND));
+        let next = self.now + work.step.unwrap_or(drawn) + if is_saved { work.stall } else { 0 };
         self.at(next, SimEvent::RankWorks { handle: handle.clone(), attempt: attempt.clone() });
     }
 
@@ -205,7 +217,7 @@ impl Simulation {
         }
         let is_stale = store.written_by.is_some_and(|newest| fence < newest);
         store.written_by = Some(fence);
-        store.step = step;
+        store.save(step, self.now, self.scenario.work.lag);
         if is_stale {
             self.violate(format!("a replaced attempt of {run} wrote over what a newer one had saved"));
         }
@@ -228,12 +240,14 @@ impl Simulation {
                 let within = within.map_or(SAVE_WITHIN, |within| within.0);
                 // The remaining time is for uploading the saved state.
                 let within = if why == StopReason::Reclaim { within - within / 4 } else { within };
-                let needed = self.draws.below(40 * SECOND);
+                // One in ten stands still and would never be done.
+                let is_stuck = self.draws.below(10) == 0;
+                let needed = if is_stuck { u64::MAX } else { self.draws.below(40 * SECOND) };
                 // Node rank 0 saves for all, if all are there.
                 let is_follower = rank.member.is_some_and(|place| place.rank > 0);
                 let needed = if is_follower { within } else { needed };
                 let is_saved = needed <= within && !is_follower;
-                let done = self.now + needed.min(within);
+                let done = self.now.saturating_add(needed.min(within));
                 self.at(done, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved });
             }
             StopReason::NodeLost if rank.is_ending => {}
@@ -277,6 +291,8 @@ impl Simulation {
         let cut = self.now + self.draws.below(300 * SECOND);
         let dark = self.now + self.draws.below(900 * SECOND);
         let now = self.now;
+        let is_glitch = self.draws.below(3) == 0;
+        self.machine_disturbed(handle, 0);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         match kind {
             0 => machine.end(now),
@@ -285,6 +301,10 @@ impl Simulation {
             3 => machine.cut_until = cut,
             4 => {
                 (machine.cut_until, machine.dark_until) = (dark, dark);
+                // What cuts it off may end its agent too.
+                if is_glitch {
+                    machine.lose_agent();
+                }
             }
             5 => self.notice(handle),
             _ => {
@@ -302,12 +322,16 @@ impl Simulation {
         let now = self.now;
         self.at(now + 60 * SECOND, SimEvent::Watchdog);
         self.check_waiting();
+        self.check_waits();
+        self.check_memory();
         // It would hide that one of these is broken, as braces hide a missing belt.
         let hides = matches!(
             self.rule,
             Some(Rule::StrangersAreEnded | Rule::EndIsRepeated | Rule::SilenceIsGivenUp | Rule::MachinesAreTagged)
         );
-        if self.rule == Some(Rule::DeadManSwitch) || (hides && !self.scenario.is_abandoned) {
+        if matches!(self.rule, Some(Rule::DeadManSwitch | Rule::MachinesPowerOff))
+            || (hides && !self.scenario.is_abandoned)
+        {
             return;
         }
         for machine in self.cloud.machines.values_mut().filter(|machine| machine.is_alive()) {

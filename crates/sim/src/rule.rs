@@ -53,11 +53,43 @@ pub enum Rule {
     WaitingIsBounded,
     /// What runs on a machine that its provider is about to take back saves its state and ends before.
     ReclaimIsHeeded,
+    /// An agent that is silent for a while is suspected, and looked at.
+    SuspectsAreLookedAt,
+    /// A machine that cannot be reached is replaced before its end is proved.
+    LostIsReplaced,
+    /// A machine that does not boot in time is given up.
+    BootsAreBounded,
+    /// An agent that the log does not know is told to leave in the end.
+    UnknownAgentsLeave,
+    /// The wait between two requests to end a machine is bounded.
+    EndsAreRepeatedSoon,
+    /// What a machine that is gone had written down is not asked for without end.
+    LastEventsAreGivenUp,
+    /// The wait between two tries is bounded.
+    WaitsAreBounded,
+    /// Between two tries is a wait.
+    TriesAreSpaced,
+    /// A provider that wants to be left alone for a while is.
+    ThrottlingIsHeeded,
+    /// Ranks that do not save in time are killed.
+    SavingIsBounded,
+    /// Ranks are told when those of another machine have failed.
+    NodeLossIsTold,
+    /// A machine whose agent nobody answers, or that has none, powers itself off.
+    MachinesPowerOff,
+    /// A machine is rented only where the budget pays for ending it too.
+    RentIsAdmitted,
+    /// Usage is whole microseconds all the way to the bill.
+    UsageIsExact,
+    /// What the loop knows at its start is what the log says, and nothing else.
+    StateIsTheLog,
+    /// Agents of two machines that one request has rented are told apart, whatever their clocks say.
+    AgentsAreToldApart,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 25] = [
+    pub const ALL: [Rule; 41] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -83,5 +115,21 @@ impl Rule {
         Rule::AllArePrepared,
         Rule::WaitingIsBounded,
         Rule::ReclaimIsHeeded,
+        Rule::SuspectsAreLookedAt,
+        Rule::LostIsReplaced,
+        Rule::BootsAreBounded,
+        Rule::UnknownAgentsLeave,
+        Rule::EndsAreRepeatedSoon,
+        Rule::LastEventsAreGivenUp,
+        Rule::WaitsAreBounded,
+        Rule::TriesAreSpaced,
+        Rule::ThrottlingIsHeeded,
+        Rule::SavingIsBounded,
+        Rule::NodeLossIsTold,
+        Rule::MachinesPowerOff,
+        Rule::RentIsAdmitted,
+        Rule::UsageIsExact,
+        Rule::StateIsTheLog,
+        Rule::AgentsAreToldApart,
     ];
 }

@@ -54,6 +54,49 @@ pub struct Scenario {
     pub is_restored: bool,
     /// The cloud has a machine with our tag that was never in the log, and whose agent is dead.
     pub has_leftover: bool,
+    /// That machine's agent is alive and calls, and the cloud does not list it.
+    pub is_leftover_alive: bool,
+    /// Only machines fail: every request and reply arrives, and the loop lives.
+    pub is_clear: bool,
+    /// The loop is a server's, which grants long leases.
+    pub is_served: bool,
+    /// Ranks on several machines do not notice by themselves that others are missing.
+    pub are_deaf: bool,
+    /// Of some machines that are gone, nothing can be read any more.
+    pub has_lost_disks: bool,
+    /// Machines beyond those that a run computes on.
+    pub spares: u32,
+    /// The fewest machines that a run can do with.
+    pub least: u32,
+    /// Steps take long: what was replaced may still work for a long time.
+    pub is_slow: bool,
+    /// The clocks of machines all begin at the same time.
+    pub are_clocks_alike: bool,
+    /// What is trained.
+    pub work: Work,
+}
+
+/// What a run trains. Times are in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// Steps of a run.
+    pub steps: u64,
+    /// After how many steps its state is saved.
+    pub save_every: u64,
+    /// How long a step takes; none where that is drawn.
+    pub step: Option<u64>,
+    /// How much longer one takes after which the state is saved.
+    pub stall: u64,
+    /// How long after that the state is durable.
+    pub lag: u64,
+    /// One of its machines ends without a word once in so long, on average; none where nothing is measured.
+    pub failures: Option<u64>,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work { steps: 24, save_every: 4, step: None, stall: 0, lag: 0, failures: None }
+    }
 }
 
 impl Scenario {
@@ -69,10 +112,15 @@ impl Scenario {
         let boot = 10 * SECOND + draws.below(230 * SECOND);
         let mut gangs = Draws::new(key(seed, [4]));
         let nodes = if gangs.below(4) == 0 { 2 + gangs.below(3) as u32 } else { 1 };
+        let is_outage = !is_calm && nodes == 1 && gangs.below(12) == 0;
         let capacity = (nodes > 1 && !is_calm && gangs.below(4) == 0).then_some(nodes as usize - 1);
+        // While faults happen there is no machine at all.
+        let capacity = if is_outage { Some(0) } else { capacity };
         // Some list a machine at once, though a request may take its time.
         let is_prompt = Draws::new(key(seed, [3])).below(4) == 0;
-        Scenario {
+        let mut kinds = Draws::new(key(seed, [6]));
+        let is_clear = !is_calm && kinds.below(6) == 0;
+        let scenario = Scenario {
             storm: 240 * SECOND + draws.below(600 * SECOND),
             runs: 1 + draws.below(2) as u32,
             nodes,
@@ -108,6 +156,36 @@ impl Scenario {
             is_abandoned: !is_calm && draws.below(12) == 0,
             is_restored: !is_calm && draws.below(12) == 0,
             has_leftover: draws.below(12) == 0,
+            is_leftover_alive: kinds.below(2) == 0,
+            is_clear,
+            is_served: kinds.below(3) == 0,
+            are_deaf: nodes > 1 && kinds.below(3) == 0,
+            has_lost_disks: !is_calm && kinds.below(4) == 0,
+            spares: if kinds.below(6) == 0 { 1 + kinds.below(2) as u32 } else { 0 },
+            least: if kinds.below(2) == 0 { nodes } else { 1 + kinds.below(u64::from(nodes)) as u32 },
+            is_slow: !is_calm && kinds.below(4) == 0,
+            are_clocks_alike: kinds.below(3) == 0,
+            work: Work::default(),
+        };
+        if is_clear { scenario.cleared() } else { scenario }
+    }
+
+    /// The same where nothing but machines fails.
+    pub(crate) fn cleared(self) -> Scenario {
+        Scenario {
+            capacity: None,
+            loss: 0,
+            repeat: 0,
+            refusal: 0,
+            throttle: 0,
+            partial: 0,
+            crash: 0,
+            user: 0,
+            is_skewed: false,
+            is_abandoned: false,
+            is_restored: false,
+            has_lost_disks: false,
+            ..self
         }
     }
 }

@@ -11,10 +11,12 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 15] = [
+    let simpler: [fn(&mut Scenario); 17] = [
         |scenario| scenario.runs = 1,
-        |scenario| scenario.nodes = 1,
+        |scenario| (scenario.nodes, scenario.least) = (1, 1),
         |scenario| scenario.alternatives = 0,
+        |scenario| scenario.spares = 0,
+        |scenario| scenario.least = scenario.nodes,
         |scenario| scenario.capacity = None,
         |scenario| scenario.loss = 0,
         |scenario| scenario.repeat = 0,

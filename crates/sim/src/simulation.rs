@@ -6,7 +6,7 @@ use control::{ControllerInput, ControllerOutput, ReplyId, WatchedWork};
 use domain::event::Event;
 use domain::random::{Draws, key};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
-use domain::run::{InstanceState, RunState};
+use domain::run::{InstanceState, Keeper, RunState};
 use domain::wire::{Heartbeat, HeartbeatReply};
 use domain::{AttemptId, Fence, InstanceId, Money, RunId};
 
@@ -55,6 +55,7 @@ pub(crate) enum SimEvent {
     FollowerLooks { handle: MachineHandle, attempt: AttemptId },
     RankSaved { handle: MachineHandle, attempt: AttemptId, is_saved: bool },
     Reclaimed(MachineHandle),
+    MachineFails,
     UserSubmits(RunId),
     Faults,
     Watchdog,
@@ -68,10 +69,26 @@ pub(crate) struct Store {
     pub fence: Option<Fence>,
     /// The attempt that has saved last.
     pub written_by: Option<Fence>,
-    pub step: u64,
+    step: u64,
+    /// When that was saved, and what was durable then.
+    saved: (u64, u64),
     pub completions: u32,
     /// The last attempt that has ended, or has saved and stopped: its other machines see that.
     pub closed: Option<Fence>,
+}
+
+impl Store {
+    /// Takes a state that will be durable after a while.
+    pub(crate) fn save(&mut self, step: u64, now: u64, lag: u64) {
+        self.saved = (now, self.durable(now, lag));
+        self.step = step;
+    }
+
+    /// The newest step whose state is durable.
+    pub(crate) fn durable(&self, now: u64, lag: u64) -> u64 {
+        let (at, before) = self.saved;
+        if now >= at + lag { self.step } else { before }
+    }
 }
 
 pub(crate) enum ReplyTo {
@@ -107,6 +124,21 @@ pub(crate) struct Simulation {
     pub violation: Option<String>,
     pub stats: ScheduleStats,
     pub trace: Option<Vec<String>>,
+    /// When each machine was asked to be released.
+    pub releasing: BTreeMap<InstanceId, u64>,
+    /// When each run has worked last, or something has happened to it.
+    pub worked: BTreeMap<RunId, u64>,
+    /// When the storm was over.
+    pub calm_since: u64,
+    /// The tokens of launches that were not answered.
+    pub launches: BTreeMap<(u64, control::CallId), String>,
+    /// For how long answers that are on their way ask for patience, in microseconds.
+    pub throttled: BTreeMap<(u64, control::CallId), u64>,
+    /// When the first step was made, and the last one.
+    pub worked_from: Option<u64>,
+    pub worked_until: u64,
+    /// Until when a provider wants not to be asked with a token, and which life of the loop it has told.
+    pub patience: BTreeMap<String, (u64, u64)>,
 }
 
 /// Between two rounds of faults.
@@ -121,7 +153,7 @@ impl Simulation {
         let runs: Vec<RunId> = (1..=scenario.runs).map(|number| RunId::new(format!("r{number}"))).collect();
         let budget = scenario.is_budgeted.then(|| {
             let seconds = 100 + draws.below(400);
-            rate().times(scenario.nodes).cost(domain::Elapsed(seconds * SECOND))
+            rate().times(scenario.nodes + scenario.spares).cost(domain::Elapsed(seconds * SECOND))
         });
         let mut simulation = Simulation {
             rule,
@@ -146,17 +178,29 @@ impl Simulation {
             violation: None,
             stats: ScheduleStats::default(),
             trace: None,
+            releasing: BTreeMap::new(),
+            worked: BTreeMap::new(),
+            calm_since: 0,
+            launches: BTreeMap::new(),
+            worked_from: None,
+            worked_until: 0,
+            throttled: BTreeMap::new(),
+            patience: BTreeMap::new(),
             runs: runs.clone(),
             scenario,
         };
         if simulation.scenario.has_leftover {
-            simulation.cloud.hold_leftover();
+            let is_alive = simulation.scenario.is_leftover_alive;
+            if let Some(handle) = simulation.cloud.hold_leftover(is_alive) {
+                simulation.at(SECOND, SimEvent::AgentBoots(handle));
+            }
         }
         simulation.at(0, SimEvent::LoopStarts);
         for run in runs {
             let when = simulation.draws.below(60 * SECOND);
             simulation.at(when, SimEvent::UserSubmits(run));
         }
+        simulation.next_failure();
         simulation.at(ROUND, SimEvent::Faults);
         simulation.at(60 * SECOND, SimEvent::Watchdog);
         simulation.at(simulation.scenario.storm, SimEvent::Calm);
@@ -224,6 +268,7 @@ impl Simulation {
             SimEvent::Reclaimed(handle) => self.reclaimed(&handle),
             SimEvent::RankSaved { handle, attempt, is_saved } => self.rank_saved(&handle, &attempt, is_saved),
             SimEvent::UserSubmits(run) => self.user_submits(run),
+            SimEvent::MachineFails => self.machine_fails(),
             SimEvent::Faults => self.faults(),
             SimEvent::Watchdog => self.watchdog(),
             SimEvent::Calm => self.calm(),
@@ -261,11 +306,13 @@ impl Simulation {
             return self.violate(format!("the log cannot be replayed: {why}"));
         }
         let runs = self.runs.iter().cloned().collect();
-        self.deliver(ControllerInput::Watched(WatchedWork { runs, ..WatchedWork::default() }));
+        let keeper = if self.scenario.is_served { Keeper::Server } else { Keeper::Foreground };
+        self.deliver(ControllerInput::Watched(WatchedWork { runs, keeper, ..WatchedWork::default() }));
     }
 
     /// Passes an input to the loop and carries out its outputs; it may crash between any two of them.
     pub(crate) fn deliver(&mut self, input: ControllerInput) {
+        self.note_answer(self.process.life, &input);
         let now = clocks(self.now, self.skew, self.rule);
         let recalled = self.process.recall(&input).map(|part| ControllerInput::Recalled(Box::new(part)));
         let Some(controller) = &mut self.process.controller else { return };
@@ -297,7 +344,10 @@ impl Simulation {
     fn emit(&mut self, output: ControllerOutput, life: u64) {
         match output {
             ControllerOutput::Append(records) => {
-                records.iter().for_each(|record| self.check_release(&record.event));
+                records.iter().for_each(|record| {
+                    self.check_release(&record.event);
+                    self.note_append(&record.event);
+                });
                 if let Some(seq) = records.last().map(|record| record.seq) {
                     self.process.unsynced.extend(records);
                     let sync = 100 + self.draws.below(30_000);
@@ -344,8 +394,8 @@ impl Simulation {
         let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
         // Of two machines for one request, one may be lost.
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        // A machine that waits too long for the others of its run is released, and so is one that is reclaimed.
-        let is_expected = self.scenario.nodes > 1 || known.reclaim.is_some();
+        // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
+        let is_expected = self.scenario.nodes + self.scenario.spares > 1 || known.reclaim.is_some();
         if is_expected || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
             return;
         }

@@ -44,25 +44,33 @@ pub fn check(seed: u64, rule: Option<Rule>) -> Result<ScheduleStats, Failure> {
 pub fn run(seed: u64, scenario: Scenario, rule: Option<Rule>, is_traced: bool) -> Result<ScheduleStats, Failure> {
     let mut simulation = Simulation::new(seed, scenario, rule);
     simulation.trace = is_traced.then(Vec::new);
-    let last = simulation.scenario.storm + QUIET;
+    let stats = finish(&mut simulation);
+    stats.map_err(|why| Failure { seed, why, trace: simulation.trace.unwrap_or_default() })
+}
+
+/// Runs a simulation to its end.
+pub(crate) fn finish(simulation: &mut Simulation) -> Result<ScheduleStats, String> {
+    let work = simulation.scenario.work;
+    let last = simulation.scenario.storm + QUIET + 3 * work.steps * work.step.unwrap_or(0);
+    let most = if work.failures.is_some() { u32::MAX } else { MOST };
     let mut happened = 0_u32;
     let why = loop {
         if let Some(violation) = simulation.violation.take() {
             break Some(violation);
         }
-        if !simulation.is_stormy && is_done(&simulation) {
-            break verdict(&simulation);
+        if !simulation.is_stormy && is_done(simulation) {
+            break verdict(simulation);
         }
         happened += 1;
-        if simulation.now > last || happened > MOST || !simulation.advance() {
-            break Some(format!("does not come to an end: {}", standing(&simulation)));
+        if simulation.now > last || happened > most || !simulation.advance() {
+            break Some(format!("does not come to an end: {}", standing(simulation)));
         }
     };
     let mut stats = simulation.stats;
     stats.events = simulation.process.disk.len() as u64;
     match why {
         None => Ok(stats),
-        Some(why) => Err(Failure { seed, why, trace: simulation.trace.unwrap_or_default() }),
+        Some(why) => Err(why),
     }
 }
 
@@ -117,10 +125,14 @@ fn verdict(simulation: &Simulation) -> Option<String> {
         if exact && bill.total != owed {
             return Some(format!("{run} is billed {} and owes {owed}", bill.total));
         }
+        if !simulation.asks_in_peace(run) {
+            return Some(format!("{run} was asked for {} machines", known.instances.len()));
+        }
         let completions = simulation.stores.get(run).map_or(0, |store| store.completions);
         // If a machine could not be reached, its end could not be known.
         let unknown = simulation.process.disk.iter().filter(|record| is_unreachable(&record.event, run)).count() as u32;
-        if exact && completions > 1 + unknown {
+        let lost = simulation.cloud.machines.values().filter(|machine| machine.is_disk_lost).count() as u32;
+        if exact && completions > 1 + unknown + lost {
             return Some(format!("{run} was trained to its end {completions} times"));
         }
         if let Some(budget) = simulation.budget.filter(|budget| simulation.scenario.is_calm && bill.total > *budget) {

@@ -1,7 +1,7 @@
 //! The event log as text: the run or sweep of an event, and a sentence.
 
 use domain::event::RunEnd;
-use domain::run::{AttemptEnd, Outcome};
+use domain::run::{AttemptEnd, Keeper, Outcome};
 use domain::sweep::SweepEnd;
 use domain::{AttemptId, Event, InstanceId, RunId};
 use plan::World;
@@ -26,6 +26,8 @@ pub fn subject(world: &World, event: &Event) -> String {
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
         Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => of_attempt(attempt),
+        Event::AttemptResizing { attempt } => of_attempt(attempt),
+        Event::MicroBatchHalved { run, .. } | Event::KeeperChanged { run, .. } => Some(run),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
             return sweep.to_string();
@@ -67,6 +69,16 @@ pub fn sentence(event: &Event) -> String {
             0 => format!("attempt {attempt} trains from step 0 of {}", ready.steps),
             step => format!("attempt {attempt} resumed at step {step} of {}", ready.steps),
         },
+        Event::AttemptResizing { attempt } => {
+            format!("attempt {attempt} saves and ends: more machines are there for the next one")
+        }
+        Event::MicroBatchHalved { accumulate, .. } => {
+            format!("memory ran out: a step is divided into {accumulate} micro-batches from now on")
+        }
+        Event::KeeperChanged { keeper: Keeper::Server, .. } => "kept going by `gradus serve`".to_owned(),
+        Event::KeeperChanged { keeper: Keeper::Foreground, .. } => {
+            "kept going by the commands that wait for it".to_owned()
+        }
         Event::AttemptEnded { attempt, end } => format!("attempt {attempt} {}", attempt_end(end)),
         Event::BudgetAlert { spent, .. } | Event::SweepBudgetAlert { spent, .. } => {
             format!("budget alert: {spent} spent")
@@ -81,6 +93,9 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Released { instance, usage } => {
             format!("machine {instance} released after {:.1} s", usage.elapsed.as_secs_f64())
+        }
+        Event::Billed { bill, .. } if !bill.adjustment.is_zero() => {
+            format!("billed {}, of which {} is beyond the budget", bill.total, bill.adjustment)
         }
         Event::Billed { bill, .. } => format!("billed {}", bill.total),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),

@@ -296,6 +296,11 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
             return None;
         }
+        Event::AttemptResizing { .. } => "more machines are there: saving, then resuming on all of them".to_owned(),
+        Event::MicroBatchHalved { accumulate, .. } => {
+            format!("memory ran out: resuming with {accumulate} micro-batches per step")
+        }
+        Event::KeeperChanged { .. } => return None,
         Event::MemberPrepared { .. } | Event::MemberEnded { .. } => return None,
         Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
             return None;

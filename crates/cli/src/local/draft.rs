@@ -170,7 +170,7 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     offers.retain(is_meant);
     match &job.wants.node {
         Some(node) if offers.is_empty() => Err(no_node(node, &machine::inventory(home)?)),
-        Some(node) => too_few_nodes(job.nodes(), node, &machine::inventory(home)?).map_or(Ok(offers), Err),
+        Some(node) => too_few_nodes(job.least_nodes(), node, &machine::inventory(home)?).map_or(Ok(offers), Err),
         None => Ok(offers),
     }
 }
@@ -344,9 +344,9 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         ),
         format!("price    {} ({})", offer.rate, offer.price_source),
     ];
-    if job.nodes() > 1 {
-        lines[1].insert_str("machine  ".len(), &format!("{} × ", job.nodes()));
-        lines[2].push_str(&format!(" each; {} together", offer.rate.times(job.nodes())));
+    if job.machines() > 1 {
+        lines[1].insert_str("machine  ".len(), &format!("{} × ", job.machines()));
+        lines[2].push_str(&format!(" each; {} together", offer.rate.times(job.machines())));
     }
     lines.extend(rented::alternatives(plan));
     if let Some(share) = plan.share {

@@ -74,6 +74,8 @@ impl Controller {
                     self.clear(instance.as_str());
                 }
             }
+            Action::Resize { attempt } => self.must(Event::AttemptResizing { attempt }),
+            Action::HalveMicroBatch { run, accumulate } => self.must(Event::MicroBatchHalved { run, accumulate }),
             Action::Bill { run, bill } => {
                 if self.is_appended(Event::Billed { run: run.clone(), bill }) {
                     self.runs.remove(&run);
@@ -166,7 +168,7 @@ impl Controller {
         let Some(provider) = self.providers.get(&name) else { return };
         let every = provider.traits.observe_every;
         let Some(memory) = self.machines.get_mut(id) else { return };
-        let is_recent = memory.end.due(every).is_some_and(|due| now < due);
+        let is_recent = memory.end.due(every, self.policy.ending_max).is_some_and(|due| now < due);
         if memory.end.is_pending || is_recent {
             return;
         }

@@ -7,9 +7,6 @@ use domain::{Cause, Elapsed, Event, Finding, InstanceId};
 use super::memory::{LastEvents, Pending};
 use super::{CallId, Controller, ControllerOutput};
 
-/// Number of requests for last events before a machine is billed without them.
-const LAST_EVENTS_TRIES: u32 = 8;
-
 /// Doublings of the wait between them at most.
 const LAST_EVENTS_DOUBLINGS: u32 = 3;
 
@@ -153,7 +150,7 @@ impl Controller {
             return;
         }
         memory.last_events = LastEvents::Unread { tries, not_before };
-        if tries >= LAST_EVENTS_TRIES {
+        if tries >= self.policy.last_events_tries {
             memory.last_events = LastEvents::Read;
             self.note(
                 id.as_str(),

@@ -15,9 +15,6 @@ const PATROL_AT_MOST: u64 = 60_000_000;
 /// Interval between two listings of a provider from which nothing is rented, to find unknown machines, in microseconds.
 const STRANGERS_EVERY: u64 = 600_000_000;
 
-/// An agent that has been silent for this long, in microseconds, is suspected: its provider is queried, nothing else.
-pub(super) const SUSPECT: u64 = 15_000_000;
-
 impl Controller {
     /// Schedules the next wake-up.
     pub(super) fn schedule(&mut self) {
@@ -74,7 +71,7 @@ impl Controller {
     /// Whether a query about a machine may have a new result soon.
     fn is_changing(&self, id: &InstanceId) -> bool {
         let Some(instance) = self.world.instances.get(id) else { return false };
-        instance.state != InstanceState::Up || self.silence(id).0 >= SUSPECT
+        instance.state != InstanceState::Up || self.silence(id) >= self.policy.suspect
     }
 
     /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query.
@@ -82,7 +79,7 @@ impl Controller {
         let instance = self.world.instances.get(id)?;
         let every = self.providers.get(&instance.offer.provider)?.traits.observe_every;
         let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending) {
-            (true, false) => memory.end.due(every),
+            (true, false) => memory.end.due(every, self.policy.ending_max),
             _ => None,
         };
         let events = match (memory.sight, memory.last_events) {
@@ -93,7 +90,7 @@ impl Controller {
             .filter(|at| instance.state == InstanceState::Intended && at.0 > self.now.monotonic.0);
         let is_unheard = memory.heard.is_none() && !matches!(instance.state, InstanceState::Released { .. });
         let suspect = (instance.state == InstanceState::Up || is_unheard)
-            .then(|| SUSPECT.checked_sub(self.silence(id).0))
+            .then(|| self.policy.suspect.0.checked_sub(self.silence(id).0))
             .flatten()
             .filter(|left| *left > 0)
             .map(|left| Elapsed(self.now.monotonic.0.saturating_add(left)));

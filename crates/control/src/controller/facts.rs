@@ -5,7 +5,6 @@ use domain::{Elapsed, InstanceId, RunId};
 use plan::{Instance, LaunchDoubt, ObservedState, Scope};
 
 use super::Controller;
-use super::due::SUSPECT;
 use super::memory::{Heard, LastEvents, MachineMemory};
 
 impl Controller {
@@ -53,9 +52,10 @@ impl Controller {
             // The rented time also grows between two calls, and starts with the machine, before its agent.
             let running = heard.rent.0.saturating_add(since(heard.at).0);
             facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
-        } else if self.silence(id).0 >= SUSPECT && (instance.is_accepted || memory.sight == Some(Sight::Alive)) {
-            // A loop that has just started waits for the agent to call, because wall clocks may be wrong. After that it
-            // overestimates.
+        } else if self.silence(id) >= self.policy.suspect
+            && (instance.is_accepted || memory.sight == Some(Sight::Alive))
+        {
+            // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
             facts.meters.insert(id.clone(), age(memory, now));
         }
         if let Some(sight) = self.believed(instance, memory) {

@@ -5,17 +5,12 @@ use std::collections::BTreeSet;
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
-use plan::{Policy, Run, Scope};
+use plan::{Instance, Policy, Run, Scope};
 
-use super::due::SUSPECT;
 use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
 use super::{Controller, ControllerOutput, ReplyId, ReplyToAgent};
 
-/// An unknown agent is told to leave after this time, in microseconds: the log may have been restored from a backup,
-/// and the user may want to know what is running.
-const UNKNOWN_LEAVES: u64 = 600_000_000;
-
-/// An agent that has not called for this long, in microseconds, no longer counts as an unknown agent.
+/// An agent that has not called for so long, in microseconds, is forgotten by those that count unknown ones.
 const UNKNOWN_FORGOTTEN: u64 = 60_000_000;
 
 impl Controller {
@@ -24,7 +19,7 @@ impl Controller {
         let id = &heartbeat.instance;
         let Some(instance) = self.world.instances.get(id) else { return self.hear_unknown(from, heartbeat) };
         let run = instance.run.clone();
-        if instance.started.is_some_and(|started| started != heartbeat.started) {
+        if is_other(instance, heartbeat) {
             return self.hear_double(from, heartbeat);
         }
         let is_first = match instance.state {
@@ -41,8 +36,8 @@ impl Controller {
             let rent = heartbeat.elapsed.max(memory.heard.map_or(Elapsed(0), |heard| heard.rent));
             memory.heard = Some(Heard { awake, at, rent });
             let is_asked = std::mem::replace(&mut memory.last_events, LastEvents::UNREAD) != LastEvents::UNREAD;
-            // The views that missed it were taken earlier.
-            let is_found = memory.sight == Some(Sight::Unknown) || silent >= SUSPECT;
+            // Whatever missed it was taken before.
+            let is_found = memory.sight == Some(Sight::Unknown) || silent >= self.policy.suspect.0;
             if is_found {
                 (memory.sight, memory.missing) = (memory.sight.filter(|sight| *sight != Sight::Unknown), None);
             }
@@ -52,7 +47,8 @@ impl Controller {
             }
         }
         if is_first {
-            self.must(Event::AgentUp { instance: id.clone(), started: heartbeat.started });
+            let (started, incarnation) = (heartbeat.started, heartbeat.incarnation);
+            self.must(Event::AgentUp { instance: id.clone(), started, incarnation });
         }
         self.take(id, &heartbeat.entries);
         self.take_notice(id, heartbeat.reclaim);
@@ -68,7 +64,7 @@ impl Controller {
         let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
         let reply = HeartbeatReply { lease, saving, ..answer(heartbeat, orders, &self.policy) };
         // One that waits for other machines of its attempt waits for long.
-        let waits_long = |run: &Run| run.job.nodes() > 1 || self.world.active_attempt(run).is_some();
+        let waits_long = |run: &Run| run.job.machines() > 1 || self.world.active_attempt(run).is_some();
         let next = if self.world.runs.get(&run).is_some_and(waits_long) {
             domain::Duration::from_micros(self.policy.heartbeat.0)
         } else {
@@ -110,10 +106,10 @@ impl Controller {
         self.unknown.retain(|_, agent| now.0.saturating_sub(agent.last.0) < UNKNOWN_FORGOTTEN);
         let agent = self.unknown.entry(heartbeat.instance.clone()).or_insert(UnknownAgent { since: now, last: now });
         agent.last = now;
-        let is_over = now.0.saturating_sub(agent.since.0) >= UNKNOWN_LEAVES;
+        let is_over = now.0.saturating_sub(agent.since.0) >= self.policy.unknown.0;
         let text = format!(
             "its agent calls, and the event log does not know it; told to leave after {} s",
-            UNKNOWN_LEAVES / 1_000_000
+            self.policy.unknown.0 / 1_000_000
         );
         self.note(heartbeat.instance.as_str(), text, false);
         let orders = if is_over { vec![AgentCommand::Leave] } else { Vec::new() };
@@ -138,12 +134,14 @@ impl Controller {
     }
 
     fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
-        let fence = self.world.attempts.get(attempt).map_or(Fence(0), |attempt| attempt.fence);
+        let known = self.world.attempts.get(attempt);
+        let fence = known.map_or(Fence(0), |attempt| attempt.fence);
+        let job = known.map(|attempt| plan::job_of_attempt(&self.world, run, attempt, self.now.wall));
         Start {
             run: run_id.clone(),
             attempt: attempt.clone(),
             fence,
-            job: run.job.clone(),
+            job: job.unwrap_or_else(|| run.job.clone()),
             job_hash: run.job_hash.clone(),
             threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
             accept_data_change: run.accept_data_change,
@@ -196,6 +194,15 @@ impl Controller {
         let Some(memory) = self.machines.get(id) else { return Elapsed(0) };
         let since = memory.heard.map_or(memory.since, |heard| heard.awake);
         Elapsed(self.awake.0.saturating_sub(since.0))
+    }
+}
+
+/// Whether another agent than the one that was heard first has its name. Clocks may be wrong, and alike: what its agents
+/// have drawn tells them apart, where they are of a version that draws.
+fn is_other(instance: &Instance, heartbeat: &Heartbeat) -> bool {
+    match (instance.incarnation, heartbeat.incarnation) {
+        (0, _) | (_, 0) => instance.started.is_some_and(|started| started != heartbeat.started),
+        (known, calls) => known != calls,
     }
 }
 

@@ -76,14 +76,11 @@ pub(super) struct EndMemory {
 /// Between two requests to end the same machine, at least, in microseconds.
 const END_AGAIN: u64 = 200_000;
 
-/// The longest wait between two requests that fail, in microseconds.
-const END_AT_MOST: u64 = 60_000_000;
-
 impl EndMemory {
-    /// When it is requested again; `None` before the first request. The wait doubles while requests fail.
-    pub fn due(&self, every: Elapsed) -> Option<Elapsed> {
+    /// When it is asked for again; none before the first request. The wait doubles while requests fail, up to `most`.
+    pub fn due(&self, every: Elapsed, most: Elapsed) -> Option<Elapsed> {
         let every = every.0.max(END_AGAIN);
-        let wait = every.saturating_mul(1 << self.failures.min(10)).min(END_AT_MOST.max(every));
+        let wait = every.saturating_mul(1 << self.failures.min(10)).min(most.0.max(every));
         self.last.map(|last| Elapsed(last.0.saturating_add(wait)))
     }
 }

@@ -26,6 +26,7 @@ mod shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::rental::{ProviderAnswer, ProviderCall, ProviderTraits};
+use domain::run::Keeper;
 use domain::wire::{Entry, Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, InstanceId, Record, RunId, SweepId, Timestamp};
 use plan::{Illegal, Policy, World};
@@ -110,6 +111,8 @@ pub struct WatchedWork {
     pub sweeps: BTreeSet<SweepId>,
     /// Whether everything is waited for, as by a server.
     pub all: bool,
+    /// Who waits.
+    pub keeper: Keeper,
 }
 
 /// An output of the controller; outputs are carried out in order.
@@ -300,6 +303,7 @@ impl Controller {
             ControllerInput::Watched(watched) => {
                 self.touch_watched(&watched);
                 self.watched = watched;
+                self.note_keeper();
             }
             ControllerInput::Timer => self.is_changed |= now.monotonic >= self.wake,
             ControllerInput::Audit => {}
@@ -334,10 +338,21 @@ impl Controller {
     fn request(&mut self, from: ReplyId, event: Event) {
         let work = self.world.work_of(&event);
         let result = self.append(event).map(|()| self.world.last_seq);
+        if result.is_ok() {
+            self.note_keeper();
+        }
         if let (Ok(_), Some(work)) = (&result, work) {
             self.retry(&work);
         }
         self.hold(ControllerOutput::Taken { to: from, result });
+    }
+
+    /// Writes down who keeps the runs going that are waited for, where that is somebody else than before.
+    fn note_keeper(&mut self) {
+        let keeper = self.watched.keeper;
+        let open = self.world.open_runs().filter(|(_, run)| !run.state.is_final() && run.keeper != keeper);
+        let taken: Vec<RunId> = open.map(|(id, _)| id.clone()).filter(|id| self.is_watched(id)).collect();
+        taken.into_iter().for_each(|run| self.must(Event::KeeperChanged { run, keeper }));
     }
 
     fn appended(&mut self, records: &[Record], recalled: World) -> Result<(), Mistake> {
@@ -350,6 +365,7 @@ impl Controller {
                 self.touch_work(work);
             }
         }
+        self.note_keeper();
         Ok(())
     }
 

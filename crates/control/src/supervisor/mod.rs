@@ -96,6 +96,7 @@ pub enum SupervisorOutput {
 pub struct Supervisor {
     instance: InstanceId,
     started: Timestamp,
+    incarnation: u64,
     attempt: Option<AttemptId>,
     /// Where the others reach this machine for it, once it was prepared.
     address: Option<NodeAddress>,
@@ -155,6 +156,7 @@ impl Supervisor {
         Supervisor {
             instance,
             started,
+            incarnation: 0,
             attempt: None,
             address: None,
             begun: BTreeMap::new(),
@@ -168,7 +170,12 @@ impl Supervisor {
         }
     }
 
-    /// The current lease.
+    /// The same with a number that tells it from other agents of its name; 0 for none.
+    pub fn with_incarnation(self, incarnation: u64) -> Supervisor {
+        Supervisor { incarnation, ..self }
+    }
+
+    /// How long it may go on alone, as the loop said last.
     pub fn lease(&self) -> Elapsed {
         self.lease.length
     }
@@ -370,6 +377,7 @@ impl Supervisor {
             started: self.started,
             elapsed: now,
             entries: self.queue.send(BATCH),
+            incarnation: self.incarnation,
             reclaim: self.reclaim.map(|reclaim| Duration::from_micros(reclaim.at.0.saturating_sub(now.0))),
         }));
         self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: true, ..reclaim });

@@ -52,8 +52,11 @@ pub(crate) struct JobFile {
     /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
     pub outputs: Option<Vec<String>>,
     /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
-    #[schemars(range(min = 1, max = 4096))]
-    pub num_nodes: Option<u32>,
+    /// `{min: 2, max: 4}` goes on with fewer while no more can be had, down to `min`, with the same global batch.
+    pub num_nodes: Option<NodeCount>,
+    /// Number of machines beyond `num_nodes` that stand by, prepared and paid for, and take over from one that is lost. Default: 0.
+    #[schemars(range(min = 0, max = 4096))]
+    pub spares: Option<u32>,
     /// Bash commands that prepare the machine, executed once per attempt before `run`.
     pub setup: Option<String>,
     /// Bash commands that run your own program, instead of `train`.
@@ -204,6 +207,44 @@ pub(crate) enum Numbers {
     Many(Vec<u32>),
 }
 
+/// Number of machines that train together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum NodeCount {
+    /// So many.
+    Fixed(#[schemars(range(min = 1, max = 4096))] u32),
+    /// As many as can be had, within bounds.
+    Elastic(ElasticNodes),
+}
+
+/// As many machines as can be had, within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ElasticNodes {
+    /// The fewest machines with which the job goes on.
+    #[schemars(range(min = 1, max = 4096))]
+    pub min: u32,
+    /// The most that it uses.
+    #[schemars(range(min = 1, max = 4096))]
+    pub max: u32,
+}
+
+/// How often an attempt is repeated without progress, by what ended the one before.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CauseRestarts {
+    /// A process was killed. Default: 20.
+    pub killed: Option<u32>,
+    /// Another rank ended or stands still. Default: 20.
+    pub rank_lost: Option<u32>,
+    /// No step was reported for too long. Default: 5.
+    pub hang: Option<u32>,
+    /// The machine is gone. Default: 20.
+    pub instance_lost: Option<u32>,
+    /// A checkpoint could not be read. Default: 8.
+    pub unreadable: Option<u32>,
+}
+
 /// GPUs of a machine, or several kinds of which any will do.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -242,6 +283,10 @@ pub(crate) struct RecoveryRules {
     pub max_restarts_on_errors: Option<u32>,
     /// Exit codes, 0 to 255, after which your own program is always retried. Default: none.
     pub recover_on_exit_codes: Option<ExitCodes>,
+    /// How often to retry without progress, by cause.
+    pub max_restarts: Option<CauseRestarts>,
+    /// When memory runs out, divide each step of `train:` into twice as many micro-batches and resume, instead of failing. Default: false.
+    pub halve_micro_batch: Option<bool>,
 }
 
 /// One code or several.

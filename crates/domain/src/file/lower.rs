@@ -1,8 +1,13 @@
 //! From the keys of a file to a [`Job`]: defaults filled in, the two front ends joined.
 
-use super::keys::{AnyAccelerators, ExitCodes, JobFile, JobRecovery, Numbers, Resources, SweepKeys};
+use std::collections::BTreeMap;
+
+use super::keys::{
+    AnyAccelerators, CauseRestarts, ExitCodes, JobFile, JobRecovery, NodeCount, Numbers, Resources, SweepKeys,
+};
 use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
+use crate::finding::Cause;
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::problem::Problem;
 use crate::sweep::{Metric, Parameter, Sweep};
@@ -33,7 +38,8 @@ pub(super) fn lower(
     problems: &mut Vec<Problem>,
 ) -> Lowered {
     let mut resources = file.resources.unwrap_or_default();
-    let wants = wants(&mut resources, file.num_nodes, problems);
+    let mut wants = wants(&mut resources, file.num_nodes, problems);
+    wants.spares = file.spares.unwrap_or_default();
     let program = Program { workdir: file.workdir, setup: file.setup, run: file.run, outputs: file.outputs };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
@@ -137,8 +143,8 @@ fn sweep(
     })
 }
 
-/// The resource request. Contradictory keys are reported.
-fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<Problem>) -> Wants {
+/// What may be rented. Keys that say the same thing twice, and differently, are told.
+fn wants(resources: &mut Resources, num_nodes: Option<NodeCount>, problems: &mut Vec<Problem>) -> Wants {
     let names = |names: &mut Option<super::keys::Names>| names.take().map(super::keys::Names::all).unwrap_or_default();
     let mut wants = Wants {
         accelerators: accelerators(resources.accelerators.take()),
@@ -234,7 +240,7 @@ fn price(wants: &mut Wants, resources: &Resources, problems: &mut Vec<Problem>) 
 }
 
 /// How many machines.
-fn nodes(wants: &mut Wants, resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<Problem>) {
+fn nodes(wants: &mut Wants, resources: &mut Resources, num_nodes: Option<NodeCount>, problems: &mut Vec<Problem>) {
     wants.nodes = match resources.nodes.take() {
         None => Vec::new(),
         Some(Numbers::One(number)) => vec![number],
@@ -243,7 +249,18 @@ fn nodes(wants: &mut Wants, resources: &mut Resources, num_nodes: Option<u32>, p
     if wants.nodes.iter().any(|number| !(1..=4096).contains(number)) {
         clash(problems, "resources.nodes", "a run has from 1 to 4096 machines", "write for example `nodes: [1, 2, 4]`");
     }
-    if let Some(number) = num_nodes {
+    let number = num_nodes.map(|count| match count {
+        NodeCount::Fixed(number) => number,
+        NodeCount::Elastic(bounds) => {
+            if bounds.min > bounds.max {
+                let message = format!("at least {} machines and at most {} cannot both be", bounds.min, bounds.max);
+                clash(problems, "num_nodes.min", &message, "write for example `num_nodes: {min: 2, max: 4}`");
+            }
+            wants.min_nodes = Some(bounds.min.min(bounds.max));
+            bounds.max
+        }
+    });
+    if let Some(number) = number {
         if !wants.nodes.is_empty() && wants.nodes != [number] {
             clash(
                 problems,
@@ -280,9 +297,22 @@ fn recovery(keys: Option<JobRecovery>) -> Recovery {
                 Some(ExitCodes::One(code)) => vec![code],
                 Some(ExitCodes::Many(codes)) => codes,
             },
+            by_cause: rules.max_restarts.map(by_cause).unwrap_or_default(),
+            halve_micro_batch: rules.halve_micro_batch.unwrap_or_default(),
             ..usual
         },
     }
+}
+
+fn by_cause(keys: CauseRestarts) -> BTreeMap<Cause, u32> {
+    let causes = [
+        (Cause::Killed, keys.killed),
+        (Cause::RankLost, keys.rank_lost),
+        (Cause::Hang, keys.hang),
+        (Cause::InstanceLost, keys.instance_lost),
+        (Cause::Unreadable, keys.unreadable),
+    ];
+    causes.into_iter().filter_map(|(cause, restarts)| Some((cause, restarts?))).collect()
 }
 
 /// `digits` of `examples/digits.yaml`.

@@ -243,7 +243,7 @@ impl Validator {
             self.wrong("train.stop", message, "give validation a share in `train.data.split`");
         }
         self.stop(train);
-        if train.checkpoint.mtbf.micros() == 0 {
+        if train.checkpoint.mtbf.is_some_and(|time| time.micros() == 0) {
             self.wrong(
                 "train.checkpoint.mtbf",
                 "nothing runs that fails all the time",

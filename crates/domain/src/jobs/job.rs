@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::finding::Cause;
 use crate::money::Money;
 use crate::sweep::Sweep;
 use crate::train::Train;
@@ -59,6 +60,16 @@ impl Job {
             [nodes] => nodes.max(1),
             _ => 1,
         }
+    }
+
+    /// Machines with which it can go on, if no more are to be had; the same as [`Job::nodes`] unless the job says less.
+    pub fn least_nodes(&self) -> u32 {
+        self.wants.min_nodes.unwrap_or(u32::MAX).clamp(1, self.nodes())
+    }
+
+    /// Machines that are rented for it: those that compute, and those that stand by.
+    pub fn machines(&self) -> u32 {
+        self.nodes().saturating_add(self.wants.spares)
     }
 
     /// The variables of the work's environment: `envs`, and `secrets` that have a value.
@@ -139,6 +150,12 @@ pub struct Recovery {
     pub restarts_on_errors: u32,
     /// Codes after which the user's program is always tried again.
     pub exit_codes: Vec<u8>,
+    /// Attempts after an end of this cause, where they are other than usual.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_cause: BTreeMap<Cause, u32>,
+    /// Whether our trainer divides its steps into twice as many micro-batches when memory ran out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub halve_micro_batch: bool,
 }
 
 /// No money, and an alert at four fifths of it.
@@ -150,6 +167,12 @@ impl Default for Budget {
 
 impl Default for Recovery {
     fn default() -> Recovery {
-        Recovery { restarts: 20, restarts_on_errors: 0, exit_codes: Vec::new() }
+        Recovery {
+            restarts: 20,
+            restarts_on_errors: 0,
+            exit_codes: Vec::new(),
+            by_cause: BTreeMap::new(),
+            halve_micro_batch: false,
+        }
     }
 }

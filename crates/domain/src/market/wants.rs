@@ -28,6 +28,12 @@ pub struct Wants {
     pub spot: Spot,
     /// Numbers of machines; empty for the usual ones.
     pub nodes: Vec<u32>,
+    /// The fewest machines with which the job goes on while more are not to be had; none where it needs all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_nodes: Option<u32>,
+    /// Machines beyond that number, which stand by for one that is lost.
+    #[serde(skip_serializing_if = "is_none")]
+    pub spares: u32,
     /// Only machines that no other customer shares.
     pub dedicated: bool,
     /// Kilograms of CO₂ that the run may cause at most.
@@ -38,6 +44,10 @@ pub struct Wants {
     /// A node of `gradus nodes`, by its name; `any` for any free one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+}
+
+fn is_none(spares: &u32) -> bool {
+    *spares == 0
 }
 
 impl Wants {

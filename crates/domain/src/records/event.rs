@@ -13,7 +13,7 @@ use crate::offer::Offer;
 use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
-use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
+use crate::run::{AttemptEnd, Bill, Keeper, Outcome, StopBy, Usage};
 use crate::sweep::{Known, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
@@ -68,9 +68,17 @@ pub enum Event {
     },
     /// The provider has refused it, or could not be reached; nothing is rented.
     RentFailed { instance: InstanceId, finding: Finding },
-    /// The agent on the machine has called for the first time.
-    AgentUp { instance: InstanceId, started: Timestamp },
-    /// The provider has announced on the machine that it will be reclaimed, and about when.
+    /// The agent on the machine has spoken for the first time.
+    AgentUp {
+        /// Which machine.
+        instance: InstanceId,
+        /// When its rent began, on its wall clock.
+        started: Timestamp,
+        /// Which life of an agent this is; 0 from agents of earlier versions.
+        #[serde(default, skip_serializing_if = "crate::wire::is_zero")]
+        incarnation: u64,
+    },
+    /// The provider has said on the machine that it takes it back, and about when.
     ReclaimNoticed { instance: InstanceId, at: Timestamp },
     /// An attempt will be started.
     AttemptIntended {
@@ -92,6 +100,12 @@ pub enum Event {
     MemberEnded { attempt: AttemptId, instance: InstanceId, end: AttemptEnd },
     /// Data and model are ready; steps are being made. `None` for the user's own program.
     AttemptReady { attempt: AttemptId, ready: Option<Ready> },
+    /// The ranks of an attempt save and end, because the next one can have more machines.
+    AttemptResizing { attempt: AttemptId },
+    /// Memory ran out: from now on a step is divided into so many micro-batches.
+    MicroBatchHalved { run: RunId, accumulate: u32 },
+    /// From now on somebody else keeps the run going.
+    KeeperChanged { run: RunId, keeper: Keeper },
     /// An attempt has ended.
     AttemptEnded { attempt: AttemptId, end: AttemptEnd },
     /// The budget's alert was reached.

@@ -37,6 +37,14 @@ pub struct Heartbeat {
     /// The remaining time of the machine, if its provider has announced a reclaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Duration>,
+    /// Which life of an agent calls, a number drawn at its start; 0 from agents of earlier versions. Two machines that
+    /// one request has rented have the same name, and may have started at the same time on clocks that are wrong.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incarnation: u64,
+}
+
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One event of an attempt, held in the agent's spool until it is acknowledged.

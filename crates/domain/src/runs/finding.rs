@@ -14,7 +14,7 @@ pub struct Finding {
 }
 
 /// Kinds of cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A file of the data set is missing, unreadable or invalid.
@@ -54,6 +54,27 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 17] = [
+        Cause::Data,
+        Cause::Job,
+        Cause::NotFinite,
+        Cause::OutOfMemory,
+        Cause::DiskFull,
+        Cause::ReadOnly,
+        Cause::Unreadable,
+        Cause::Library,
+        Cause::Fenced,
+        Cause::Killed,
+        Cause::RankLost,
+        Cause::Hang,
+        Cause::ExitCode,
+        Cause::InstanceLost,
+        Cause::NoCapacity,
+        Cause::Setup,
+        Cause::Internal,
+    ];
+
     /// Whether another attempt may do better without the user changing anything.
     pub fn is_transient(self) -> bool {
         match self {

@@ -42,6 +42,17 @@ pub enum StopBy {
     Deadline,
 }
 
+/// Who keeps a run going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keeper {
+    /// The commands that wait for it.
+    #[default]
+    Foreground,
+    /// `gradus serve`.
+    Server,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
@@ -100,6 +111,9 @@ pub struct Bill {
     pub lines: Vec<BillLine>,
     /// Their sum.
     pub total: Money,
+    /// How much of it is beyond the run's budget: what its provider has billed after all that was kept back was spent.
+    #[serde(default, skip_serializing_if = "Money::is_zero")]
+    pub adjustment: Money,
 }
 
 /// What one instance cost.

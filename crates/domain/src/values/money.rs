@@ -18,6 +18,11 @@ pub struct Money(i64);
 pub struct Rate(i64);
 
 impl Money {
+    /// Whether it is no money at all.
+    pub fn is_zero(&self) -> bool {
+        *self == Money::default()
+    }
+
     /// An amount in micro-dollars.
     pub fn from_micros(micros: i64) -> Money {
         Money(micros)

@@ -41,7 +41,7 @@ fn lacking(job: &Job, offer: &Offer) -> Vec<Problem> {
 /// A budget that the rent of starting and ending alone exceeds.
 fn unaffordable(job: &Job, offer: &Offer) -> Option<Problem> {
     let budget = job.budget?;
-    let rate = offer.rate.times(job.nodes());
+    let rate = offer.rate.times(job.machines());
     let least = rate.cost(Elapsed((START_AND_END * 1e6) as u64));
     if least <= budget.max {
         return None;

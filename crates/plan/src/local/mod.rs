@@ -73,7 +73,7 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
 
 fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
     let OnMachine { share, memory, time, mut assumptions, .. } = estimate;
-    let rate = offer.rate.times(job.nodes());
+    let rate = offer.rate.times(job.machines());
     let cost = cost(rate, time);
     let reserve = match (job.budget, cost, job.deadline) {
         (Some(budget), _, _) => budget.max,

@@ -39,6 +39,12 @@ pub(super) fn wait(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
     (is_out || first > Elapsed(0)).then_some(first)
 }
 
+/// When the next offer that was refused may be asked for again, where a run has a choice; none where none was refused.
+pub(super) fn reopens(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
+    let short = offers(run).map(|offer| shortage(facts, offer)).filter(|wait| *wait > Elapsed(0));
+    short.min().filter(|_| !run.plan.alternatives.is_empty())
+}
+
 /// What is asked for now, so that a run has `missing` machines more than those that it has.
 pub(super) fn choose(
     facts: &ObservedState,
@@ -51,7 +57,7 @@ pub(super) fn choose(
     if run.plan.alternatives.is_empty() {
         return vec![first.clone(); missing];
     }
-    if run.job.nodes() > 1 {
+    if run.job.machines() > 1 {
         let held = usable.first().map(|(_, instance)| &instance.offer);
         let chosen = held.or_else(|| offers(run).find(|offer| !is_short(facts, offer)));
         let chosen = chosen.filter(|offer| !is_short(facts, offer));
@@ -75,7 +81,7 @@ fn entrants(facts: &ObservedState, policy: &Policy, run: &Run, usable: &[Named<'
 
 /// Gives back what lost a race: as many machines are had as the run needs, and more were asked for.
 pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
-    let needed = run.job.nodes() as usize;
+    let needed = run.job.machines() as usize;
     let is_held = |(_, instance): &Named<'_>| instance.state != InstanceState::Releasing;
     let mut held: Vec<Named<'_>> = world.live_instances_of(run).filter(is_held).collect();
     if run.plan.alternatives.is_empty() || held.len() <= needed {
@@ -102,7 +108,7 @@ pub(super) fn is_stuck(world: &World, facts: &ObservedState, run: &Run) -> bool 
     }
     let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
     let held: Vec<Named<'_>> = held.collect();
-    let is_missing = held.len() < run.job.nodes() as usize;
+    let is_missing = held.len() < run.job.least_nodes() as usize;
     is_missing
         && held.first().is_some_and(|(_, instance)| is_short(facts, &instance.offer))
         && offers(run).any(|offer| !is_short(facts, offer))
@@ -116,7 +122,7 @@ pub(super) fn due(
     instance: &Instance,
     run: &Run,
 ) -> Option<Elapsed> {
-    if instance.state != InstanceState::Intended || run.plan.alternatives.is_empty() || run.job.nodes() > 1 {
+    if instance.state != InstanceState::Intended || run.plan.alternatives.is_empty() || run.job.machines() > 1 {
         return None;
     }
     let silence = facts.silence.get(id)?;

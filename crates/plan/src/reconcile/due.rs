@@ -4,7 +4,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
 use super::limits::{live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
-use super::{ObservedState, Policy, choice, gang, lost, patience};
+use super::{ObservedState, Policy, choice, fleet, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes the actions for a run; `None` if only an event can. Any new information triggers a
@@ -27,7 +27,8 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
         None => facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)),
     };
     let incomplete = gang::due(world, facts, policy, run);
-    [machines, deadline, budget, rested, incomplete].into_iter().flatten().min()
+    let fleet = fleet::due(world, facts, policy, run).filter(|_| run.job.machines() > 1);
+    [machines, deadline, budget, rested, incomplete, fleet, choice::reopens(facts, run)].into_iter().flatten().min()
 }
 
 /// How long until time alone changes the actions for a sweep.

@@ -30,7 +30,7 @@ pub(super) fn works_on(world: &World, run: &Run, id: &InstanceId) -> bool {
 pub(super) fn ended(world: &World, run: &Run) -> Option<Action> {
     let (attempt, state) = world.active_attempt(run).filter(|(_, state)| !state.members.is_empty())?;
     let ends: Option<Vec<_>> = state.members.iter().map(|member| end_of(world, member)).collect();
-    let is_stopping = matches!(run.state, RunState::Stopping { .. });
+    let is_stopping = state.is_resizing || matches!(run.state, RunState::Stopping { .. });
     Some(Action::EndAttempt { attempt: attempt.clone(), end: verdict(&ends?, is_stopping)? })
 }
 
@@ -75,8 +75,8 @@ fn patience(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
 }
 
 /// Since when machines of a run wait for its others.
-fn waiting_since(world: &World, run: &Run) -> Option<Timestamp> {
-    if run.job.nodes() == 1 || world.active_attempt(run).is_some() {
+pub(super) fn waiting_since(world: &World, run: &Run) -> Option<Timestamp> {
+    if run.job.machines() == 1 || world.active_attempt(run).is_some() {
         return None;
     }
     let held = world.live_instances_of(run).filter(|(_, instance)| instance.state == InstanceState::Up);

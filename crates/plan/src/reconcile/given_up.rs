@@ -3,6 +3,7 @@
 use domain::run::AttemptEnd;
 use domain::{AttemptId, Cause, Elapsed, Finding, Timestamp, Work};
 
+use super::retry::{RetryBudget, more_micro_batches, retry_budget};
 use crate::world::{AttemptState, Run, World};
 
 /// Why a run is not tried again, if it is not.
@@ -13,13 +14,15 @@ pub fn given_up(world: &World, run: &Run, finding: &Finding, exit_code: Option<i
         let again = always || run.error_restarts <= recovery.restarts_on_errors;
         return if again { None } else { Some(finding.clone()) };
     }
-    if !finding.cause.is_transient() {
-        return Some(finding.clone());
-    }
-    if run.restarts <= recovery.restarts {
-        return killed_again(world, run, finding);
-    }
-    let message = format!("{}; {} restarts brought no progress", finding.message, recovery.restarts);
+    let count = run.failures.get(&finding.cause).copied().unwrap_or(0);
+    let most = match retry_budget(finding.cause, recovery) {
+        RetryBudget::Unlimited => return None,
+        RetryBudget::Times(most) if count <= most => return killed_again(world, run, finding),
+        RetryBudget::Times(most) => most,
+        RetryBudget::Never if finding.cause == Cause::OutOfMemory && more_micro_batches(run).is_some() => return None,
+        RetryBudget::Never | RetryBudget::ByExitCode => return Some(finding.clone()),
+    };
+    let message = format!("{}; {most} restarts brought no progress", finding.message);
     Some(Finding { message, ..finding.clone() })
 }
 

@@ -122,7 +122,7 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
 /// Whether what is left of a run's budget pays for machines that turn out to be of no use: until they are listed, for
 /// only then they can be ended, and what it takes to end them.
 pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run, chosen: &[Offer]) -> bool {
-    let Some(budget) = run.job.budget else { return true };
+    let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return true };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
     // One that is still on its way out costs as well.
     let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);

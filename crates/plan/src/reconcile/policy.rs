@@ -44,6 +44,24 @@ pub struct Policy {
     pub shortage: Elapsed,
     /// The longest such wait; also the first one after a refusal for another reason, such as a quota.
     pub shortage_max: Elapsed,
+    /// A job that can do with fewer machines starts with those that are up after so long, beside what boots take.
+    pub shrink: Elapsed,
+    /// An attempt on fewer machines than its job could use goes on for so long before it is interrupted for more.
+    pub settle: Elapsed,
+    /// Between two tries to rent more machines beside an attempt that goes on.
+    pub regrow: Elapsed,
+    /// An agent that has been silent for so long is suspected: its provider is looked at more often, and nothing else.
+    pub suspect: Elapsed,
+    /// An agent that the log does not know is told to leave after so long: the log may have been put back from a copy,
+    /// and whoever did that may want to know what runs.
+    pub unknown: Elapsed,
+    /// The longest wait between two requests to end a machine that fail.
+    pub ending_max: Elapsed,
+    /// How often the last events of a machine are asked for before it is billed without them.
+    pub last_events_tries: u32,
+    /// Whether a machine is rented only where what is left of the budget pays for ending it too. The simulation does
+    /// without, to show that it is needed.
+    pub is_admitting: bool,
 }
 
 impl Policy {
@@ -94,6 +112,14 @@ impl Default for Policy {
             hedge: Elapsed(20_000_000),
             shortage: Elapsed(60_000_000),
             shortage_max: Elapsed(600_000_000),
+            shrink: Elapsed(60_000_000),
+            settle: Elapsed(60_000_000),
+            regrow: Elapsed(60_000_000),
+            suspect: Elapsed(15_000_000),
+            unknown: Elapsed(600_000_000),
+            ending_max: Elapsed(60_000_000),
+            last_events_tries: 8,
+            is_admitting: true,
         }
     }
 }

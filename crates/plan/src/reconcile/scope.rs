@@ -45,7 +45,7 @@ impl Scope {
         for (id, run) in world.open_runs() {
             let usable =
                 world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
-            if !run.state.is_final() && usable.count() < run.job.nodes() as usize {
+            if !run.state.is_final() && usable.count() < run.job.machines() as usize {
                 self.runs.insert(id.clone());
             }
         }

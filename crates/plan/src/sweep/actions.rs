@@ -46,7 +46,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let saving = |machines: usize| {
-        let rate = sweep.plan.offer.rate.times(sweep.job.nodes());
+        let rate = sweep.plan.offer.rate.times(sweep.job.machines());
         let one = rate.cost(wind_down(policy, sweep.job.budget, rate)).micros();
         Money::from_micros(one.saturating_mul(machines as i64))
     };

@@ -61,7 +61,7 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
         });
     }
     let duration = |seconds: f64| Duration::from_micros((seconds * 1e6).ceil() as u64);
-    let rate = offer.rate.times(base.nodes());
+    let rate = offer.rate.times(base.machines());
     let is_free = rate == Rate::default();
     let rent = match is_free {
         true => Some(Money::default()),

@@ -20,8 +20,9 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
             lines.push(BillLine { instance: id.clone(), kind, usage, rate, amount, race });
         }
     }
-    let total = lines.iter().map(|line| line.amount).sum();
-    Some(Bill { lines, total })
+    let total: Money = lines.iter().map(|line| line.amount).sum();
+    let beyond = run.job.budget.map_or(0, |budget| total.micros().saturating_sub(budget.max.micros()));
+    Some(Bill { lines, total, adjustment: Money::from_micros(beyond.max(0)) })
 }
 
 /// The cost of a run until now; `meters` has the rented time of instances that are not released.

@@ -3,13 +3,15 @@
 //! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a damaged or
 //! tampered log is noticed. Replaying the complete log gives the same world.
 
+use std::collections::BTreeMap;
+
 use domain::event::{RunEnd, Submitted};
 use domain::job::Budget;
-use domain::run::{AttemptEnd, InstanceState, Outcome, RunState};
+use domain::run::{Keeper, Outcome, RunState};
 use domain::train::Stop;
-use domain::{AttemptId, Duration, Event, InstanceId, Money, Record, RunId, Timestamp, Work};
+use domain::{Duration, Event, InstanceId, Money, Record, RunId, Timestamp, Work};
 
-use super::{AttemptState, Instance, Measured, Run, RunAttempt, World};
+use super::{Instance, Measured, Run, RunAttempt, World};
 
 /// An event that cannot follow the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl World {
             Event::RentIntended(intent) => self.rent_intended(record, intent),
             Event::Launched { instance, handle } => self.launched(instance, handle.as_ref()),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
-            Event::AgentUp { instance, started } => self.agent_up(instance, *started),
+            Event::AgentUp { instance, started, incarnation } => self.agent_up(instance, *started, *incarnation),
             Event::ReclaimNoticed { instance, at } => {
                 self.instance_mut(instance).map(|known| known.reclaim = Some(*at))
             }
@@ -88,6 +90,9 @@ impl World {
             Event::MemberEnded { attempt, instance, end } => self.member_ended(record.seq, attempt, instance, end),
             Event::AttemptReady { attempt, ready } => self.attempt_ready(attempt, ready.as_ref()),
             Event::AttemptEnded { attempt, end } => self.attempt_ended(record.at, attempt, end),
+            Event::AttemptResizing { attempt } => self.attempt_resizing(attempt),
+            Event::MicroBatchHalved { run, accumulate } => self.micro_batch_halved(run, *accumulate),
+            Event::KeeperChanged { run, keeper } => self.run_mut(run).map(|run| run.keeper = *keeper),
             Event::BudgetAlert { run, .. } => {
                 self.run_mut(run)?.alerted = true;
                 Ok(())
@@ -156,6 +161,7 @@ impl World {
             instances: Vec::new(),
             attempts: Vec::new(),
             restarts: 0,
+            failures: BTreeMap::new(),
             error_restarts: 0,
             waits: 0,
             alerted: false,
@@ -166,6 +172,7 @@ impl World {
             results: Vec::new(),
             settled: 0,
             accept_data_change: false,
+            keeper: Keeper::default(),
         };
         self.runs.insert(submitted.run.clone(), run);
         Ok(())
@@ -195,82 +202,13 @@ impl World {
         run.state = RunState::Queued;
         run.ended = None;
         run.bill = None;
-        run.restarts = 0;
+        run.forget_failures();
         run.error_restarts = 0;
         run.waits = 0;
         if let Some(trial) = run.trial.clone()
             && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
         {
             sweep.paused.remove(id);
-        }
-        Ok(())
-    }
-
-    fn attempt_intended(&mut self, id: &AttemptId, attempt: RunAttempt) -> Result<(), String> {
-        for instance in attempt.instances() {
-            if self.instances.get(instance).is_none_or(|known| known.state != InstanceState::Up) {
-                return Err(format!("instance `{instance}` is not up"));
-            }
-            if self.instances.get(instance).is_some_and(|known| known.reclaim.is_some()) {
-                return Err(format!("instance `{instance}` is about to be taken back"));
-            }
-        }
-        let run = self.run_mut(&attempt.run)?;
-        refuse_final(run)?;
-        if attempt.fence.0 != run.attempts.len() as u64 + 1 {
-            return Err(format!("attempt `{id}` is out of order"));
-        }
-        run.attempts.push(id.clone());
-        if !is_stopping(run) {
-            run.state = RunState::Staging { attempt: id.clone() };
-        }
-        self.attempts.insert(id.clone(), attempt);
-        Ok(())
-    }
-
-    fn attempt_ready(&mut self, id: &AttemptId, ready: Option<&domain::rank::Ready>) -> Result<(), String> {
-        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
-        if attempt.state != AttemptState::Intended {
-            return Err(format!("attempt `{id}` is past being ready"));
-        }
-        attempt.state = AttemptState::Ready { step: ready.map(|ready| ready.step) };
-        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
-        let step_before = run.ready.as_ref().map_or(0, |ready| ready.step);
-        if let Some(ready) = ready {
-            // Restarts count only while there is no progress.
-            if ready.step > step_before {
-                run.restarts = 0;
-            }
-            run.ready = Some(ready.clone());
-        }
-        if matches!(&run.state, RunState::Staging { attempt } if attempt == id) {
-            run.state = RunState::Running { attempt: id.clone() };
-        }
-        Ok(())
-    }
-
-    fn attempt_ended(&mut self, at: Timestamp, id: &AttemptId, end: &AttemptEnd) -> Result<(), String> {
-        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
-        if matches!(attempt.state, AttemptState::Ended { .. }) {
-            return Err(format!("attempt `{id}` has ended before"));
-        }
-        attempt.state = AttemptState::Ended { end: end.clone(), at };
-        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
-        let stays = run.state.is_final() || is_stopping(run);
-        match end {
-            AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => {}
-            // The stop was not requested: the agent's lease was over. The run waits for a process that waits for it.
-            AttemptEnd::Stopped { .. } if !stays => run.state = RunState::Queued,
-            AttemptEnd::Stopped { .. } => {}
-            AttemptEnd::Failed { finding, exit_code } => {
-                match exit_code {
-                    Some(_) => run.error_restarts += 1,
-                    None => run.restarts += 1,
-                }
-                if !stays {
-                    run.state = RunState::Recovering { finding: finding.clone(), exit_code: *exit_code };
-                }
-            }
         }
         Ok(())
     }

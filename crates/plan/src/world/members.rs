@@ -32,7 +32,7 @@ impl RunAttempt {
             false => std::iter::once(first).chain(others).map(member).collect(),
         };
         let (run, instance) = (run.clone(), first.clone());
-        RunAttempt { run, fence, instance, members, intended: at, state: AttemptState::Intended }
+        RunAttempt { run, fence, instance, members, intended: at, is_resizing: false, state: AttemptState::Intended }
     }
 
     /// Its machines by node rank.

@@ -1,5 +1,6 @@
 //! Everything that is known: runs, instances, attempts and sweeps, each with its state.
 
+mod attempts;
 mod bill;
 mod goodput;
 mod lifecycle;
@@ -13,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::job::Recovery;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
-use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy, Usage};
+use domain::run::{AttemptEnd, Bill, InstanceState, Keeper, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
-use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, SweepId, Timestamp};
+use domain::{AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use bill::{bill, spent};
@@ -69,6 +70,9 @@ pub struct Run {
     pub attempts: Vec<AttemptId>,
     /// Restarts since it last came forward.
     pub restarts: u32,
+    /// The same by their causes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<Cause, u32>,
     /// Restarts after the user's program failed.
     pub error_restarts: u32,
     /// Number of consecutive attempts to rent without capacity.
@@ -95,6 +99,9 @@ pub struct Run {
     /// Whether the user accepts that its data has changed since its checkpoint, until it is resumed the next time.
     #[serde(default)]
     pub accept_data_change: bool,
+    /// Who keeps it going.
+    #[serde(default)]
+    pub keeper: Keeper,
 }
 
 /// The result of a trial after some epochs.
@@ -216,6 +223,9 @@ pub struct Instance {
     /// Whether it was given back because of how others turned out that were asked for at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost_race: bool,
+    /// Which life of an agent looks after it; 0 where that was not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incarnation: u64,
     /// Where it stands.
     pub state: InstanceState,
 }
@@ -234,8 +244,15 @@ pub struct RunAttempt {
     pub members: Vec<Member>,
     /// When it was intended.
     pub intended: Timestamp,
+    /// Whether its ranks are to save and end because the next attempt can have more machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_resizing: bool,
     /// Where it stands.
     pub state: AttemptState,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Where an attempt stands.
@@ -297,7 +314,7 @@ impl World {
 impl Run {
     /// What its machines cost together.
     pub fn rate(&self) -> Rate {
-        self.plan.offer.rate.times(self.job.nodes())
+        self.plan.offer.rate.times(self.job.machines())
     }
 
     /// Which ends are tried again.

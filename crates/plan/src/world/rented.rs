@@ -24,7 +24,7 @@ impl World {
             RunState::Recovering { finding, .. } => finding.cause == Cause::NoCapacity,
             _ => false,
         };
-        if is_renting && run.job.nodes() == 1 && !run.plan.alternatives.is_empty() {
+        if is_renting && run.job.machines() == 1 && !run.plan.alternatives.is_empty() {
             run.state = RunState::Renting { instance: id.clone() };
         }
         Ok(())
@@ -47,9 +47,10 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn agent_up(&mut self, id: &InstanceId, started: Timestamp) -> Result<(), String> {
+    pub(super) fn agent_up(&mut self, id: &InstanceId, started: Timestamp, incarnation: u64) -> Result<(), String> {
         self.instance_moves(id, InstanceState::Up)?;
         let instance = self.instance_mut(id)?;
+        instance.incarnation = incarnation;
         instance.started = Some(started);
         instance.is_accepted = true;
         Ok(())
@@ -66,11 +67,13 @@ impl World {
         if self.instance_mut(instance)?.lost_race {
             return Ok(());
         }
+        let works = self.works_beside(instance);
         let run = self.run_of_instance(instance)?;
-        // Waiting for a machine is no failure of the run.
+        // Waiting for a machine is no failure of the run; nor is it where others do its work meanwhile.
         match finding.cause {
+            _ if works => return Ok(()),
             Cause::NoCapacity => run.waits += 1,
-            _ => run.restarts += 1,
+            cause => run.note_failure(cause),
         }
         if !run.state.is_final() && !is_stopping(run) {
             run.state = RunState::Recovering { finding: finding.clone(), exit_code: None };
@@ -78,14 +81,21 @@ impl World {
         Ok(())
     }
 
+    /// Whether an attempt of the run that a machine was rented for has not ended.
+    fn works_beside(&self, id: &InstanceId) -> bool {
+        let run = self.instances.get(id).and_then(|instance| self.runs.get(&instance.run));
+        run.is_some_and(|run| self.active_attempt(run).is_some())
+    }
+
     pub(super) fn rent_intended(&mut self, record: &Record, intent: &RentIntended) -> Result<(), String> {
         if self.instances.contains_key(&intent.instance) {
             return Err(format!("instance `{}` was intended before", intent.instance));
         }
+        let works = self.runs.get(&intent.run).is_some_and(|run| self.active_attempt(run).is_some());
         let run = self.run_mut(&intent.run)?;
         refuse_final(run)?;
         run.instances.push(intent.instance.clone());
-        if !is_stopping(run) {
+        if !is_stopping(run) && !works {
             run.state = RunState::Renting { instance: intent.instance.clone() };
         }
         let instance = Instance {
@@ -100,6 +110,7 @@ impl World {
             started: None,
             reclaim: None,
             lost_race: false,
+            incarnation: 0,
             state: InstanceState::Intended,
         };
         self.instances.insert(intent.instance.clone(), instance);
@@ -127,14 +138,14 @@ impl World {
         }
         let run = self.run_of_instance(id)?;
         // Of several machines, the newest is not the only one that the run waits for; one that was up is given back.
-        let is_waited_for = |newest: &InstanceId| match run.job.nodes() {
+        let is_waited_for = |newest: &InstanceId| match run.job.machines() {
             1 => newest == id,
             _ => !was_used && !was_up,
         };
         if matches!(&run.state, RunState::Renting { instance } if is_waited_for(instance)) {
             let finding =
                 Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));
-            run.restarts += 1;
+            run.note_failure(finding.cause);
             run.state = RunState::Recovering { finding, exit_code: None };
         }
         Ok(())

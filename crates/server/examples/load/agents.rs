@@ -95,6 +95,7 @@ fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &Atomi
             elapsed,
             entries: Vec::new(),
             reclaim: None,
+            incarnation: 0,
         };
         let Ok(body) = serde_json::to_string(&heartbeat) else { return };
         let called = Instant::now();

@@ -47,7 +47,7 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
         submitted(run),
         Event::RentIntended(Box::new(intent)),
         Event::Launched { instance: instance.clone(), handle: None },
-        Event::AgentUp { instance: instance.clone(), started: usage.started },
+        Event::AgentUp { instance: instance.clone(), started: usage.started, incarnation: 0 },
     ];
     let attempts = (events.saturating_sub(8) / 3).max(1);
     for fence in 1..=attempts {
@@ -66,7 +66,10 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
     life.push(Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } });
     life.push(Event::ReleaseIntended { instance: instance.clone(), lost_race: false });
     life.push(Event::Released { instance, usage });
-    life.push(Event::Billed { run: run.clone(), bill: Bill { lines: vec![line], total: amount } });
+    life.push(Event::Billed {
+        run: run.clone(),
+        bill: Bill { lines: vec![line], total: amount, adjustment: Money::default() },
+    });
     life
 }
 

@@ -71,7 +71,14 @@ pub fn measure(open: usize) -> Result<(), Failure> {
 
 fn heartbeat(run: &RunId, elapsed: u64) -> ControllerInput {
     let (instance, elapsed) = (run.instance(1), Elapsed(elapsed));
-    let heartbeat =
-        Heartbeat { schema: SCHEMA, instance, started: Timestamp(1), elapsed, entries: Vec::new(), reclaim: None };
+    let heartbeat = Heartbeat {
+        schema: SCHEMA,
+        instance,
+        started: Timestamp(1),
+        elapsed,
+        entries: Vec::new(),
+        reclaim: None,
+        incarnation: 0,
+    };
     ControllerInput::Heartbeat { from: ReplyId(0), heartbeat: Box::new(heartbeat) }
 }

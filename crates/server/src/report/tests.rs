@@ -62,6 +62,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
     let bill = Bill {
         lines: vec![BillLine { instance: instance.clone(), kind, usage, rate, amount, race: false }],
         total: amount,
+        adjustment: Money::default(),
     };
     let attempts = [run.attempt(Fence(1)), run.attempt(Fence(2))];
     let begin = |number: usize| Event::AttemptIntended {
@@ -96,7 +97,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(intended)),
         Event::Launched { instance: instance.clone(), handle: None },
-        Event::AgentUp { instance: instance.clone(), started: Timestamp(START) },
+        Event::AgentUp { instance: instance.clone(), started: Timestamp(START), incarnation: 0 },
         begin(0),
         is_ready(0, 0, &[]),
         Event::AttemptEnded { attempt: attempts[0].clone(), end: AttemptEnd::Failed { finding, exit_code: Some(137) } },

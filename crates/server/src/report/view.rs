@@ -157,6 +157,9 @@ impl View {
             }
             Event::Billed { run, bill } if *run == self.run => {
                 self.plain(at, format!("billed {}", bill.total));
+                if !bill.adjustment.is_zero() {
+                    self.plain(at, format!("{} of it is beyond the budget", bill.adjustment));
+                }
                 self.bill = Some(bill.clone());
             }
             // Of another run, or followed by an event that is shown instead.
@@ -164,6 +167,16 @@ impl View {
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
             Event::MemberPrepared { .. } | Event::MemberEnded { .. } | Event::ReclaimNoticed { .. } => {}
+            Event::MicroBatchHalved { run, accumulate } if *run == self.run => {
+                self.plain(
+                    at,
+                    format!("memory ran out: a step is divided into {accumulate} micro-batches from now on"),
+                );
+            }
+            Event::AttemptResizing { attempt } if ours.attempts.contains(attempt) => {
+                self.plain(at, "more machines are there: saving, then resuming on all of them".to_owned());
+            }
+            Event::AttemptResizing { .. } | Event::MicroBatchHalved { .. } | Event::KeeperChanged { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}

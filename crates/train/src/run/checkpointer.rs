@@ -32,7 +32,7 @@ impl<'a> Checkpointer<'a> {
         let checkpoint = spec.train.checkpoint;
         Checkpointer {
             writer,
-            pace: Pace::new(checkpoint.every, checkpoint.mtbf, step),
+            pace: Pace::new(checkpoint.every, checkpoint.mtbf.unwrap_or(domain::train::Checkpoint::USUAL_MTBF), step),
             channel,
             saved: (step > 0).then_some(step),
             saved_at: Instant::now(),

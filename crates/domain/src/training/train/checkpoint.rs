@@ -17,9 +17,9 @@ pub struct Checkpoint {
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
-    /// Mean time between failures, for `auto`.
-    #[serde(default = "mtbf")]
-    pub mtbf: Duration,
+    /// Mean time between failures of the whole run, for `auto`. Default: by what is rented, and how often it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtbf: Option<Duration>,
     /// Format of the saved state.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub codec: Codec,
@@ -37,15 +37,17 @@ pub enum Codec {
     Delta,
 }
 
+impl Checkpoint {
+    /// Mean time between failures where nothing is known of the machine.
+    pub const USUAL_MTBF: Duration = Duration::from_secs(24 * 3600);
+}
+
 impl Default for Checkpoint {
     fn default() -> Checkpoint {
-        Checkpoint { every: Every::Auto, keep: three(), mtbf: mtbf(), codec: Codec::Full }
+        Checkpoint { every: Every::Auto, keep: three(), mtbf: None, codec: Codec::Full }
     }
 }
 
 fn three() -> u32 {
     3
-}
-fn mtbf() -> Duration {
-    Duration::from_secs(24 * 3600)
 }

@@ -161,6 +161,7 @@ impl Scene {
             Action::RecordRelease { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
             Action::EndAttempt { attempt, end } => self.append(Event::AttemptEnded { attempt, end }),
+            Action::Resize { .. } | Action::HalveMicroBatch { .. } => panic!("trials have one machine"),
             Action::EndMember { attempt, instance, end } => self.append(Event::MemberEnded { attempt, instance, end }),
         }
     }
@@ -192,7 +193,7 @@ impl Scene {
         let new = self.world.live_instances().filter(|(_, instance)| is_new(&instance.state));
         let new: Vec<_> = new.map(|(id, _)| id.clone()).collect();
         for instance in new {
-            self.append(Event::AgentUp { instance, started: Timestamp(self.now) })?;
+            self.append(Event::AgentUp { instance, started: Timestamp(self.now), incarnation: 0 })?;
         }
         self.settle()?;
         let active: Vec<_> = self.world.attempts.iter().map(|(id, attempt)| (id.clone(), attempt.clone())).collect();

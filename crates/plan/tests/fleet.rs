@@ -1,0 +1,239 @@
+//! Machines that stand by, jobs that go on with fewer and with more again, and steps that are divided when memory ran out.
+
+mod scene;
+
+use domain::run::{AttemptEnd, RunState, Sight, StopBy};
+use domain::wire::{AgentCommand, AgentEvent, NodeAddress};
+use domain::{AttemptId, Cause, Event, Finding, InstanceId, Job, Timestamp, Work};
+use plan::{Action, Policy, job_of_attempt, reconcile, run_due};
+
+use scene::{SECOND, Scene};
+
+const TRAIN: &str = "train:\n  model: cnn\n  data: {path: d}\n  epochs: 3\n  batch: 64\n";
+
+fn elastic() -> Scene {
+    Scene::of(&format!("num_nodes: {{min: 2, max: 4}}\nresources: {{infra: ssh}}\n{TRAIN}"), 4)
+}
+
+fn spare() -> Scene {
+    Scene::of("run: 'true'\nnum_nodes: 2\nspares: 1\nresources: {infra: ssh}\n", 4)
+}
+
+fn at(scene: &mut Scene, seconds: u64) {
+    scene.facts.now = Timestamp((seconds * SECOND) as i64);
+}
+
+fn attempt(scene: &Scene) -> AttemptId {
+    scene.world.runs[&scene.run].attempts.last().unwrap().clone()
+}
+
+/// Its machines are prepared, and it makes steps from this one on.
+fn ready(scene: &mut Scene, machines: &[u64]) {
+    let attempt = attempt(scene);
+    for number in machines {
+        let address = NodeAddress { host: format!("10.0.0.{number}"), port: 7 };
+        scene.says(*number, &attempt, AgentEvent::Prepared { address });
+    }
+    scene.append(Event::AttemptReady { attempt, ready: None });
+}
+
+/// A machine is gone, and with it the attempt.
+fn lose(scene: &mut Scene, number: u64, others: &[u64]) {
+    let (attempt, lost) = (attempt(scene), scene.run.instance(number));
+    let end = |message: &str, cause| AttemptEnd::Failed { finding: Finding::new(cause, message), exit_code: None };
+    scene.append(Event::ReleaseIntended { instance: lost.clone(), lost_race: false });
+    let instance = lost.clone();
+    scene.append(Event::MemberEnded { attempt: attempt.clone(), instance, end: end("gone", Cause::InstanceLost) });
+    scene.gone(&lost);
+    for other in others {
+        let lost = end("another rank is gone", Cause::RankLost);
+        scene.says(*other, &attempt, AgentEvent::Ended { end: lost });
+    }
+}
+
+fn accumulate(scene: &Scene) -> u32 {
+    let run = &scene.world.runs[&scene.run];
+    let job: Job = job_of_attempt(&scene.world, run, &scene.world.attempts[&attempt(scene)], scene.facts.now);
+    let Work::Train(train) = job.work else { panic!("it trains") };
+    train.accumulate
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_lost_machine_at_once() {
+    let mut scene = spare();
+    assert_eq!(scene.settle(), ["rent a-i1", "rent a-i2", "rent a-i3"]);
+    scene.up(&[3, 2]);
+    assert_eq!(scene.settle(), ["start on a-i2 a-i3"], "two are enough; the oldest has node rank 0");
+    ready(&mut scene, &[2, 3]);
+    scene.up(&[1]);
+    assert_eq!(scene.settle(), Vec::<String>::new(), "it stands by");
+    assert_eq!(scene.orders(1), [], "and is told nothing");
+    at(&mut scene, 600);
+    lose(&mut scene, 3, &[2]);
+    assert_eq!(scene.settle(), ["failed: node 1: gone", "start on a-i1 a-i2", "rent a-i4"]);
+    assert!(
+        !matches!(scene.world.runs[&scene.run].state, RunState::Renting { .. }),
+        "renting a spare is not its state"
+    );
+}
+
+#[test]
+fn a_spare_that_cannot_be_had_is_asked_for_once_a_minute_and_delays_nothing() {
+    let mut scene = spare();
+    scene.settle();
+    scene.up(&[1, 2]);
+    scene.settle();
+    ready(&mut scene, &[1, 2]);
+    let finding = Finding::new(Cause::NoCapacity, "none");
+    scene.append(Event::RentFailed { instance: scene.run.instance(3), finding });
+    let run = &scene.world.runs[&scene.run];
+    assert_eq!((run.waits, run.restarts), (0, 0));
+    assert_eq!(scene.decide(), []);
+    let due = run_due(&scene.world, &scene.facts, &Policy::default(), &scene.run, run);
+    assert_eq!(due.map(|due| due.0), Some(60 * SECOND));
+    at(&mut scene, 60);
+    assert_eq!(scene.settle(), ["rent a-i4"]);
+}
+
+#[test]
+fn a_job_goes_on_with_fewer_machines_after_a_grace_and_with_all_when_they_are_back() {
+    let mut scene = elastic();
+    assert_eq!(scene.settle().len(), 4);
+    scene.up(&[1, 2, 3, 4]);
+    assert_eq!(scene.settle(), ["start on a-i1 a-i2 a-i3 a-i4"]);
+    ready(&mut scene, &[1, 2, 3, 4]);
+    assert_eq!(accumulate(&scene), 1);
+    at(&mut scene, 1_000);
+    // Two are lost, and there is no other.
+    scene.facts.traits.get_mut("p").unwrap().places = Some(2);
+    lose(&mut scene, 2, &[]);
+    let (attempt, lost) = (attempt(&scene), scene.run.instance(4));
+    let gone = AttemptEnd::Failed { finding: Finding::new(Cause::InstanceLost, "gone"), exit_code: None };
+    scene.append(Event::ReleaseIntended { instance: lost.clone(), lost_race: false });
+    scene.append(Event::MemberEnded { attempt: attempt.clone(), instance: lost.clone(), end: gone });
+    scene.gone(&lost);
+    for number in [1, 3] {
+        let end = AttemptEnd::Failed { finding: Finding::new(Cause::RankLost, "lost"), exit_code: None };
+        scene.says(number, &attempt, AgentEvent::Ended { end });
+    }
+    assert_eq!(scene.settle(), ["failed: node 1: gone"]);
+    let run = &scene.world.runs[&scene.run];
+    let due = run_due(&scene.world, &scene.facts, &Policy::default(), &scene.run, run);
+    assert_eq!(due.map(|due| due.0), Some(60 * SECOND), "that much is waited for others");
+    at(&mut scene, 1_059);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+    at(&mut scene, 1_060);
+    assert_eq!(scene.settle(), ["start on a-i1 a-i3"]);
+    assert_eq!(accumulate(&scene), 2, "the same batch in twice as many parts");
+    ready(&mut scene, &[1, 3]);
+    // The others are back.
+    scene.facts.traits.get_mut("p").unwrap().places = Some(4);
+    assert_eq!(scene.settle(), ["rent a-i5", "rent a-i6"]);
+    assert!(matches!(scene.world.runs[&scene.run].state, RunState::Running { .. }), "it goes on meanwhile");
+    scene.up(&[5]);
+    at(&mut scene, 1_200);
+    assert_eq!(scene.settle(), Vec::<String>::new(), "it is interrupted once, for both");
+    scene.up(&[6]);
+    assert_eq!(scene.settle(), ["resize a-a2"]);
+    for number in [1, 3] {
+        let told = scene.orders(number);
+        assert!(matches!(told[..], [AgentCommand::Stop { is_node_lost: false, within: Some(_), .. }]), "{told:?}");
+        let end = AttemptEnd::Stopped { step: (number == 1).then_some(40) };
+        scene.says(number, &AttemptId::new("a-a2"), AgentEvent::Ended { end });
+    }
+    assert_eq!(scene.settle(), ["Stopped { step: Some(40) }", "start on a-i1 a-i3 a-i5 a-i6"]);
+    assert_eq!((accumulate(&scene), scene.world.runs[&scene.run].restarts), (1, 1), "it was no failure");
+}
+
+#[test]
+fn a_single_machine_that_is_left_goes_on_where_the_job_can_do_with_one() {
+    let text = "run: 'true'\nnum_nodes: {min: 1, max: 2}\nresources: {infra: ssh}\n";
+    let mut scene = Scene::of(text, 2);
+    scene.settle();
+    scene.up(&[1]);
+    at(&mut scene, 59);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+    at(&mut scene, 60);
+    assert_eq!(scene.settle(), ["start on a-i1"], "the other one is in doubt");
+    assert!(matches!(scene.orders(1)[..], [AgentCommand::Start(_)]));
+    let attempt = attempt(&scene);
+    scene.append(Event::AttemptReady { attempt: attempt.clone(), ready: None });
+    scene.up(&[2]);
+    at(&mut scene, 120);
+    assert_eq!(scene.settle(), ["resize a-a1"]);
+    assert!(matches!(scene.orders(1)[..], [AgentCommand::Stop { .. }]));
+    scene.says(1, &attempt, AgentEvent::Ended { end: AttemptEnd::Stopped { step: None } });
+    assert_eq!(scene.settle(), ["start on a-i1 a-i2"]);
+}
+
+#[test]
+fn a_job_that_needs_all_machines_waits_and_one_that_is_stopped_is_not_resized() {
+    let mut fixed = Scene::new(3);
+    fixed.settle();
+    fixed.up(&[1, 2]);
+    at(&mut fixed, 300);
+    assert_eq!(fixed.settle(), Vec::<String>::new());
+    let mut scene = elastic();
+    scene.settle();
+    scene.up(&[1, 2]);
+    at(&mut scene, 120);
+    assert_eq!(scene.settle(), ["start on a-i1 a-i2"]);
+    ready(&mut scene, &[1, 2]);
+    scene.up(&[3, 4]);
+    let run = scene.run.clone();
+    scene.append(Event::StopRequested { run, by: StopBy::User });
+    at(&mut scene, 1_000);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+}
+
+/// What a run without enough memory comes to: the actions in order, and its micro-batches.
+fn out_of_memory(recovery: &str, batch: u32) -> (Vec<String>, u32) {
+    let text = TRAIN.replace("batch: 64", &format!("batch: {batch}"));
+    let mut scene = Scene::of(&format!("{text}resources: {{infra: ssh, job_recovery: {recovery}}}\n"), 1);
+    let mut done = Vec::new();
+    for number in 1..9 {
+        let actions = reconcile(&scene.world, &scene.facts, &Policy::default());
+        if let [Action::End { .. }] = actions[..] {
+            done.push("end".into());
+            break;
+        }
+        done.extend(scene.settle());
+        if number == 1 {
+            scene.up(&[1]);
+            done.extend(scene.settle());
+        }
+        let memory = Finding::new(Cause::OutOfMemory, "memory ran out");
+        let end = AttemptEnd::Failed { finding: memory, exit_code: None };
+        scene.append(Event::AttemptEnded { attempt: attempt(&scene), end });
+    }
+    let Work::Train(train) = &scene.world.runs[&scene.run].job.work else { panic!("it trains") };
+    (done, train.accumulate)
+}
+
+#[test]
+fn steps_are_divided_when_memory_ran_out_where_the_job_allows_it() {
+    let (done, accumulate) = out_of_memory("{}", 64);
+    assert_eq!((&done[..], accumulate), (&["rent a-i1".to_owned(), "start on a-i1".into(), "end".into()][..], 1));
+    let (done, accumulate) = out_of_memory("{halve_micro_batch: true}", 4);
+    let expected =
+        ["rent a-i1", "start on a-i1", "2 micro-batches", "start on a-i1", "4 micro-batches", "start on a-i1", "end"];
+    assert_eq!((done, accumulate), (expected.map(str::to_owned).to_vec(), 4), "one sample each, and no fewer");
+}
+
+#[test]
+fn a_machine_that_ends_beside_an_attempt_is_replaced_after_that_was_written_down() {
+    let mut scene = spare();
+    scene.settle();
+    scene.up(&[1, 2, 3]);
+    scene.settle();
+    ready(&mut scene, &[1, 2]);
+    at(&mut scene, 100);
+    let spare: InstanceId = scene.run.instance(3);
+    scene.facts.sights.insert(spare.clone(), Sight::Gone(None));
+    let decided = scene.decide();
+    assert!(matches!(&decided[..], [Action::RecordRelease { .. }]), "{decided:?}");
+    scene.append(Event::ReleaseIntended { instance: spare.clone(), lost_race: false });
+    scene.gone(&spare);
+    scene.facts.sights.clear();
+    assert_eq!(scene.settle(), ["rent a-i4"]);
+}

@@ -1,0 +1,214 @@
+//! Promises on time. Where nothing but machines fails, and in the quiet after every storm, no wait may be longer than the
+//! rules say: what is gone is noticed, what never boots is given back, what cannot be reached is replaced, and a run works
+//! again soon after the last thing that happened to it.
+
+use control::{CallId, ControllerInput};
+use domain::event::Event;
+use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
+use domain::run::{InstanceState, RunState};
+use domain::{InstanceId, RunId};
+
+use crate::rule::Rule;
+use crate::scenario::SECOND;
+use crate::simulation::Simulation;
+
+/// Messages, syncs and looks at what is on their way.
+const SLACK: u64 = 60 * SECOND;
+
+/// A machine that ended on its own is noticed within this time: it is suspected, looked at, and its last events are read.
+const NOTICED: u64 = 45 * SECOND;
+
+/// Between two requests to end a machine at most, with what they take.
+const ENDED_AGAIN: u64 = 90 * SECOND;
+
+/// Machines that a run may be asked for: it waits between two tries.
+const MACHINES: usize = 300;
+
+/// How long an agent may be silent, how long its machine's end is waited for, and the longest wait between two tries.
+const WAITS: u64 = (120 + 10 + 60) * SECOND;
+
+impl Simulation {
+    /// What the loop appends, as far as promises rest on it.
+    pub(crate) fn note_append(&mut self, event: &Event) {
+        match event {
+            Event::ReleaseIntended { instance, .. } => {
+                self.releasing.insert(instance.clone(), self.now);
+            }
+            Event::Released { instance, .. } => self.check_noticed(instance),
+            Event::Submitted(submitted) => self.disturbed(&submitted.run),
+            Event::ResumeRequested { run, .. } => self.disturbed(run),
+            _ => {}
+        }
+    }
+
+    /// A run has made a step, or something has happened to it that takes time: from now on its stall counts.
+    pub(crate) fn disturbed(&mut self, run: &RunId) {
+        let at = self.worked.entry(run.clone()).or_default();
+        *at = self.now.max(*at);
+    }
+
+    /// Something happens to a machine. One that is on its way out changes nothing any more.
+    pub(crate) fn machine_disturbed(&mut self, handle: &MachineHandle, for_so_long: u64) {
+        let Some(machine) = self.cloud.machines.get(handle) else { return };
+        let known = self.process.archive.instances.get(&machine.instance);
+        let run = match known {
+            Some(known) if known.state == InstanceState::Releasing => return,
+            Some(known) => known.run.clone(),
+            None => return,
+        };
+        let until = self.now + for_so_long;
+        let at = self.worked.entry(run).or_default();
+        *at = until.max(*at);
+    }
+
+    /// Whether no machine is out of its provider's sight.
+    fn sees_all(&self) -> bool {
+        self.cloud.machines.values().all(|machine| self.now >= machine.dark_until)
+    }
+
+    /// How long a second machine of the same request may come to light, where tokens do not rule it out.
+    fn doubles_shown(&self) -> u64 {
+        let traits = &self.scenario.traits;
+        if self.has_tokens() { 0 } else { traits.visible_within.0 + traits.effective_within.0 }
+    }
+
+    /// Whether a token holds for as long as anything is asked for here.
+    fn has_tokens(&self) -> bool {
+        self.scenario.traits.token_lifetime.is_some_and(|lifetime| lifetime.0 >= 7_200 * SECOND)
+    }
+
+    fn check_noticed(&mut self, instance: &InstanceId) {
+        if !self.scenario.is_clear || !self.is_stormy || !self.sees_all() || self.releasing.contains_key(instance) {
+            return;
+        }
+        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
+        let (Some(machine), None) = (machines.next(), machines.next()) else { return };
+        let since = machine.ended.unwrap_or(self.now).max(machine.dark_until).max(machine.visible);
+        if self.now > since + NOTICED + self.doubles_shown() {
+            let late = (self.now - since) / SECOND;
+            self.violate(format!("{instance} was gone for {late} s before that was noticed"));
+        }
+    }
+
+    /// A request to end a machine arrives: not long after it could be reached again.
+    pub(crate) fn check_end(&mut self, call: &ProviderCall) {
+        let ProviderCall::End(requests) = call else { return };
+        if !self.scenario.is_clear || !self.is_stormy {
+            return;
+        }
+        for request in requests {
+            let mut machines = self
+                .cloud
+                .machines
+                .values()
+                .filter(|machine| machine.instance == request.instance && machine.is_alive());
+            let Some(machine) = machines.next().filter(|machine| machine.dark_until > 0) else { continue };
+            let Some(since) = self.releasing.get(&request.instance) else { continue };
+            let since = machine.dark_until.max(*since);
+            if self.now > since + ENDED_AGAIN {
+                let late = (self.now - since) / SECOND;
+                return self.violate(format!("{} could be reached for {late} s before it was ended", request.instance));
+            }
+        }
+    }
+
+    /// A provider that has asked for patience is not asked again before.
+    pub(crate) fn check_patience(&mut self, life: u64, call: &ProviderCall) {
+        let ProviderCall::Launch(request) = call else { return };
+        let Some((of, until)) = self.patience.get(&request.token).copied() else { return };
+        if of == life && self.now < until {
+            self.violate(format!("{} was asked for before its provider wanted to be asked", request.token));
+        }
+    }
+
+    /// An answer reaches the loop. What it asks for is remembered by the token of the request.
+    pub(crate) fn note_answer(&mut self, life: u64, input: &ControllerInput) {
+        let ControllerInput::Answered { call, .. } = input else { return };
+        let Some(token) = self.launches.remove(&(life, *call)) else { return };
+        if let Some(after) = self.throttled.remove(&(life, *call)) {
+            self.patience.insert(token, (life, self.now + after));
+        }
+    }
+
+    /// What the loop knows is what the log says, and nothing else.
+    pub(crate) fn check_memory(&mut self) {
+        if !self.process.unsynced.is_empty() {
+            return;
+        }
+        let Ok(told) = self.process.open_world() else { return };
+        if self.process.controller.as_ref().is_some_and(|controller| *controller.world() != told) {
+            self.violate("the loop knows what the log does not say".into());
+        }
+    }
+
+    /// Looks every minute whether somebody waits for too long.
+    pub(crate) fn check_waits(&mut self) {
+        let is_quiet = !self.is_stormy;
+        if self.process.controller.is_none() || self.is_restored || !(self.scenario.is_clear || is_quiet) {
+            return;
+        }
+        self.check_boots();
+        // Without tokens, what is in doubt waits for a view that misses nothing.
+        if self.scenario.nodes + self.scenario.spares == 1 && self.budget.is_none() && self.has_tokens() {
+            self.check_stalls();
+        }
+    }
+
+    /// A machine that never boots is given back.
+    fn check_boots(&mut self) {
+        if !self.scenario.is_clear || !self.is_stormy {
+            return;
+        }
+        let most = self.scenario.traits.boots_within.0.max(120 * SECOND) + 2 * SLACK;
+        let is_kept = |machine: &&crate::machine::Machine| {
+            machine.is_alive()
+                && machine.boots.is_none()
+                && machine.dark_until == 0
+                && self.process.archive.instances.contains_key(&machine.instance)
+                && self.now > machine.rented + most
+        };
+        if let Some(machine) = self.cloud.machines.values().find(is_kept) {
+            let instance = machine.instance.clone();
+            self.violate(format!("{instance} never booted, and is still rented"));
+        }
+    }
+
+    /// A run that is wanted works again soon after the last thing that has happened to it.
+    fn check_stalls(&mut self) {
+        let traits = &self.scenario.traits;
+        let lost_disks = if self.scenario.has_lost_disks { 300 * SECOND } else { 0 };
+        let most = WAITS + traits.boots_within.0 + traits.visible_within.0 + SLACK + lost_disks;
+        let stalls = |run: &&RunId| {
+            let Some(known) = self.process.archive.runs.get(*run) else { return false };
+            let is_wanted = !known.state.is_final() && !matches!(known.state, RunState::Stopping { .. });
+            let since = self.worked.get(*run).copied().unwrap_or(self.now).max(self.calm_since);
+            is_wanted && self.now > since.saturating_add(most)
+        };
+        if let Some(run) = self.runs.iter().find(stalls).cloned() {
+            let since = self.worked.get(&run).copied().unwrap_or_default() / SECOND;
+            self.violate(format!("{run} does not work, and nothing has happened to it since {since} s"));
+        }
+    }
+
+    /// Whether a run was asked for no more machines than its waits allow.
+    pub(crate) fn asks_in_peace(&self, run: &RunId) -> bool {
+        self.process
+            .archive
+            .runs
+            .get(run)
+            .is_none_or(|known| known.instances.len() <= MACHINES || self.scenario.work.failures.is_some())
+    }
+
+    /// Remembers for how long a provider wants to be left alone, and hides it where that rule is broken.
+    pub(crate) fn note_throttled(&mut self, life: u64, id: CallId, answer: ProviderAnswer) -> ProviderAnswer {
+        if let ProviderAnswer::Refused(Refusal::Throttled { after: Some(after) }) = &answer {
+            self.throttled.insert((life, id), after.0);
+        }
+        match (self.rule, answer) {
+            (Some(Rule::ThrottlingIsHeeded), ProviderAnswer::Refused(Refusal::Throttled { .. })) => {
+                ProviderAnswer::Refused(Refusal::Throttled { after: None })
+            }
+            (_, answer) => answer,
+        }
+    }
+}
