@@ -7,6 +7,7 @@ use domain::event::Event;
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
 use domain::run::{InstanceState, RunState};
 use domain::{InstanceId, RunId};
+use plan::Policy;
 
 use crate::rule::Rule;
 use crate::scenario::SECOND;
@@ -177,7 +178,9 @@ impl Simulation {
     fn check_stalls(&mut self) {
         let traits = &self.scenario.traits;
         let lost_disks = if self.scenario.has_lost_disks { 300 * SECOND } else { 0 };
-        let most = WAITS + traits.boots_within.0 + traits.visible_within.0 + SLACK + lost_disks;
+        // An offer that was refused again and again rests before it is asked for again.
+        let rests = if self.scenario.alternatives > 0 { Policy::default().shortage_max.0 } else { 0 };
+        let most = WAITS + traits.boots_within.0 + traits.visible_within.0 + SLACK + lost_disks + rests;
         let stalls = |run: &&RunId| {
             let Some(known) = self.process.archive.runs.get(*run) else { return false };
             let is_wanted = !known.state.is_final() && !matches!(known.state, RunState::Stopping { .. });

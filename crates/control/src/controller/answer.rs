@@ -74,7 +74,8 @@ impl Controller {
     fn accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
         self.clear(id.as_str());
         if let Some(instance) = self.world.instances.get(id) {
-            self.shortages.end(&instance.offer);
+            // Other runs that wait may ask for this offer again, and earlier than they expected.
+            self.dirty.waiting |= self.shortages.end(&instance.offer);
         }
         let state = self.world.instances.get(id).map(|instance| &instance.state);
         // Otherwise its agent was faster, or it is being released already.

@@ -16,8 +16,8 @@ const CLOCK_SET: u64 = 1_000_000;
 pub(super) struct Dirty {
     /// Everything.
     all: bool,
-    /// Runs that wait for a slot: one may have become free.
-    waiting: bool,
+    /// Runs that wait for a slot or an offer: one may have become free.
+    pub(super) waiting: bool,
     scope: Scope,
     /// Looked at since the next moments were found.
     seen: Scope,

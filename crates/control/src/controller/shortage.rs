@@ -42,9 +42,9 @@ impl Shortages {
         entry.until = Elapsed(now.0.saturating_add(policy.shortage(entry.refusals, is_capacity).0));
     }
 
-    /// It was rented after all.
-    pub fn end(&mut self, offer: &Offer) {
-        self.0.remove(&key(offer));
+    /// It was rented after all; returns whether it had been refused before.
+    pub fn end(&mut self, offer: &Offer) -> bool {
+        self.0.remove(&key(offer)).is_some()
     }
 
     /// Whether one of these may be had with nothing but patience.
