@@ -113,6 +113,10 @@ def vision(name):
         )
         torch.nn.init.normal_(model.heads.head.weight, std=0.02)
         return model, "torchvision"
+    if name == "vit_b_16":
+        model = torchvision.models.vit_b_16(image_size=SIZE, num_classes=CLASSES)
+        torch.nn.init.normal_(model.heads.head.weight, std=0.02)
+        return model, "torchvision"
     if name.startswith("yolo"):
         return yolo.Yolo(CLASSES, {"yolo_n": 16, "yolo_s": 32}[name]), "plain PyTorch"
     if name in ("resnet20", "resnet56"):
@@ -225,7 +229,7 @@ def compare(name, work):
         save_file(model.state_dict(), folder / "model.safetensors")
     save_file(given, folder / "batch.safetensors")
 
-    adamw = is_text or name == "vit_s_16"
+    adamw = is_text or name.startswith(("vit", "convnext"))
     rate = 1e-4 if adamw else 0.01
     # Key biases have no gradient but rounding, since a softmax does not see them. Divided by its own size, as Adam does,
     # rounding becomes a step of full length; of this much it becomes none.

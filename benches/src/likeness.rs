@@ -13,7 +13,7 @@ use xtask::doing::{self, Outcome};
 use xtask::{peers, setup};
 
 /// What is compared; after a colon the task, where a model has two.
-const MODELS: [&str; 18] = [
+const MODELS: [&str; 21] = [
     "resnet20",
     "resnet56",
     "resnet18",
@@ -25,6 +25,9 @@ const MODELS: [&str; 18] = [
     "mobilenet_v3_small",
     "mobilenet_v3_large",
     "vit_s_16",
+    "vit_b_16",
+    "convnext_tiny",
+    "efficientnet_b0",
     "yolo_n",
     "bert_mini",
     "bert_mini:words",

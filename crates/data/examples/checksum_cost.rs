@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         split: Split::Shares([1.0, 0.0, 0.0]),
         classes: None,
         text: None,
+        sampling: domain::train::Sampling::Shuffle,
         augment: augment.clone(),
         normalize: Some(Normalize { mean: vec![0.5; 3], std: vec![0.25; 3] }),
         size: Some(size),

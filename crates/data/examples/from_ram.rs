@@ -49,6 +49,7 @@ fn measure(what: &str, path: &Path, augment: Vec<Augment>, memory: &[u8]) -> Res
         classes: None,
         text: None,
         size: Some(SIZE as u32),
+        sampling: domain::train::Sampling::Shuffle,
         augment: augment.clone(),
         normalize: None,
         corrupt: Corrupt::Fail,

@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         split: Split::default(),
         classes: None,
         text: None,
+        sampling: domain::train::Sampling::Shuffle,
         augment: augment.clone(),
         normalize: None,
         size: None,

@@ -124,7 +124,7 @@ pub enum Error {
     #[error("the data has changed since the run was trained on it: {0}")]
     Changed(Box<DataChange>),
     /// Changes that only images with colours can have.
-    #[error("`rand_augment` changes colours, and these images have {channels} channel")]
+    #[error("changes of colour need three channels, and these images have {channels} channel")]
     Grey {
         /// Values of a pixel.
         channels: usize,
@@ -174,7 +174,9 @@ impl Error {
                 Some(hint.into())
             }
             Error::Changed(_) => Some("put the data back, or start a new run".into()),
-            Error::Grey { .. } => Some("leave `rand_augment` out of `augment`".into()),
+            Error::Grey { .. } => Some(
+                "leave `rand_augment`, `auto_augment`, `trivial_augment` and `color_jitter` out of `augment`".into(),
+            ),
             Error::LeftOut { .. } => Some("build all of gradus with `cargo xtask install`".into()),
             Error::Internal(_) => None,
         }

@@ -65,6 +65,7 @@ pub use loader::dataset::{Dataset, Outline};
 pub use loader::{Batch, Loader, LoaderOptions, LoaderStats, MixedLabels, bound};
 pub use pack::inspect::{ImageSizes, InspectOptions, Inspection, ShuffleQuality, inspect};
 pub use pack::{PackFormat, PackOptions, PackProgress, PackSummary, pack};
+pub use sampling::balanced::{BalancedOrder, TrainOrder};
 pub use sampling::order::{self, Cursor, SampleOrder};
 pub use sampling::share::RankShare;
 pub use sampling::split::Part;

@@ -82,12 +82,14 @@ impl PyLoader {
             layout: if channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous },
             numbers: dtype_named(numbers)?,
             augment: preset.augment.clone(),
+            sampling: domain::train::Sampling::Shuffle,
         };
         let spec = Data {
             path: uri.clone(),
             split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
             classes: None,
             text: None,
+            sampling: domain::train::Sampling::Shuffle,
             augment: preset.augment,
             normalize: Some(normalize(mean, std)?),
             size: Some(preset.size),

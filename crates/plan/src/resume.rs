@@ -1,7 +1,8 @@
 //! Whether a run or a sweep may be resumed: the log, `gradus resume` and sweeps ask here and nowhere else.
 
 use domain::run::{Outcome, RunState, StopBy};
-use domain::sweep::SweepEnd;
+use domain::sweep::{Setting, SweepEnd};
+use domain::train::Train;
 use domain::{Event, Record, RunId, SweepId, Timestamp, Work};
 
 use crate::reconcile::{Action, ObservedState, Policy, reached};
@@ -29,7 +30,9 @@ pub enum Resumption {
 /// [`Illegal`] when the log would refuse `request` although the run could be resumed.
 pub fn run(world: &World, now: Timestamp, id: &RunId, request: &Event) -> Result<Resumption, Illegal> {
     let Some(before) = world.runs.get(id) else { return Ok(Resumption::Unfinished) };
-    if !has_stopped(before) {
+    let set = if let Event::ResumeRequested { set, .. } = request { &set[..] } else { &[] };
+    let changed = changed(before, set).unwrap_or_default();
+    if !is_resumable(before, None, changed.as_ref()) {
         return Ok(if before.state.is_final() { Resumption::Complete } else { Resumption::Unfinished });
     }
     if let Some(trial) = &before.trial {
@@ -61,10 +64,24 @@ pub fn sweep(world: &World, now: Timestamp, id: &SweepId, request: &Event) -> Re
     Ok(stop.map_or(Resumption::Allowed, Resumption::Reached))
 }
 
-/// Whether a request to resume this run is accepted, until `epochs` if it has trained fewer.
-pub(crate) fn is_resumable(run: &Run, epochs: Option<u32>) -> bool {
+/// Whether a request to resume this run is accepted, until `epochs` if it has trained fewer, or with a `changed` section
+/// that has more of them.
+pub(crate) fn is_resumable(run: &Run, epochs: Option<u32>, changed: Option<&Train>) -> bool {
     let has_trained = matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } });
-    has_stopped(run) || (has_trained && has_more_epochs(run, epochs))
+    let is_longer = match (&run.job.work, changed) {
+        (Work::Train(train), Some(changed)) => changed.last_epoch() > train.last_epoch(),
+        (Work::Train(_) | Work::Command(_), _) => false,
+    };
+    has_stopped(run) || (has_trained && (has_more_epochs(run, epochs) || is_longer))
+}
+
+/// The `train:` section of a run with other values of some keys; none where nothing is set.
+pub(crate) fn changed(run: &Run, set: &[Setting]) -> Result<Option<Train>, String> {
+    match &run.job.work {
+        _ if set.is_empty() => Ok(None),
+        Work::Train(train) => train.with(set).map(Some),
+        Work::Command(_) => Err("a program of the user's own has no keys of `train`".to_owned()),
+    }
 }
 
 /// Whether the log takes a request to resume a sweep in this state.
@@ -82,7 +99,8 @@ fn after(world: &World, now: Timestamp, event: &Event) -> Result<World, Illegal>
     Ok(world)
 }
 
-fn has_stopped(run: &Run) -> bool {
+/// Whether a run ended without its result.
+pub fn has_stopped(run: &Run) -> bool {
     match &run.state {
         RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
         RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded } => false,
@@ -145,6 +163,7 @@ mod tests {
                 deadline,
                 epochs: None,
                 accept_data_change: false,
+                set: Vec::new(),
             };
             let now = Timestamp(seconds * 1_000_000);
             assert_eq!(super::run(&world, now, &run, &request).unwrap(), expected, "{state:?} after {seconds} s");

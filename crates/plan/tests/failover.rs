@@ -239,7 +239,7 @@ fn what_was_refused_is_left_alone_for_a_while() {
     let (budget, deadline, epochs, run) = (None, None, None, scene.run.clone());
     scene.append(Event::StopRequested { run: run.clone(), by: StopBy::User });
     scene.append(Event::Ended { run: run.clone(), end: RunEnd::Stopped { by: StopBy::User } });
-    scene.append(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false });
+    scene.append(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false, set: Vec::new() });
     scene.check("");
     assert_eq!(scene.due(), Some(20));
     scene.facts.shortages.remove(&("p".into(), "a".into()));

@@ -152,6 +152,7 @@ fn what_is_stopped_takes_no_time_and_a_program_is_productive_as_far_as_is_known(
                 deadline: None,
                 epochs: None,
                 accept_data_change: false,
+                set: Vec::new(),
             },
         ),
         (1_001, rent(2)),

@@ -84,6 +84,17 @@ pub fn unfinished(home: &Home, state: &mut State, job: &Job, plan: &Plan, file: 
     Ok(runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone()))
 }
 
+/// The newest run of this job file, if it was stopped or has failed: `gradus run` starts another one, and says so.
+///
+/// # Errors
+/// As [`State::recall`].
+pub fn left_behind(state: &mut State, file: &str) -> Result<Option<RunId>, Error> {
+    state.recall_newest(100)?;
+    let runs = state.world().runs.iter().filter(|(_, run)| run.trial.is_none() && run.file == file);
+    let newest = runs.max_by_key(|(_, run)| run.order);
+    Ok(newest.filter(|(_, run)| plan::resume::has_stopped(run)).map(|(id, _)| id.clone()))
+}
+
 /// Whether a job of the log, whose values are sealed, equals this one.
 fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
     let mut open = sealed.clone();

@@ -122,7 +122,7 @@ fn a_run_that_goes_on_has_no_final_cost() {
     let reader = StateReader::open(&home).unwrap();
     assert_eq!(reader.costs().unwrap().len(), 2);
     let (budget, deadline, epochs) = (None, None, None);
-    let resume = Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false };
+    let resume = Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false, set: Vec::new() };
     state.append(vec![resume]).unwrap();
     assert_eq!(reader.costs().unwrap(), []);
 }

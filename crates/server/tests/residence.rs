@@ -25,7 +25,14 @@ fn home() -> (tempfile::TempDir, Home, World) {
 
 fn resume(run: &RunId) -> Event {
     let run = run.clone();
-    Event::ResumeRequested { run, budget: None, deadline: None, epochs: None, accept_data_change: false }
+    Event::ResumeRequested {
+        run,
+        budget: None,
+        deadline: None,
+        epochs: None,
+        accept_data_change: false,
+        set: Vec::new(),
+    }
 }
 
 fn failed(whole: &World) -> RunId {

@@ -189,5 +189,12 @@ impl Simulation {
 }
 
 fn resume(run: RunId) -> Event {
-    Event::ResumeRequested { run, budget: None, deadline: None, epochs: None, accept_data_change: false }
+    Event::ResumeRequested {
+        run,
+        budget: None,
+        deadline: None,
+        epochs: None,
+        accept_data_change: false,
+        set: Vec::new(),
+    }
 }

@@ -51,7 +51,8 @@ fn measure(model: &str, batch: i64, size: i64) -> Result<(), Box<dyn Error>> {
     };
     let mut trainer = Trainer::fresh(&train, shape, Device::Cpu, 1, &mut Ranks::alone())?;
     let config = StepConfig::of(&train, Device::Cpu);
-    let batch = BatchTensors { values, mask: None, labels, share: BatchShare::all(batch as usize) };
+    let share = BatchShare::all(batch as usize);
+    let batch = BatchTensors { values, mask: None, labels, share, class_weights: None };
     let parameters = trainer.network.weights().parameters().iter();
     let gradients: Vec<Tensor> = parameters.map(|named| named.tensor.f_randn_like()).collect::<Result<_, _>>()?;
     let (mut steps, mut norms) = (Vec::new(), Vec::new());

@@ -117,5 +117,5 @@ fn batch(path: &str, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
     let (values, labels) = (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
     let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;
     let share = BatchShare::all(labels.size().first().map_or(0, |count| *count as usize));
-    Ok(BatchTensors { values, mask, labels, share })
+    Ok(BatchTensors { values, mask, labels, share, class_weights: None })
 }

@@ -193,7 +193,7 @@ impl Case {
                         detect::ground_truth_tensor(&(0..count).map(truth).collect::<Vec<_>>(), device)?
                     }
                 };
-                Ok(BatchTensors { values, mask: None, labels, share })
+                Ok(BatchTensors { values, mask: None, labels, share, class_weights: None })
             }
             InputShape::Text(TextShape { vocabulary, length, .. }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
@@ -202,7 +202,7 @@ impl Case {
                     OutputShape::Tokens => values.shallow_clone(),
                     OutputShape::Boxes(_) => classes,
                 };
-                Ok(BatchTensors { values, mask: None, labels, share })
+                Ok(BatchTensors { values, mask: None, labels, share, class_weights: None })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Keeper, Outcome};
-use domain::sweep::SweepEnd;
+use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, RunId};
 use plan::World;
 
@@ -42,7 +42,8 @@ pub fn sentence(event: &Event) -> String {
     match event {
         Event::Submitted(submitted) => format!("submitted from {}", submitted.file),
         Event::StopRequested { by, .. } | Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
-        Event::ResumeRequested { .. } | Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
+        Event::ResumeRequested { set, .. } => format!("resume requested{}", Setting::said(set)),
+        Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
         Event::RentIntended(intent) => {
             format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, intent.instance)
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use domain::event::Submitted;
 use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
+use domain::sweep::Setting;
 use domain::{Event, InstanceId, Record, RunId};
 use serde_json::{Value, json};
 use server::tensorboard::EventFile;
@@ -264,7 +265,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             format!("run {run}: submitted")
         }
         Event::StopRequested { by, .. } => stopping(*by).to_owned(),
-        Event::ResumeRequested { .. } => "resuming".to_owned(),
+        Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
         Event::RentIntended(intent) => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => {

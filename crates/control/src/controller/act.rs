@@ -92,7 +92,8 @@ impl Controller {
                 let sweep = trial.and_then(|trial| self.world.sweeps.get(&trial.sweep));
                 let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
                 let (budget, deadline) = (None, None);
-                self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change });
+                let set = Vec::new();
+                self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set });
             }
             Action::StopSweep { sweep, by } => self.must(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.must(Event::SweepBudgetAlert { sweep, spent }),

@@ -17,7 +17,7 @@ use crate::transform::augment::Changes;
 use crate::transform::mix::{Form, Mixing};
 use crate::transform::recipe::ImageTransform;
 use crate::transform::slots::{BatchDtype, Claim, Filled, Open};
-use crate::{Dataset, Error, Part, SampleOrder};
+use crate::{Dataset, Error, Part, TrainOrder};
 
 /// What all threads of a loader see.
 pub(super) struct Shared {
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub dataset: Arc<Dataset>,
     pub part: Part,
     pub walk: Walk,
-    pub order: SampleOrder,
+    pub order: TrainOrder,
     pub seed: u64,
     pub layout: MemoryFormat,
     pub scaling: Vec<(f32, f32)>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use domain::train::MemoryFormat;
+use domain::train::{Augment, MemoryFormat};
 
 use super::ahead::{Shared, Walk};
 use super::dataset::Scratch;
@@ -11,9 +11,10 @@ use crate::Error;
 use crate::files::cache::NEVER;
 use crate::files::remote::AccessTime;
 use crate::sampling::random::{Draws, Purpose, key};
-use crate::transform::augment::View;
+use crate::transform::augment::{Changes, View, operations};
+use crate::transform::erase::{drawn, erase};
+use crate::transform::mix::Form;
 use crate::transform::prepare::Output;
-use crate::transform::rand_augment;
 use crate::transform::slots::{Claim, Values};
 
 /// How far ahead remote reads are announced.
@@ -33,38 +34,31 @@ impl Shared {
         let (epoch, pos) = (plan.from.epoch, plan.position(slot as u64));
         let (height, width) = (self.dataset.height(), self.dataset.width());
         let samples = self.dataset.part(self.part);
-        let (sample, [view, after], random) = match &self.walk {
-            Walk::Natural => (samples[pos as usize], [View::whole(height, width); 2], None),
-            Walk::Shuffled(changes) => {
-                let sample = samples[self.order.at(epoch, pos) as usize];
-                (sample, changes.views(self.seed, epoch, sample, height, width), changes.random)
-            }
+        let none = Changes::default();
+        let (sample, changes) = match &self.walk {
+            Walk::Natural => (samples[pos as usize], &none),
+            Walk::Shuffled(changes) => (samples[self.order.at(epoch, pos) as usize], changes),
         };
+        let who = self.order.drawn_by(pos, sample);
+        let draws = |place| Draws::new(key(Purpose::Augment, self.seed, &[epoch, who, place]));
+        let view = changes.view(draws, height, width);
         let (values, label) = claim.slot(slot);
         *label = i64::from(self.dataset.label(sample));
         let (layout, scaling) = (self.layout, self.scaling.as_slice());
         let when = self.announce(plan, slot as u64, pos);
-        let drawn = |index| Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), index]));
-        let write = |planes: &[u8], [changed, spare]: &mut [Vec<u8>; 2], values: Values<'_>| {
-            let Some((index, random)) = random else {
-                return view.write(planes, scaling, layout, values);
-            };
-            changed.resize(planes.len(), 0);
-            view.write(planes, scaling, MemoryFormat::Contiguous, Values::U8(changed));
-            for operation in rand_augment::drawn(random, drawn(index), height, width) {
-                operation.apply(changed, spare, height, width);
-            }
-            after.write(changed, scaling, layout, values);
+        let write = |planes: &[u8], changed: &mut [Vec<u8>; 2], values: Values<'_>| match &changes.rest[..] {
+            [] => view.write(planes, scaling, layout, values),
+            rest => self.change(rest, (planes, view), draws, changed).write(&changed[0], scaling, layout, values),
         };
         let Some((recipe, more)) = self.recipe else {
             let mut changed = std::mem::take(&mut scratch.changed);
             let written = self.dataset.planes(sample, when, scratch).map(|planes| write(planes, &mut changed, values));
             scratch.changed = changed;
+            self.erase(changes, draws, claim, slot);
             return written;
         };
         // The first change of the list is drawn as any other.
-        let draws = drawn(0);
-        let read = if more || random.is_some() {
+        let read = if more || !changes.rest.is_empty() {
             let mut planes = std::mem::take(&mut scratch.planes);
             planes.resize(self.dataset.sample_len(), 0);
             let whole = Output {
@@ -73,7 +67,7 @@ impl Shared {
                 scaling: &[],
                 size: height,
             };
-            let read = self.dataset.write((sample, when), &recipe, draws, scratch, whole)?;
+            let read = self.dataset.write((sample, when), &recipe, draws(0), scratch, whole)?;
             write(&planes, &mut scratch.changed, values);
             scratch.planes = planes;
             read
@@ -81,13 +75,56 @@ impl Shared {
             self.dataset.write(
                 (sample, when),
                 &recipe,
-                draws,
+                draws(0),
                 scratch,
                 Output { values, layout, scaling, size: height },
             )?
         };
+        self.erase(changes, draws, claim, slot);
         self.measured.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Carries out the changes from the first one of bytes on, into the first of the two memories, and returns what is
+    /// shown of that.
+    fn change(
+        &self,
+        rest: &[(u64, Augment)],
+        (planes, mut view): (&[u8], View),
+        draws: impl Fn(u64) -> Draws,
+        [changed, spare]: &mut [Vec<u8>; 2],
+    ) -> View {
+        let (height, width) = (self.dataset.height(), self.dataset.width());
+        let whole = View::whole(height, width);
+        let show = |view: View, planes: &[u8], into: &mut Vec<u8>| {
+            into.resize(planes.len(), 0);
+            view.write(planes, &self.scaling, MemoryFormat::Contiguous, Values::U8(into));
+        };
+        show(view, planes, changed);
+        view = whole;
+        for (place, change) in rest {
+            let operations = operations(*change, &mut draws(*place), height, width);
+            if !operations.is_empty() && view != whole {
+                show(view, changed, spare);
+                std::mem::swap(changed, spare);
+                view = whole;
+            }
+            for operation in operations {
+                operation.apply(changed, spare, height, width);
+            }
+            view.change(*change, draws(*place));
+        }
+        view
+    }
+
+    /// Erases a part of the finished sample, where the list says so.
+    fn erase(&self, changes: &Changes, draws: impl Fn(u64) -> Draws, claim: &mut Claim, slot: usize) {
+        let Some((place, erasing)) = changes.erasing else { return };
+        let (channels, height, width) = (self.dataset.channels(), self.dataset.height(), self.dataset.width());
+        if let Some(rectangle) = drawn(erasing, &mut draws(place), height, width) {
+            let (values, _) = claim.slot(slot);
+            erase(&rectangle, values, &self.scaling, Form { channels, height, width, layout: self.layout });
+        }
     }
 
     /// Returns when a sample of remote data is needed, and announces upcoming reads: for each sample, the one at the
@@ -114,7 +151,10 @@ impl Shared {
     fn when(&self, horizon: &Horizon, epoch: u64, pos: u64) -> AccessTime {
         let now = epoch * horizon.samples + pos;
         let next = match epoch + 1 < horizon.epochs {
-            true => (epoch + 1) * horizon.samples + self.order.position(epoch + 1, self.order.at(epoch, pos)),
+            true => {
+                let position = self.order.position(epoch + 1, self.order.at(epoch, pos));
+                position.map_or(NEVER, |position| (epoch + 1) * horizon.samples + position)
+            }
             false => NEVER,
         };
         AccessTime { now, next }

@@ -18,7 +18,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use domain::train::{Augment, MemoryFormat};
+use domain::train::{Augment, MemoryFormat, Sampling};
 
 use self::ahead::{Counters, Reach, Shared, State, Walk};
 use self::dataset::Scratch;
@@ -30,7 +30,7 @@ use crate::transform::augment::Changes;
 use crate::transform::mix::Mixing;
 use crate::transform::recipe::ImageTransform;
 use crate::transform::slots::{BatchDtype, Filled};
-use crate::{Cursor, Dataset, Error, Part, SampleOrder};
+use crate::{Cursor, Dataset, Error, Part};
 
 /// How batches are made.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,8 @@ pub struct LoaderOptions {
     pub numbers: BatchDtype,
     /// Augmentations of training images, in this order; ignored by evaluation.
     pub augment: Vec<Augment>,
+    /// In which order training samples are drawn; evaluation ignores it.
+    pub sampling: Sampling,
 }
 
 impl Default for LoaderOptions {
@@ -61,6 +63,7 @@ impl Default for LoaderOptions {
             layout: MemoryFormat::Contiguous,
             numbers: BatchDtype::F32,
             augment: Vec::new(),
+            sampling: Sampling::Shuffle,
         }
     }
 }
@@ -223,7 +226,7 @@ impl Loader {
         let horizon = horizon(&dataset, &walk, all, samples, epochs);
         let shared = Arc::new(Shared {
             process: std::process::id(),
-            order: SampleOrder::new(dataset.count(part), options.seed),
+            order: dataset.order(part, options.sampling, options.seed),
             scaling: dataset.scaling(),
             dataset,
             part,
@@ -285,9 +288,9 @@ fn horizon(dataset: &Dataset, walk: &Walk, batch: u64, samples: u64, epochs: u64
 
 /// Returns the error of an augmentation that needs colours on grayscale images.
 fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
-    let Walk::Shuffled(Changes { random: Some(_), .. }) = walk else { return None };
+    let Walk::Shuffled(changes) = walk else { return None };
     let channels = dataset.channels();
-    (channels != 3).then_some(Error::Grey { channels })
+    (channels != 3 && !changes.rest.is_empty()).then_some(Error::Grey { channels })
 }
 
 /// Samples that are announced before they are read, at least: requests that are in flight.

@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Shapes = 6,
     /// How the images of one batch are mixed.
     Mix = 7,
+    /// Which sample comes at a position, where samples are drawn with replacement.
+    Sample = 8,
 }
 
 /// A key from a purpose, the job's seed and what else distinguishes the draws.

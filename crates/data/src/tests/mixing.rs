@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::train::{Augment, MemoryFormat, RandAugment};
+use domain::train::{Augment, ColorJitter, MemoryFormat, RandAugment, RandomErasing, Sampling};
 use proptest::prelude::*;
 
 use super::{Files, complains, scratch, sixty, spec};
@@ -56,18 +56,23 @@ proptest! {
         in_memory: bool,
         last: bool,
         cut: bool,
+        balanced: bool,
     ) {
         let mix = if cut { vec![Augment::Mixup(0.2), Augment::Cutmix(1.0)] } else { vec![Augment::Mixup(0.4)] };
-        let augment = [&[Augment::PadCrop(2), RANDOM, Augment::Flip][..], &mix].concat();
+        let jitter = ColorJitter { brightness: 0.4, hue: 0.1, ..ColorJitter::default() };
+        let erasing = RandomErasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3] };
+        let own = [Augment::PadCrop(2), RANDOM, Augment::Flip, Augment::ColorJitter(jitter), Augment::RandomErasing(erasing)];
+        let augment = [&own[..], &mix].concat();
+        let sampling = if balanced { Sampling::Balanced } else { Sampling::Shuffle };
         let layout = if last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
         let (_root, dataset) = images(in_memory);
-        let all = drain(&dataset, LoaderOptions { layout, workers: 1, ..options(batch, &augment) }, Cursor::START);
+        let all = drain(&dataset, LoaderOptions { layout, workers: 1, sampling, ..options(batch, &augment) }, Cursor::START);
         let used = used % all.len();
         let from = if used == 0 { Cursor::START } else { all[used - 1].after };
         let ranks: Vec<Vec<Copy>> = (0..world)
             .map(|rank| {
                 let share = RankShare::new(rank, world).unwrap();
-                drain(&dataset, LoaderOptions { layout, workers, share, ..options(batch, &augment) }, from)
+                drain(&dataset, LoaderOptions { layout, workers, share, sampling, ..options(batch, &augment) }, from)
             })
             .collect();
         for (number, expected) in all[used..].iter().enumerate() {
@@ -152,7 +157,7 @@ fn grey_images_are_not_changed_in_colour() {
     std::fs::write(&file, (0..40).map(|number| line(number % 2)).collect::<String>()).unwrap();
     let dataset = Arc::new(Dataset::open(&spec(), &file, 1).unwrap());
     let mut loader = Loader::train(Arc::clone(&dataset), options(4, &[RANDOM]), Cursor::START, 1);
-    complains(&loader.next().unwrap().err().unwrap(), "1 channel", "leave `rand_augment` out");
+    complains(&loader.next().unwrap().err().unwrap(), "1 channel", "leave `rand_augment`");
     let mixed = drain(&dataset, options(4, &[Augment::Mixup(0.2)]), Cursor::START);
     assert!(mixed.iter().all(|batch| batch.mixed.is_some()));
 }

@@ -31,6 +31,7 @@ pub(crate) fn spec() -> Data {
         split: Split::default(),
         classes: None,
         text: None,
+        sampling: domain::train::Sampling::Shuffle,
         augment: Vec::new(),
         normalize: None,
         size: None,

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use domain::train::Sampling;
+
 use super::rows::RowSpan;
 use super::{TextDataset, TextObjective};
 use crate::sampling::random::{Draws, Purpose, key};
-use crate::{Cursor, Error, Part, RankShare, SampleOrder};
+use crate::{Cursor, Error, Part, RankShare, SampleOrder, TrainOrder};
 
 /// Target index that the loss ignores, as in `torch.nn.functional.cross_entropy`.
 const IGNORED: i64 = -100;
@@ -24,7 +26,7 @@ pub struct TextLoader {
     batch: usize,
     seed: u64,
     /// The order of the training rows; `None` for evaluation, which reads rows in the order of the data.
-    order: Option<SampleOrder>,
+    order: Option<TrainOrder>,
     at: Cursor,
     epochs: u64,
     share: RankShare,
@@ -66,7 +68,7 @@ impl TextLoader {
         let samples = texts.rows.count(Part::Train);
         let Cursor { epoch, pos } = from;
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
-        let order = Some(SampleOrder::new(samples, seed));
+        let order = Some(TrainOrder::Shuffled(SampleOrder::new(samples, seed)));
         let (batch, share) = (batch.max(1), RankShare::ALL);
         TextLoader { texts, part: Part::Train, batch, seed, order, at: from, epochs, share, refused }
     }
@@ -90,6 +92,14 @@ impl TextLoader {
     /// Restricts the loader to this rank's share of each batch. The batch size remains that of all ranks together.
     pub fn shared(self, share: RankShare) -> TextLoader {
         TextLoader { share, ..self }
+    }
+
+    /// The same with training rows drawn as `sampling` says; by class where the rows have one.
+    pub fn sampled(self, sampling: Sampling) -> TextLoader {
+        match sampling {
+            Sampling::Shuffle => self,
+            Sampling::Balanced => TextLoader { order: Some(self.texts.order(sampling, self.seed)), ..self },
+        }
     }
 
     /// The next batch; `None` after the last one, and after an error.

@@ -24,12 +24,12 @@ pub(crate) mod vocabulary;
 
 use std::path::Path;
 
-use domain::train::{Data, Documents, Text};
+use domain::train::{Data, Documents, Sampling, Text};
 
 use crate::files::library;
 use crate::identity::preparation::Preparation;
 use crate::identity::{Provenance, Reads, SampleList};
-use crate::{Error, Part};
+use crate::{BalancedOrder, Error, Part, SampleOrder, TrainOrder};
 
 pub use batch::{TextBatch, TextLoader};
 use encode::RowEncoding;
@@ -194,6 +194,27 @@ impl TextDataset {
     /// Rows of training, validation and test.
     pub fn counts(&self) -> [u64; 3] {
         [Part::Train, Part::Validation, Part::Test].map(|part| self.rows.count(part))
+    }
+
+    /// The order in which training rows are drawn.
+    pub fn order(&self, sampling: Sampling, seed: u64) -> TrainOrder {
+        match sampling {
+            Sampling::Shuffle => TrainOrder::Shuffled(SampleOrder::new(self.rows.count(Part::Train), seed)),
+            Sampling::Balanced => TrainOrder::Balanced(BalancedOrder::new(self.labels(Part::Train), seed)),
+        }
+    }
+
+    /// Rows of each class in a part; none where no class is trained.
+    pub fn class_counts(&self, part: Part) -> Vec<u64> {
+        let mut counts = vec![0; self.classes.len()];
+        self.labels(part).for_each(|label| counts[label as usize] += 1);
+        counts
+    }
+
+    /// The class of each row of a part; 0 where none is trained.
+    fn labels(&self, part: Part) -> impl Iterator<Item = u32> {
+        let rows = (0..self.rows.count(part)).map(move |place| self.rows.number(part, place));
+        rows.map(|row| self.labels.get(row as usize).copied().unwrap_or(0))
     }
 
     /// The size of the vocabulary; every token id is less than it.

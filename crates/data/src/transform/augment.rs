@@ -1,22 +1,27 @@
 //! Augmentation: maps each pixel of a training image to its source.
 //!
 //! Every geometric operation is a map of coordinates, so a list of them composes into one [`View`] and the image is
-//! read once. Random draws depend only on (seed, epoch, sample, index in the list).
+//! read once; operations on bytes come between two views. Random draws depend only on (seed, epoch, sample, index in
+//! the list).
 
-use domain::train::{Augment, MemoryFormat, RandAugment};
+use domain::train::{Augment, MemoryFormat, RandomErasing};
 
 use super::cut::{AHEAD, Scale, normalised};
+use super::rand_augment::Operation;
 use super::slots::Values;
+use super::{auto_augment, jitter, rand_augment};
 use crate::decode::kernels::{Halves, Kernels, Shown, Work, run};
-use crate::sampling::random::{Draws, Purpose, key};
+use crate::sampling::random::Draws;
 
-/// The operations on each image, in the order of the job file: geometric, RandAugment, geometric.
+/// The operations on each image, in the order of the job file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Changes {
+    /// Pixels move, from the first change on.
     before: Vec<Augment>,
-    /// RandAugment, and its index in the list.
-    pub random: Option<(u64, RandAugment)>,
-    after: Vec<Augment>,
+    /// From the first operation on bytes on, each with its index in the list.
+    pub rest: Vec<(u64, Augment)>,
+    /// The erasing of a rectangle of the finished sample, and its index in the list.
+    pub erasing: Option<(u64, RandomErasing)>,
 }
 
 impl Changes {
@@ -24,26 +29,49 @@ impl Changes {
     pub fn of(augment: &[Augment]) -> Changes {
         let mut changes = Changes::default();
         for (change, index) in augment.iter().zip(0..) {
-            match (change, changes.random) {
-                (Augment::Mixup(_) | Augment::Cutmix(_), _) => {}
-                (Augment::RandAugment(random), None) => changes.random = Some((index, *random)),
-                (_, None) => changes.before.push(*change),
-                (_, Some(_)) => changes.after.push(*change),
+            match change {
+                Augment::Mixup(_) | Augment::Cutmix(_) => {}
+                Augment::RandomErasing(erasing) => changes.erasing = Some((index, *erasing)),
+                Augment::RandAugment(_) | Augment::AutoAugment(_) => changes.rest.push((index, *change)),
+                Augment::ColorJitter(_) | Augment::TrivialAugment => changes.rest.push((index, *change)),
+                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Flip => changes.moves(index, *change),
+                Augment::PadCrop(_) | Augment::Mosaic => changes.moves(index, *change),
             }
         }
         changes
     }
 
-    /// The geometric operations before RandAugment.
+    fn moves(&mut self, index: u64, change: Augment) {
+        match self.rest.is_empty() {
+            true => self.before.push(change),
+            false => self.rest.push((index, change)),
+        }
+    }
+
+    /// The geometric operations before the first operation on bytes.
     pub fn before(&self) -> &[Augment] {
         &self.before
     }
 
-    /// The views of one sample in one epoch, before and after RandAugment.
-    pub fn views(&self, seed: u64, epoch: u64, sample: u32, height: usize, width: usize) -> [View; 2] {
-        let behind = self.random.map_or(0, |(index, _)| index + 1);
-        [(&self.before, 0), (&self.after, behind)]
-            .map(|(changes, from)| View::drawn(changes, from, seed, epoch, sample, height, width))
+    /// The view of a sample before the first operation on bytes; `draws` are the random numbers of each index in the list.
+    pub fn view(&self, draws: impl Fn(u64) -> Draws, height: usize, width: usize) -> View {
+        let mut view = View::whole(height, width);
+        for (change, index) in self.before.iter().zip(0..) {
+            view.change(*change, draws(index));
+        }
+        view
+    }
+}
+
+/// The operations on bytes that one change consists of, for one sample in one epoch; none for a geometric one.
+pub(crate) fn operations(change: Augment, draws: &mut Draws, height: usize, width: usize) -> Vec<Operation> {
+    match change {
+        Augment::RandAugment(spec) => rand_augment::drawn(spec, *draws, height, width).collect(),
+        Augment::AutoAugment(policy) => auto_augment::drawn(policy, draws, height, width),
+        Augment::TrivialAugment => vec![auto_augment::drawn_trivial(draws)],
+        Augment::ColorJitter(jitter) => jitter::drawn(jitter, draws),
+        Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Flip | Augment::PadCrop(_) => Vec::new(),
+        Augment::Mosaic | Augment::RandomErasing(_) | Augment::Mixup(_) | Augment::Cutmix(_) => Vec::new(),
     }
 }
 
@@ -105,32 +133,21 @@ impl View {
         View { x: Axis::whole(width), y: Axis::whole(height) }
     }
 
-    /// The view of one sample in one epoch, for operations whose indices in the list begin at `from`.
-    pub fn drawn(
-        augment: &[Augment],
-        from: u64,
-        seed: u64,
-        epoch: u64,
-        sample: u32,
-        height: usize,
-        width: usize,
-    ) -> View {
-        let mut view = View::whole(height, width);
-        for (change, index) in augment.iter().zip(from..) {
-            let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), index]));
-            match change {
-                Augment::Flip if draws.below(2) == 1 => view.x = view.x.flipped(),
-                // The crop of the image file was applied when it was decoded.
-                Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => {}
-                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
-                Augment::PadCrop(pad) => {
-                    let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
-                    view.y = view.y.shifted(shift());
-                    view.x = view.x.shifted(shift());
-                }
+    /// Composes the view with one more geometric operation.
+    pub fn change(&mut self, change: Augment, mut draws: Draws) {
+        match change {
+            Augment::Flip if draws.below(2) == 1 => self.x = self.x.flipped(),
+            // The crop of the image file was applied when it was decoded.
+            Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => {}
+            Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
+            Augment::ColorJitter(_) | Augment::AutoAugment(_) => {}
+            Augment::TrivialAugment | Augment::RandomErasing(_) => {}
+            Augment::PadCrop(pad) => {
+                let mut shift = || draws.below(2 * u64::from(pad) + 1) as i64 - i64::from(pad);
+                self.y = self.y.shifted(shift());
+                self.x = self.x.shifted(shift());
             }
         }
-        view
     }
 
     /// Writes the view of `planes`, of which there are one or three: each byte times its channel's factor plus its offset, or as it is.
@@ -242,6 +259,13 @@ mod tests {
 
     use super::*;
     use crate::decode::kernels::to_bf16;
+    use crate::sampling::random::{Purpose, key};
+
+    /// The view of one sample in one epoch.
+    fn drawn(augment: &[Augment], seed: u64, epoch: u64, sample: u32, height: usize, width: usize) -> View {
+        let draws = |place| Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), place]));
+        Changes::of(augment).view(draws, height, width)
+    }
 
     const HEIGHT: usize = 3;
     const WIDTH: usize = 4;
@@ -262,6 +286,8 @@ mod tests {
                 Augment::Flip => (draws.below(2) == 1, 0, 0),
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => (false, 0, 0),
                 Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => (false, 0, 0),
+                Augment::ColorJitter(_) | Augment::AutoAugment(_) => (false, 0, 0),
+                Augment::TrivialAugment | Augment::RandomErasing(_) => (false, 0, 0),
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     (false, shift(), shift())
@@ -289,7 +315,7 @@ mod tests {
                 let (factor, offset) = scaling[channel];
                 f32::from(expected[channel * HEIGHT * WIDTH + at]) * factor + offset
             };
-            let view = View::drawn(&augment, 0, seed, epoch, sample, HEIGHT, WIDTH);
+            let view = drawn(&augment, seed, epoch, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; planes.len()];
             view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::F32(&mut output));
             let contiguous: Vec<f32> = (0..3).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
@@ -309,8 +335,7 @@ mod tests {
     #[test]
     fn a_pad_of_any_size_is_served() {
         for sample in 0..100 {
-            let view =
-                View::drawn(&[Augment::PadCrop(u32::MAX), Augment::PadCrop(u32::MAX)], 0, 1, 2, sample, HEIGHT, WIDTH);
+            let view = drawn(&[Augment::PadCrop(u32::MAX), Augment::PadCrop(u32::MAX)], 1, 2, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; HEIGHT * WIDTH];
             view.write(&[7; HEIGHT * WIDTH], &[(1.0, 0.0)], MemoryFormat::Contiguous, Values::F32(&mut output));
             assert!(output.iter().all(|value| [0.0, 7.0].contains(value)), "{output:?}");
@@ -320,7 +345,7 @@ mod tests {
     #[test]
     fn draws_differ_by_epoch_sample_and_seed_and_are_even() {
         let augment = [Augment::Flip, Augment::PadCrop(4)];
-        let views = |seed, epoch| (0..4000).map(move |sample| View::drawn(&augment, 0, seed, epoch, sample, 32, 32));
+        let views = |seed, epoch| (0..4000).map(move |sample| drawn(&augment, seed, epoch, sample, 32, 32));
         assert!(views(1, 1).eq(views(1, 1)));
         for (seed, epoch) in [(1, 2), (2, 1)] {
             let same = views(1, 1).zip(views(seed, epoch)).filter(|(a, b)| a == b).count();

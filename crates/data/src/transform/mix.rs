@@ -54,7 +54,8 @@ impl Mixing {
                 Augment::Mixup(alpha) => mixing.mixup = Some(*alpha),
                 Augment::Cutmix(alpha) => mixing.cutmix = Some(*alpha),
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Flip | Augment::PadCrop(_) => {}
-                Augment::Mosaic | Augment::RandAugment(_) => {}
+                Augment::Mosaic | Augment::RandAugment(_) | Augment::ColorJitter(_) | Augment::AutoAugment(_) => {}
+                Augment::TrivialAugment | Augment::RandomErasing(_) => {}
             }
         }
         (mixing.mixup.is_some() || mixing.cutmix.is_some()).then_some(mixing)

@@ -82,6 +82,8 @@ impl ImageTransform {
             Augment::ResizeCrop(short) => Crop::Random(*short as usize),
             Augment::Flip | Augment::PadCrop(_) | Augment::Mosaic => return None,
             Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => return None,
+            Augment::ColorJitter(_) | Augment::AutoAugment(_) => return None,
+            Augment::TrivialAugment | Augment::RandomErasing(_) => return None,
         };
         let alone = matches!(rest, [] | [Augment::Flip]);
         Some((ImageTransform { crop, size, flip: alone && rest.len() == 1 }, !alone))
@@ -172,7 +174,7 @@ fn between([low, high]: [f64; 2], draws: &mut Draws) -> f64 {
 }
 
 /// eˣ for small x, by its series: the same bits on every machine, which the platform's own function is not.
-fn exponential(x: f64) -> f64 {
+pub(super) fn exponential(x: f64) -> f64 {
     let step = x / 16.0;
     let (mut sum, mut term) = (1.0, 1.0);
     for n in 1..16 {
@@ -183,7 +185,7 @@ fn exponential(x: f64) -> f64 {
 }
 
 /// The natural logarithm, by Newton's method on [`exponential`].
-fn logarithm(y: f64) -> f64 {
+pub(super) fn logarithm(y: f64) -> f64 {
     (0..20).fold(0.0, |x, _| x - 2.0 * (exponential(x) - y) / (exponential(x) + y))
 }
 

@@ -237,9 +237,9 @@ impl Validator {
         self.boxes(train);
         if let Split::Shares([_, validation, _]) = train.data.split
             && validation == 0.0
-            && train.stop.is_some_and(|stop| stop.accuracy.is_some())
+            && train.stop.is_some_and(|stop| stop.accuracy.is_some() || stop.patience.is_some())
         {
-            let message = "stopping by accuracy needs validation samples, and the split has none";
+            let message = "stopping by a result needs validation samples, and the split has none";
             self.wrong("train.stop", message, "give validation a share in `train.data.split`");
         }
         self.stop(train);
@@ -257,8 +257,9 @@ impl Validator {
 
     fn stop(&mut self, train: &Train) {
         let Some(stop) = train.stop else { return };
-        if stop.accuracy.is_none() && stop.epochs.is_none() {
-            self.wrong("train.stop", "when to stop is not said", "write `accuracy: 98%` or `epochs: 3`");
+        if stop.accuracy.is_none() && stop.epochs.is_none() && stop.patience.is_none() {
+            let hint = "write `accuracy: 98%`, `patience: 5` or `epochs: 3`";
+            self.wrong("train.stop", "when to stop is not said", hint);
         }
         if let Some(epochs) = stop.epochs.filter(|epochs| *epochs > train.epochs) {
             let message = format!("{epochs} epochs are never reached; the run has {}", train.epochs);

@@ -17,7 +17,7 @@ const PLACE: &str = "sweep.parameters";
 const WORDS: [&str; 5] = ["choices", "min", "max", "log", "points"];
 
 /// Keys that do not change the trained model, or that the sweep sets itself.
-const LEFT_ALONE: [&str; 3] = ["stop", "checkpoint", "profile"];
+const LEFT_ALONE: [&str; 5] = ["stop", "checkpoint", "profile", "validate_every", "export_every"];
 
 /// Keys that name files next to the job file, and the keys that contain them.
 const FILES: [&str; 5] = ["data", "data.path", "data.text", "data.text.tokenizer", "weights"];
@@ -324,7 +324,7 @@ impl Entry {
 }
 
 /// Sets a value at a key path below `train`, replacing the existing one; new keys are on `line`.
-fn put(train: &mut Node, key: &str, line: u32, value: &Node) {
+pub(super) fn put(train: &mut Node, key: &str, line: u32, value: &Node) {
     let mut place = train;
     for part in key.split('.') {
         if !matches!(place.value, Value::Map(_)) {

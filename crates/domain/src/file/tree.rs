@@ -59,6 +59,14 @@ pub(super) struct Key {
 }
 
 impl Node {
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Map(entries) => entries.iter_mut().find(|(name, _)| name.raw.text == key).map(|(_, node)| node),
+            Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+
     /// The value of a key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&(Key, Node)> {
         match &self.value {

@@ -280,6 +280,12 @@ impl Metric {
 }
 
 impl Setting {
+    /// Settings behind a sentence: ` with epochs=60, processes=1`; nothing where there are none.
+    pub fn said(settings: &[Setting]) -> String {
+        let each: Vec<String> = settings.iter().map(|setting| format!("{}={}", setting.key, setting.say())).collect();
+        if each.is_empty() { String::new() } else { format!(" with {}", each.join(", ")) }
+    }
+
     /// The value for display: text without quotes, other values as in the file.
     pub fn say(&self) -> String {
         flow(&self.value)

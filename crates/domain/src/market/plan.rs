@@ -55,6 +55,19 @@ impl Share {
     }
 }
 
+impl Share {
+    /// The same step by so many ranks, which share the threads of all.
+    pub fn among(self, ranks: u32) -> Share {
+        if ranks == self.ranks {
+            return self;
+        }
+        let ranks = ranks.max(1);
+        let Share { batch, accumulate, threads, .. } = self.alone();
+        let micro_batch = batch.div_ceil(ranks.saturating_mul(accumulate.max(1)));
+        Share { ranks, micro_batch, threads: (threads / ranks).max(1), ..self }
+    }
+}
+
 /// A time with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
 use crate::run::{AttemptEnd, Bill, Keeper, Outcome, StopBy, Usage};
-use crate::sweep::{Known, SweepEnd, Trial};
+use crate::sweep::{Known, Setting, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
 use crate::wire::NodeAddress;
@@ -55,6 +55,9 @@ pub enum Event {
         /// Whether the run continues although its data has changed since its checkpoint.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accept_data_change: bool,
+        /// Keys of `train:` that have other values from here on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<Setting>,
     },
     /// A machine will be rented, with this token; money is reserved.
     RentIntended(Box<RentIntended>),

@@ -24,6 +24,11 @@ pub enum Architecture {
     MobilenetV3 { large: bool },
     /// A vision transformer over square patches (Dosovitskiy et al. 2020).
     Vit { patch: i64, layers: i64, width: i64, heads: i64 },
+    /// Stages of so many blocks and channels, in which the last block is skipped with `drop` percent probability and the
+    /// others less the earlier they are (Liu et al. 2022).
+    Convnext { depths: [usize; 4], widths: [i64; 4], drop: u32 },
+    /// Tan and Le 2019, table 1.
+    EfficientnetB0,
     /// A detector; the number of channels of its first convolution, and of units in its four stages.
     Yolo { width: i64, repeats: [i64; 4] },
     /// An encoder of text (Devlin et al. 2018).
@@ -77,6 +82,11 @@ impl Architecture {
             Model::MobilenetV3Small => Architecture::MobilenetV3 { large: false },
             Model::MobilenetV3Large => Architecture::MobilenetV3 { large: true },
             Model::VitS16 => Architecture::Vit { patch: 16, layers: 12, width: 384, heads: 6 },
+            Model::VitB16 => Architecture::Vit { patch: 16, layers: 12, width: 768, heads: 12 },
+            Model::ConvnextTiny => {
+                Architecture::Convnext { depths: [3, 3, 9, 3], widths: [96, 192, 384, 768], drop: 10 }
+            }
+            Model::EfficientnetB0 => Architecture::EfficientnetB0,
             Model::YoloN => Architecture::Yolo { width: 16, repeats: [1, 2, 2, 1] },
             Model::YoloS => Architecture::Yolo { width: 32, repeats: [1, 2, 2, 1] },
             // Turc et al. 2019, "Well-Read Students Learn Better".
@@ -102,7 +112,7 @@ impl Architecture {
         match self {
             Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Reads::Images,
             Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => Reads::Images,
-            Architecture::Vit { .. } => Reads::Images,
+            Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::EfficientnetB0 => Reads::Images,
             Architecture::Yolo { .. } => Reads::DetectionImages,
             Architecture::Bert { .. } => Reads::Tokens,
             Architecture::Gpt { .. } => Reads::CausalTokens,
@@ -116,7 +126,8 @@ impl Architecture {
             Architecture::Gpt { positions, .. } => Some(positions),
             Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
             Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-            Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
+            Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::EfficientnetB0 => None,
+            Architecture::Yolo { .. } => None,
         }
     }
 
@@ -128,7 +139,7 @@ impl Architecture {
             }
             Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
             Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-            Architecture::Yolo { .. } => None,
+            Architecture::Convnext { .. } | Architecture::EfficientnetB0 | Architecture::Yolo { .. } => None,
         }
     }
 
@@ -136,9 +147,9 @@ impl Architecture {
     pub fn has_dropout(self) -> bool {
         match self {
             Architecture::Cnn | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => true,
-            Architecture::Bert { .. } | Architecture::Gpt { .. } => true,
+            Architecture::EfficientnetB0 | Architecture::Bert { .. } | Architecture::Gpt { .. } => true,
             Architecture::Mlp | Architecture::SmallResnet { .. } | Architecture::Resnet { .. } => false,
-            Architecture::Vit { .. } | Architecture::Yolo { .. } => false,
+            Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::Yolo { .. } => false,
         }
     }
 
@@ -151,7 +162,11 @@ impl Architecture {
             // Larger images go through the pooled stem first, and are never reduced to one pixel.
             Architecture::Resnet { .. } => Some(8),
             Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Yolo { .. } => Some(32),
-            Architecture::Vit { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => None,
+            Architecture::EfficientnetB0 => Some(32),
+            Architecture::Vit { .. }
+            | Architecture::Convnext { .. }
+            | Architecture::Bert { .. }
+            | Architecture::Gpt { .. } => None,
         }
     }
 }

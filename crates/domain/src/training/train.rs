@@ -3,7 +3,9 @@
 //! The same types are read from the job file, published in its JSON Schema, documented in `docs/job-file.md` and
 //! handed to a rank. Each key has one meaning, one default and one line of documentation: its doc comment.
 
+mod augment;
 mod checkpoint;
+mod class_weights;
 mod data;
 mod model;
 mod optimizer;
@@ -13,10 +15,12 @@ mod schedule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::augment::{Augment, AutoAugment, ColorJitter, RandAugment, RandomErasing};
 pub use self::checkpoint::{Checkpoint, Codec};
-pub use self::data::{Augment, Cache, Corrupt, Data, Documents, Folders, Normalize, RandAugment, Split, Text};
+pub use self::class_weights::{Balanced, ClassWeights};
+pub use self::data::{Cache, Corrupt, Data, Documents, Folders, Normalize, Sampling, Split, Text};
 pub use self::model::{GptSize, Loss, Model, ModelSource, Module, ResnetSize};
-pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, Parameters, Sgd};
+pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, ParameterGroup, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
 pub use self::schedule::{Average, Decay, Ema, OneCycle, Poly, Schedule, StepDecay, Swa};
 use crate::architecture::{Architecture, Reads};
@@ -32,7 +36,7 @@ pub struct Train {
     /// Loss of your own TorchScript module; named models have theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// A `.safetensors` file or `transformers` folder to start from instead of random weights; relative to the job file.
+    /// A `.safetensors` file, a `.pth` file of `torch.save` or a `transformers` folder to start from instead of random weights; relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
     /// Where the samples are and how they are split.
@@ -86,6 +90,9 @@ pub struct Train {
     #[serde(default)]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
+    /// Weight of each class in the training loss, as `CrossEntropyLoss(weight=…)`: `balanced`, or a list in the order of the classes. Validation and test losses are not weighted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<ClassWeights>,
     /// Clip gradients to this global L2 norm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -103,6 +110,12 @@ pub struct Train {
     /// Use only operations that give the same result in every run.
     #[serde(default = "yes")]
     pub deterministic: bool,
+    /// Interval between validations, such as `500 steps` or `2 epochs`; the last step is always validated. Default: after each epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validate_every: Option<Span>,
+    /// Interval at which to export the current weights, such as `10 epochs`, as `export/step-STEP.safetensors`; the last ones also as `export/last.safetensors`. Default: only the best weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export_every: Option<Span>,
     /// When to stop before the last epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
@@ -203,7 +216,7 @@ pub struct Stop {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: Option<u32>,
-    /// Stop once this many epochs in a row have not improved the best validation result (early stopping).
+    /// Stop once this many validations in a row (one per epoch, or as `validate_every` says) have not improved the best result (early stopping).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub patience: Option<u32>,

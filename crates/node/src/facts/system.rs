@@ -56,7 +56,7 @@ pub struct NameFacts {
 pub(super) fn system(root: &Path) -> SystemFacts {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (meminfo, release) = (read("proc/meminfo"), read("etc/os-release"));
-    let shared = rustix::fs::statvfs(&root.join("dev/shm")).ok();
+    let shared = rustix::fs::statvfs(root.join("dev/shm")).ok();
     SystemFacts {
         kernel: read("proc/sys/kernel/osrelease").trim().to_owned(),
         distribution: setting(&release, "PRETTY_NAME").unwrap_or_else(|| "unknown".to_owned()),

@@ -7,13 +7,15 @@ use super::builder::{Builder, Convolution, Rows};
 use super::families::block::{Order, TransformerBlock};
 use super::families::language::bert::Head;
 use super::families::vision::resnet::{self, Stem, Variation};
-use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
+use super::families::{Bert, Convnext, Efficientnet, Gpt, Mobilenet, Resnet, Vit, Yolo};
 use super::graph::{Function, Graph, Input, WeightSplit};
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
 /// Height and width from which residual networks have the usual stem.
 const LARGE: u64 = 64;
+/// Height and width that are one pixel after the last stage of a ConvNeXt.
+const SMALLEST_CONVNEXT: u64 = 32;
 
 /// The network for one sample and number of classes, 0 for a language model; `None` if it does not accept such samples.
 pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
@@ -55,6 +57,15 @@ fn of_images(architecture: Architecture, image: [u32; 3], classes: u64) -> Optio
         }
         Architecture::MobilenetV3 { large } => Mobilenet::third(image, classes, large, |channels| channels).graph(),
         Architecture::Vit { patch, layers, width, heads } => vit([patch, layers, width, heads], image, classes)?,
+        Architecture::Convnext { depths, widths, .. } => {
+            if image[1].min(image[2]) < SMALLEST_CONVNEXT {
+                return None;
+            }
+            let (depths, widths) = (depths.map(|depth| depth as u64), widths.map(i64::unsigned_abs));
+            let (depths, widths) = (depths.to_vec(), widths.to_vec());
+            Convnext { image, patch: 4, depths, widths, scaled: true, second: false, classes }.graph()
+        }
+        Architecture::EfficientnetB0 => Efficientnet { image, classes }.graph(),
         Architecture::Yolo { width, .. } => {
             let size = if width <= 16 { "n" } else { "s" };
             Yolo { image, classes, ..Yolo::sized(size)? }.graph()
@@ -131,7 +142,8 @@ fn of_words(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classe
         }
         Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
         Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-        Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
+        Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::EfficientnetB0 => None,
+        Architecture::Yolo { .. } => None,
     }
 }
 
@@ -182,6 +194,10 @@ mod tests {
         check(Model::MobilenetV3Small, image(224), 1000, 2_542_856, 56);
         check(Model::MobilenetV3Large, image(224), 1000, 5_483_032, 216);
         check(Model::VitS16, image(224), 1000, 22_050_664, 4_598);
+        // torchvision's figures: parameters, and GFLOPs of multiply-adds.
+        check(Model::VitB16, image(224), 1000, 86_567_656, 17_564);
+        check(Model::ConvnextTiny, image(224), 1000, 28_589_128, 4_456);
+        check(Model::EfficientnetB0, image(224), 1000, 5_288_548, 386);
         // The YOLOv8 paper's table: 3.2 million parameters and 8.7 GFLOPs at 640 × 640, 80 classes.
         check(Model::YoloN, image(640), 80, 3_157_184, 4_371);
         let text = |length| Sample::Text { vocabulary: 30_522, length };

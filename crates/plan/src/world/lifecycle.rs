@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RunEnd, Submitted};
-use domain::job::Budget;
 use domain::run::{Keeper, Outcome, RunState};
-use domain::train::Stop;
-use domain::{Duration, Event, InstanceId, Money, Record, RunId, Timestamp, Work};
+use domain::{Event, InstanceId, Record, RunId, Timestamp, Work};
 
 use super::{Instance, Measured, Run, RunAttempt, World};
 
@@ -70,8 +68,8 @@ impl World {
                 run.state = RunState::Stopping { by: *by };
                 Ok(())
             }
-            Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change } => {
-                self.resume_requested(run, *budget, *deadline, *epochs)?;
+            Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set } => {
+                self.resume_requested(run, *budget, *deadline, *epochs, set)?;
                 self.run_mut(run)?.accept_data_change = *accept_data_change;
                 Ok(())
             }
@@ -175,41 +173,6 @@ impl World {
             keeper: Keeper::default(),
         };
         self.runs.insert(submitted.run.clone(), run);
-        Ok(())
-    }
-
-    fn resume_requested(
-        &mut self,
-        id: &RunId,
-        budget: Option<Money>,
-        deadline: Option<Duration>,
-        epochs: Option<u32>,
-    ) -> Result<(), String> {
-        let run = self.run_mut(id)?;
-        if !crate::resume::is_resumable(run, epochs) {
-            return Err(format!("run `{id}` is {} and needs no resume", run.state.word()));
-        }
-        if let Some(max) = budget {
-            run.job.budget = Some(Budget { max, ..run.job.budget.unwrap_or_default() });
-            run.alerted = false;
-        }
-        run.job.deadline = deadline.or(run.job.deadline);
-        if let (Some(epochs), Work::Train(train)) = (epochs, &mut run.job.work) {
-            let (accuracy, patience) = train.stop.map_or((None, None), |stop| (stop.accuracy, stop.patience));
-            train.stop = Some(Stop { epochs: Some(epochs), accuracy, patience });
-        }
-        run.settled = run.attempts.len();
-        run.state = RunState::Queued;
-        run.ended = None;
-        run.bill = None;
-        run.forget_failures();
-        run.error_restarts = 0;
-        run.waits = 0;
-        if let Some(trial) = run.trial.clone()
-            && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
-        {
-            sweep.paused.remove(id);
-        }
         Ok(())
     }
 

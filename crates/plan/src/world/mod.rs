@@ -8,6 +8,7 @@ mod members;
 mod open;
 mod rented;
 mod residence;
+mod resumed;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
-use domain::{Duration, Event, Money, RunId};
+use domain::sweep::Setting;
+use domain::{Duration, Event, Money, Problems, RunId, Work};
 use plan::Resumption;
 use serde_json::{Value, json};
 
@@ -32,14 +33,15 @@ pub(super) async fn resume(
     let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
     let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
     let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
+    let world = reading::stored(&api, &run).await?;
     let event = Event::ResumeRequested {
         run: id.clone(),
         budget: budget.map_err(|error| wrong("budget", error.to_string()))?,
         deadline: deadline.map_err(|error| wrong("deadline", error.to_string()))?,
         epochs: None,
         accept_data_change: request.accept_data_change,
+        set: settings(&world, &id, &request.set)?,
     };
-    let world = reading::stored(&api, &run).await?;
     let accepted = || (StatusCode::ACCEPTED, Json(json!({ "run": id })));
     if let Some(key) = key.clone()
         && was_resumed(&api, &id, &key).await?
@@ -65,6 +67,19 @@ pub(super) async fn resume(
     }
     api.door.request(event).await?;
     Ok(accepted())
+}
+
+/// The settings of `train:` that a request asks for, such as `epochs=60`.
+fn settings(world: &plan::World, id: &RunId, set: &[String]) -> Result<Vec<Setting>, ApiError> {
+    let refused = |message: String| ApiError::new(400, message);
+    match world.runs.get(id).map(|run| &run.job.work) {
+        _ if set.is_empty() => Ok(Vec::new()),
+        Some(Work::Train(train)) => train.settings(set).map_err(|problems| {
+            let problems = Problems { file: "set".to_owned(), problems };
+            refused(problems.to_string())
+        }),
+        Some(Work::Command(_)) | None => Err(refused("`set`: only a run of `train:` has keys to set".to_owned())),
+    }
 }
 
 /// Resume requests with a key, and the event after which each follows: stored in the run's folder before the event is

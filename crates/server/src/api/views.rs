@@ -82,6 +82,8 @@ pub(super) struct ResumeRequest {
     pub deadline: Option<String>,
     /// Resume although the data has changed since the checkpoint.
     pub accept_data_change: bool,
+    /// Keys of `train:` with other values from here on, such as `epochs=60`.
+    pub set: Vec<String>,
 }
 
 impl RunSummary {

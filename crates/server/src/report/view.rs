@@ -8,6 +8,7 @@ use domain::rank::{Environment, Ready, Report};
 use domain::run::{AttemptEnd, Bill, Outcome, StopBy};
 use domain::series::Point;
 use domain::subject::EventSubject;
+use domain::sweep::Setting;
 use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timestamp};
 
 use plan::{Goodput, StepTotals};
@@ -106,9 +107,10 @@ impl View {
             Event::StopRequested { run, by } if *run == self.run => {
                 self.plain(at, format!("stop requested by {}", stopper(*by)));
             }
-            Event::ResumeRequested { run, epochs, .. } if *run == self.run => {
+            Event::ResumeRequested { run, epochs, set, .. } if *run == self.run => {
                 self.end = None;
-                let to = epochs.map(|epochs| format!(" to {epochs} epochs")).unwrap_or_default();
+                let mut to = epochs.map(|epochs| format!(" to {epochs} epochs")).unwrap_or_default();
+                to += &Setting::said(set);
                 self.plain(at, format!("resume requested{to}"));
             }
             Event::RentIntended(intended) if intended.run == self.run => {

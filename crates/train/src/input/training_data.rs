@@ -2,7 +2,6 @@
 //!
 //! Code that depends on the kind of data is here, so that the loop in [`crate::run`] is the same for all.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,7 @@ use std::time::Duration;
 use data::bound::ImageStorage;
 use data::{
     Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats,
-    OriginalImage, Part, Provenance, RankShare, SampleOrder, Skipped, TextBatch, TextDataset, TextLoader,
-    TextObjective,
+    OriginalImage, Part, Provenance, RankShare, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -66,9 +64,6 @@ pub fn objective(train: &Train) -> Result<(&Text, TextObjective), Error> {
     })?;
     Ok((keys, goal))
 }
-
-/// How many samples of a batch are named in a message.
-const NAMED_SAMPLES: u64 = 8;
 
 /// One batch on the device.
 #[derive(Debug)]
@@ -172,34 +167,16 @@ impl TrainingData {
         }
     }
 
-    /// Describes the training samples at these positions of an epoch's order: their number, and the first few names.
-    pub fn sample_names(&self, seed: u64, epoch: u64, positions: Range<u64>) -> String {
-        let [count, _, _] = self.counts();
-        let (order, count) = (SampleOrder::new(count, seed), positions.end.min(count).saturating_sub(positions.start));
-        let name = |position| {
-            let place = order.at(epoch, position);
-            match self {
-                TrainingData::Images(dataset) => {
-                    let sample = dataset.part(Part::Train).get(place as usize).copied().unwrap_or_default();
-                    format!("`{}`", dataset.name(sample))
-                }
-                TrainingData::Detection(_) | TrainingData::Text(_) => format!("`{place}`"),
-            }
-        };
-        let names: Vec<String> = positions.take(count.min(NAMED_SAMPLES) as usize).map(name).collect();
-        match count.saturating_sub(NAMED_SAMPLES) {
-            0 => format!("the samples {}", names.join(", ")),
-            others => format!("the samples {} and {others} more", names.join(", ")),
-        }
-    }
-
     /// Shuffled batches of the training split from `from` on; of each, this share.
     pub fn train(&self, train: &Train, from: Cursor, share: RankShare) -> DeviceLoader {
         let epochs = u64::from(train.epochs);
         match self {
             TrainingData::Images(dataset) => {
-                let options =
-                    LoaderOptions { augment: train.data.augment.clone(), ..options(train, train.batch, share) };
+                let options = LoaderOptions {
+                    augment: train.data.augment.clone(),
+                    sampling: train.data.sampling,
+                    ..options(train, train.batch, share)
+                };
                 image_loader(dataset, train, Loader::train(Arc::clone(dataset), options, from, epochs))
             }
             TrainingData::Detection(scenes) => {
@@ -210,7 +187,8 @@ impl TrainingData {
             }
             TrainingData::Text(texts) => {
                 let batch = train.batch as usize;
-                DeviceLoader::Text(TextLoader::train(Arc::clone(texts), batch, train.seed, from, epochs).shared(share))
+                let loader = TextLoader::train(Arc::clone(texts), batch, train.seed, from, epochs);
+                DeviceLoader::Text(loader.sampled(train.data.sampling).shared(share))
             }
         }
     }
@@ -337,6 +315,7 @@ fn detection_batch(batch: &DetectionBatch, channels_last: bool, device: Device) 
         mask: None,
         labels: detect::ground_truth_tensor(&frames, device)?,
         share: BatchShare { counted: batch.counted, whole: batch.whole },
+        class_weights: None,
     })
 }
 
@@ -352,7 +331,7 @@ fn text_batch(batch: &TextBatch, device: Device) -> torch::Result<BatchTensors> 
     let label_size = if batch.labels.len() == batch.rows { &size[..1] } else { &size[..] };
     let labels = torch::upload(&batch.labels, label_size, device)?;
     let share = BatchShare { counted: batch.counted, whole: batch.whole };
-    Ok(BatchTensors { values, mask, labels, share })
+    Ok(BatchTensors { values, mask, labels, share, class_weights: None })
 }
 
 fn open_detection(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<DetectionDataset, Error> {

@@ -60,6 +60,7 @@ pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String])
         })),
         Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
         Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-        Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
+        Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::EfficientnetB0 => None,
+        Architecture::Yolo { .. } => None,
     }
 }

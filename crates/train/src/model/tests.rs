@@ -14,7 +14,7 @@ fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Ne
 }
 
 /// One network of each kind of block, and a valid image size.
-const KINDS: [(Model, i64); 9] = [
+const KINDS: [(Model, i64); 11] = [
     (Model::Mlp, 16),
     (Model::Cnn, 16),
     (Model::Resnet20, 16),
@@ -24,6 +24,8 @@ const KINDS: [(Model, i64); 9] = [
     (Model::MobilenetV3Small, 64),
     (Model::MobilenetV3Large, 64),
     (Model::VitS16, 32),
+    (Model::ConvnextTiny, 32),
+    (Model::EfficientnetB0, 64),
 ];
 
 /// Name, shape and kind of every tensor, as text.
@@ -59,6 +61,9 @@ fn parameters_are_counted() {
     check(Model::MobilenetV3Small, 64, 2_542_856);
     check(Model::MobilenetV3Large, 64, 5_483_032);
     check(Model::VitS16, 224, 22_050_664);
+    check(Model::VitB16, 224, 86_567_656);
+    check(Model::ConvnextTiny, 64, 28_589_128);
+    check(Model::EfficientnetB0, 64, 5_288_548);
 }
 
 #[test]
@@ -136,6 +141,30 @@ fn names_are_those_of_torchvision() {
             "features.4.block.1.0.weight [96, 1, 5, 5]",
             "features.12.0.weight [576, 96, 1, 1]",
             "classifier.3.weight [10, 1024]",
+        ],
+    );
+    check(
+        Model::ConvnextTiny,
+        32,
+        182,
+        &[
+            "features.0.0.weight [96, 3, 4, 4]",
+            "features.1.0.layer_scale [96, 1, 1]",
+            "features.2.1.weight [192, 96, 2, 2]",
+            "features.5.8.block.3.weight [1536, 384]",
+            "classifier.0.bias [768]",
+            "classifier.2.weight [10, 768]",
+        ],
+    );
+    check(
+        Model::EfficientnetB0,
+        64,
+        360,
+        &[
+            "features.1.0.block.0.0.weight [32, 1, 3, 3]",
+            "features.2.0.block.2.fc1.weight [4, 96, 1, 1]",
+            "features.8.1.running_var [1280]",
+            "classifier.1.weight [10, 1280]",
         ],
     );
     check(

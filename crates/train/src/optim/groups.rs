@@ -2,26 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use domain::train::{Decays, Parameters};
+use domain::train::{Decays, ParameterGroup, Parameters};
 
 /// How a parameter is updated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ParamGroup {
     /// Factor of the learning rate.
     pub rate: f64,
-    /// Whether weight decay is for it.
-    pub decays: bool,
+    /// What the optimizer's weight decay is multiplied by; 0 for none.
+    pub decay: f64,
 }
 
 impl ParamGroup {
-    /// Of a parameter of so many dimensions with this share of the rate.
-    pub fn of(keys: &Parameters, dimensions: usize, rate: f64) -> ParamGroup {
-        let decays = match keys.decay {
-            Decays::All => true,
-            Decays::Matrices => dimensions >= 2,
+    /// Of a parameter of this name and so many dimensions, with this share of the rate but for its own group's.
+    pub fn of(keys: &Parameters, name: &str, dimensions: usize, rate: f64) -> ParamGroup {
+        let decay = match keys.decay {
+            Decays::All => 1.0,
+            Decays::Matrices => f64::from(u8::from(dimensions >= 2)),
         };
-        ParamGroup { rate, decays }
+        match group_of(keys, name) {
+            Some(group) => ParamGroup { rate: rate * group.lr_factor, decay: group.decay_factor.unwrap_or(decay) },
+            None => ParamGroup { rate, decay },
+        }
     }
+
+    /// Whether weight decay is for it.
+    pub fn decays(&self) -> bool {
+        self.decay > 0.0
+    }
+}
+
+/// The group of the job that a parameter belongs to.
+fn group_of<'a>(keys: &'a Parameters, name: &str) -> Option<&'a ParameterGroup> {
+    let names = |group: &&ParameterGroup| group.names.iter().any(|prefix| name.starts_with(prefix.as_str()));
+    keys.groups.iter().find(names)
+}
+
+/// A prefix in the groups that no parameter has, so that a misspelt one is not passed over.
+pub fn unknown_prefix<'a>(keys: &'a Parameters, names: &[String]) -> Option<&'a str> {
+    let prefixes = keys.groups.iter().flat_map(|group| &group.names);
+    prefixes.map(String::as_str).find(|prefix| !names.iter().any(|name| name.starts_with(prefix)))
 }
 
 /// The learning-rate factor of each parameter. `names` are ordered from the stem to the head.
@@ -123,8 +143,30 @@ mod tests {
     fn only_matrices_decay_if_so_asked() {
         let matrices = Parameters { decay: Decays::Matrices, ..Parameters::default() };
         for (dimensions, decays) in [(0, false), (1, false), (2, true), (4, true)] {
-            assert_eq!(ParamGroup::of(&matrices, dimensions, 1.0).decays, decays);
-            assert!(ParamGroup::of(&Parameters::default(), dimensions, 1.0).decays);
+            assert_eq!(ParamGroup::of(&matrices, "fc.bias", dimensions, 1.0).decays(), decays);
+            assert!(ParamGroup::of(&Parameters::default(), "fc.bias", dimensions, 1.0).decays());
         }
+    }
+
+    #[test]
+    fn the_first_group_that_names_a_parameter_counts() {
+        let group = |prefix: &str, lr_factor, decay_factor| ParameterGroup {
+            names: vec![prefix.to_owned()],
+            lr_factor,
+            decay_factor,
+        };
+        let groups = vec![group("fc.", 10.0, None), group("layer4.", 2.0, Some(0.0)), group("fc.bias", 3.0, Some(1.0))];
+        let keys = Parameters { groups, decay: Decays::Matrices, ..Parameters::default() };
+        let check = |name: &str, dimensions, rate: f64, expected: (f64, f64)| {
+            let found = ParamGroup::of(&keys, name, dimensions, rate);
+            assert_eq!((found.rate, found.decay), expected, "{name}");
+        };
+        check("fc.weight", 2, 0.5, (5.0, 1.0));
+        check("fc.bias", 1, 1.0, (10.0, 0.0));
+        check("layer4.0.conv1.weight", 4, 1.0, (2.0, 0.0));
+        check("conv1.weight", 4, 0.25, (0.25, 1.0));
+        let names = ["fc.weight", "layer4.0.conv1.weight"].map(str::to_owned);
+        assert_eq!(unknown_prefix(&keys, &names), Some("fc.bias"));
+        assert_eq!(unknown_prefix(&Parameters::default(), &names), None);
     }
 }

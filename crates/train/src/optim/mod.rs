@@ -18,7 +18,7 @@ use tch::{Device, Kind, Tensor};
 pub use flag::UpdateFlag;
 pub use grad_scaler::GradScaler;
 pub(crate) use grad_scaler::check as check_scale;
-pub use groups::{ParamGroup, rates};
+pub use groups::{ParamGroup, rates, unknown_prefix};
 
 use crate::model::{Named, Weights};
 use crate::torch::{self, AdamwConstants, Error, Result, SgdConstants};
@@ -101,7 +101,7 @@ impl ModelOptimizer {
         let rates = rates(keys, weights.in_order());
         let mut groups: Vec<ParamGroupState> = Vec::new();
         for Named { name, tensor } in weights.parameters().iter().filter(|named| named.tensor.requires_grad()) {
-            let config = ParamGroup::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
+            let config = ParamGroup::of(keys, name, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
             let place = match groups.iter().position(|group| group.config == config) {
                 Some(place) => place,
                 None => {
@@ -290,7 +290,7 @@ impl ParamGroupState {
         found: Option<&Tensor>,
     ) -> Result<()> {
         let lr = lr * self.config.rate;
-        let decay = |weight_decay: f64| if self.config.decays { weight_decay } else { 0.0 };
+        let decay = |weight_decay: f64| self.config.decay * weight_decay;
         match (rule, &mut self.state) {
             (Rule::Sgd(Sgd { lr: _, momentum, nesterov, weight_decay }), state) => {
                 let constants = SgdConstants { lr, momentum, nesterov, weight_decay: decay(weight_decay) };
@@ -307,7 +307,7 @@ impl ParamGroupState {
                 let each = parameters.iter_mut().zip(gradients).zip(moments);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), moments)| {
-                        lamb::step(parameter, gradient, moments, updates, constants, self.config.decays)
+                        lamb::step(parameter, gradient, moments, updates, constants, self.config.decays())
                     })
                 })
             }
@@ -316,7 +316,7 @@ impl ParamGroupState {
                 let each = parameters.iter_mut().zip(gradients).zip(momenta);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), momenta)| {
-                        lars::step(parameter, gradient, momenta, constants, self.config.decays)
+                        lars::step(parameter, gradient, momenta, constants, self.config.decays())
                     })
                 })
             }

@@ -59,6 +59,27 @@ impl Length {
         step > 0 && since.is_some_and(|since| since.is_multiple_of(self.steps_per_epoch.max(1)))
     }
 
+    /// Steps between two times at which something is done this often; every epoch, unless it is said.
+    fn between(&self, every: Option<Span>) -> u64 {
+        let epoch = self.steps_per_epoch.max(1);
+        match every {
+            None => epoch,
+            Some(Span::Steps(steps)) => steps.max(1),
+            Some(Span::Epochs(epochs)) => ((epochs * epoch as f64).round() as u64).max(1),
+        }
+    }
+
+    /// Whether something that is done this often is due after this step, counted from 1.
+    pub fn is_due(&self, every: Option<Span>, step: u64) -> bool {
+        let since = step.checked_sub(self.origin.step);
+        step > 0 && since.is_some_and(|since| since.is_multiple_of(self.between(every)))
+    }
+
+    /// How often it was due up to this step.
+    pub fn times_due(&self, every: Option<Span>, step: u64) -> u64 {
+        step.saturating_sub(self.origin.step) / self.between(every)
+    }
+
     /// The epoch, from 0, that this step ends or is in.
     pub fn epoch_ended_by(&self, step: u64) -> u32 {
         let epoch = match step.checked_sub(self.origin.step + 1) {
@@ -151,6 +172,21 @@ mod tests {
             let (found, expected) = (factor(schedule, length, step), expected(step));
             assert!((found - expected).abs() < 1e-12, "step {step}: {found}, expected {expected}");
         }
+    }
+
+    #[test]
+    fn intervals_are_counted_from_the_origin() {
+        let length = Length::of(10, 5);
+        let due = |length: Length, every| (0..=30).filter(|step| length.is_due(every, *step)).collect::<Vec<u64>>();
+        assert_eq!(due(length, None), [10, 20, 30]);
+        assert_eq!(due(length, None), (0..=30).filter(|step| length.ends_epoch(*step)).collect::<Vec<u64>>());
+        assert_eq!(due(length, Some(Span::Steps(8))), [8, 16, 24]);
+        assert_eq!(due(length, Some(Span::Epochs(0.25))), [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]);
+        assert_eq!(due(length, Some(Span::Epochs(2.0))), [20]);
+        let moved = length.counted_from(EpochOrigin { step: 4, epoch: 1 }, 5);
+        assert_eq!(due(moved, Some(Span::Steps(9))), [4, 13, 22]);
+        assert_eq!(length.times_due(Some(Span::Steps(8)), 25), 3);
+        assert_eq!(length.times_due(None, 30), 3);
     }
 
     #[test]

@@ -69,10 +69,18 @@ pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error>
     Ok(Length::of(steps_per_epoch, train.epochs))
 }
 
+/// Height and width that are one pixel after the last stage of a ConvNeXt.
+const SMALLEST_CONVNEXT: i64 = 32;
+
 /// Refuses images that the network cannot take.
 pub fn check_image_size(train: &Train, shape: ModelShape) -> Result<(), Error> {
-    let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
     let InputShape::Image(ImageShape { height, width, .. }) = shape.input else { return Ok(()) };
+    let architecture = train.model.architecture();
+    if matches!(architecture, Some(Architecture::Convnext { .. })) && height.min(width) < SMALLEST_CONVNEXT {
+        let message = format!("`{}` halves images five times, and {height}×{width} is too small", train.model.name());
+        return Err(Finding::new(Cause::Job, message).hint("set `data.size` to at least 32, such as 224").into());
+    }
+    let Some(Architecture::Vit { patch, .. }) = architecture else { return Ok(()) };
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
     }

@@ -208,6 +208,14 @@ pub fn write_last(trainer: &Trainer, spec: &Spec, ranks: &Ranks) -> Result<Optio
     write(trainer, spec, WhichWeights::Present, "last.safetensors", ranks)
 }
 
+/// Writes the present weights as `step-STEP.safetensors` into the export folder.
+///
+/// # Errors
+/// As [`write_model`].
+pub fn write_step(trainer: &Trainer, spec: &Spec, step: u64, ranks: &Ranks) -> Result<Option<FileEntry>, Error> {
+    write(trainer, spec, WhichWeights::Present, &format!("step-{step}.safetensors"), ranks)
+}
+
 fn write(
     trainer: &Trainer,
     spec: &Spec,

@@ -23,6 +23,9 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     report_times(context, &timeline, ranks)?;
     // Durable before it is exported: a kill from here on costs no step.
     checkpointer.finish()?;
+    if context.spec.train.export_every.is_some() {
+        write_last(&trainer, context.spec, ranks)?;
+    }
     let best_step = trainer.load_best(ranks)?;
     let Some(test) = evaluator.score(&trainer, Part::Test, &mut commands)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });

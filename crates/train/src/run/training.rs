@@ -12,6 +12,7 @@ use domain::rank::{Ready, Report, Step};
 use super::Context;
 use super::checkpointer::Checkpointer;
 use super::commands::Commands;
+use super::export::write_step;
 use super::guard::{DeferredStep, DeferredSteps, FiniteGuard, Reaction, RollBack, StepHealth};
 use super::monitor::LoaderMonitor;
 use super::prepare::StartingPoint;
@@ -24,6 +25,8 @@ use crate::state::Trainer;
 use crate::step::cuda_graphs::CudaGraphRunner;
 use crate::step::profile::{Phase, Timeline};
 use crate::step::{StepOutcome, TrainStep, begin_step};
+use crate::torch;
+use tch::Tensor;
 
 /// A run between its first step and its last.
 pub(super) struct Training<'a> {
@@ -43,6 +46,8 @@ pub(super) struct Training<'a> {
     /// Last step of the last epoch.
     last: u64,
     base_lr: f64,
+    /// How much each class counts in the loss.
+    class_weights: Option<Tensor>,
     step_ended: Instant,
 }
 
@@ -128,6 +133,7 @@ impl<'a> Training<'a> {
             deferred: DeferredSteps::new(lag),
             judged: Judged { step, cursor: from, batch: (0, 0..0) },
             last,
+            class_weights: class_weights(context, data)?,
             step_ended: Instant::now(),
         })
     }
@@ -152,10 +158,12 @@ impl<'a> Training<'a> {
 
     /// After step `at`: evaluates, saves and stops as far as that is due.
     fn between_steps(&mut self, at: u64) -> Result<Option<StepsEnd>, Error> {
-        let epoch_ended = self.length.ends_epoch(at);
+        let train = &self.evaluator.context.spec.train;
+        let is_validated = self.length.is_due(train.validate_every, at) || (at > 0 && at == self.last);
+        let is_exported = train.export_every.is_some_and(|every| self.length.is_due(Some(every), at));
         let mut is_finite = None;
         // What is scored is known to be well.
-        let is_unscored = epoch_ended && !self.trainer.progress.evaluated;
+        let is_unscored = is_validated && !self.trainer.progress.evaluated;
         if let Some(poisoned) = self.judge(is_unscored)? {
             return self.rolled_back(poisoned).map(Some);
         }
@@ -173,16 +181,18 @@ impl<'a> Training<'a> {
         // The first rank reads orders and clocks; all follow its decision.
         let due = checkpointer.due(at);
         let [stop, save] = ranks.broadcast_flags([commands.stop, commands.save || due])?;
-        let has_stalled = epoch_ended && has_stalled(evaluator.context, trainer, *length);
+        let has_stalled = is_validated && has_stalled(evaluator.context, trainer, *length);
         let done = at >= self.last || is_target_met(evaluator.context, trainer) || has_stalled;
         // Nor is a state saved behind a step that was not judged.
-        if let Some(poisoned) = self.judge(stop || save || done)? {
+        if let Some(poisoned) = self.judge(stop || save || done || is_exported)? {
             self.commands.stop |= stop;
             return self.rolled_back(poisoned).map(Some);
         }
         let Training { trainer, checkpointer, commands, timeline, .. } = self;
         // What is not finite is never saved as a good state.
-        if (stop || save || done) && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)? {
+        if (stop || save || done || is_exported)
+            && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)?
+        {
             checkpointer.finish()?;
             let step = checkpointer.saved();
             return Ok(Some(match stop {
@@ -191,10 +201,13 @@ impl<'a> Training<'a> {
             }));
         }
         if stop {
-            checkpointer.save(trainer, epoch_ended, ranks)?;
+            checkpointer.save(trainer, is_validated, ranks)?;
             checkpointer.finish()?;
             ranks.barrier()?;
             return Ok(Some(StepsEnd::Stopped { step: at }));
+        }
+        if is_exported {
+            timeline.time(Phase::Checkpoint, || write_step(trainer, context.spec, at, ranks))?;
         }
         if done || save {
             timeline.time(Phase::Checkpoint, || checkpointer.save(trainer, done, ranks))?;
@@ -212,9 +225,10 @@ impl<'a> Training<'a> {
         let Training { evaluator, length, trainer, timeline, loader, deferred, .. } = self;
         let (Context { spec, options, config, .. }, ranks) = (evaluator.context, evaluator.ranks);
         let batch = timeline.time(Phase::Data, || loader.next(options.device));
-        let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
+        let mut batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         // While the device computes, only the host waits.
         let data_wait = if deferred.are_busy()? { Duration::ZERO } else { batch.wait };
+        batch.samples.class_weights = self.class_weights.as_ref().map(Tensor::shallow_clone);
         let lr = self.base_lr * schedule::factor(&spec.train.schedule, *length, at);
         let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
         if let Some(momentum) = schedule::momentum(&spec.train.schedule, *length, at) {
@@ -316,9 +330,15 @@ impl<'a> Training<'a> {
     /// How to roll back the state after the step that was judged last.
     fn poisoned(&self, why: String) -> RollBack {
         let Judged { step, cursor, batch: (epoch, positions) } = self.judged.clone();
-        let samples = self.evaluator.data.sample_names(self.evaluator.context.spec.train.seed, epoch, positions);
+        let samples = self.evaluator.data.sample_names(&self.evaluator.context.spec.train, epoch, positions);
         RollBack { step, cursor, why, samples }
     }
+}
+
+/// The weight of each class in the loss, on the device.
+fn class_weights(context: &Context, data: &TrainingData) -> Result<Option<Tensor>, Error> {
+    let Some(weights) = data.class_weights(&context.spec.train)? else { return Ok(None) };
+    Ok(Some(torch::upload(&weights, &[weights.len() as i64], context.options.device)?))
 }
 
 /// Whether the complete state is finite, unless the check is disabled to prove that it is needed.
@@ -334,12 +354,13 @@ fn is_target_met(context: &Context, trainer: &Trainer) -> bool {
     }
 }
 
-/// Whether the best validation result is older than `stop.patience` allows, at the end of an epoch that was evaluated.
+/// Whether the best validation result is older than `stop.patience` allows, after a step that was evaluated.
 fn has_stalled(context: &Context, trainer: &Trainer, length: Length) -> bool {
     let progress = &trainer.progress;
     match (context.spec.train.stop.and_then(|stop| stop.patience), progress.best) {
         (Some(patience), Some(best)) if progress.evaluated => {
-            length.epochs_after(progress.step) >= length.epochs_after(best.step) + u64::from(patience)
+            let times = |step| length.times_due(context.spec.train.validate_every, step);
+            times(progress.step) >= times(best.step) + u64::from(patience)
         }
         (Some(_) | None, _) => false,
     }

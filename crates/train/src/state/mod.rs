@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::model::{BuildHooks, ModelShape, Named, Network, Weights, fingerprint};
 use crate::optim::GradScaler;
 use crate::optim::schedule::{EpochOrigin, Length};
-use crate::optim::{ModelOptimizer, kinds};
+use crate::optim::{ModelOptimizer, kinds, unknown_prefix};
 use crate::ranks::shards::StateKeys;
 use crate::ranks::{ParamSet, Ranks};
 use crate::step::precision::ComputeFormat;
@@ -136,6 +136,11 @@ impl InitialState {
         };
         network.set_dropout(train.dropout);
         freeze(&network, &train.parameters.freeze)?;
+        if let Some(prefix) = unknown_prefix(&train.parameters, network.weights().in_order()) {
+            let message = format!("no parameter's name begins with `{prefix}`, as a group of `parameters.groups` says");
+            let hint = "the names are those in the exported `model.safetensors`; write the beginning of one";
+            return Err(Finding::new(Cause::Job, message).hint(hint).into());
+        }
         if module.is_some() {
             trial_step(&network, train, shape, device)?;
         }

@@ -151,7 +151,8 @@ fn samples(shape: ModelShape, device: Device) -> torch::Result<BatchTensors> {
         OutputShape::Classes(_) | OutputShape::Boxes(_) => Tensor::f_zeros([SAMPLES], (Kind::Int64, device))?,
         OutputShape::Tokens => Tensor::f_zeros([SAMPLES, row], (Kind::Int64, device))?,
     };
-    Ok(BatchTensors { values, mask: None, labels, share: BatchShare::all(SAMPLES as usize) })
+    let share = BatchShare::all(SAMPLES as usize);
+    Ok(BatchTensors { values, mask: None, labels, share, class_weights: None })
 }
 
 /// Whether logits of this size fit the data. There may be more than the vocabulary has tokens: embeddings are often padded

@@ -19,6 +19,8 @@ pub struct BatchTensors {
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.
     pub share: BatchShare,
+    /// In training, how much each class counts in the loss, float32; none where all count alike.
+    pub class_weights: Option<Tensor>,
 }
 
 /// Which part of the batch of all ranks some samples are.
@@ -60,6 +62,7 @@ impl BatchTensors {
             mask: self.mask.as_ref().map(|mask| mask.f_narrow(0, start, length)).transpose()?,
             labels: self.labels.f_narrow(0, start, length)?,
             share: self.share,
+            class_weights: self.class_weights.as_ref().map(Tensor::shallow_clone),
         })
     }
 
@@ -70,6 +73,7 @@ impl BatchTensors {
             mask: self.mask.as_ref().map(torch::copied).transpose()?,
             labels: torch::copied(&self.labels)?,
             share: self.share,
+            class_weights: self.class_weights.as_ref().map(Tensor::shallow_clone),
         })
     }
 
@@ -83,9 +87,20 @@ impl BatchTensors {
         Ok(())
     }
 
-    /// Number of target tokens.
+    /// Whether the mean of its loss is over something else than samples: target tokens, or weights of classes.
+    pub(super) fn has_own_mean(&self) -> bool {
+        let is_tokens = self.labels.dim() == 2 && self.labels.kind() == Kind::Int64;
+        is_tokens || (self.labels.dim() == 1 && self.class_weights.is_some())
+    }
+
+    /// What the mean is over: the number of target tokens, or the sum of the weights of the samples' classes.
     pub(super) fn target_count(&self) -> Result<Tensor> {
-        Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?)
+        match &self.class_weights {
+            Some(weights) if self.labels.dim() == 1 => {
+                Ok(weights.f_index_select(0, &self.labels)?.f_sum(Kind::Float)?)
+            }
+            Some(_) | None => Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?),
+        }
     }
 }
 
@@ -114,5 +129,6 @@ pub fn image_batch(
     };
     debug_assert_eq!(values.kind(), Kind::Float);
     let labels = torch::upload(labels, &[count], device)?;
-    Ok(BatchTensors { values, mask: None, labels, share: BatchShare::all(count as usize) })
+    let share = BatchShare::all(count as usize);
+    Ok(BatchTensors { values, mask: None, labels, share, class_weights: None })
 }

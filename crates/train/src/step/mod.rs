@@ -94,7 +94,7 @@ pub fn begin_step(
     let TrainStep { network, optimizer, ranks, mut cuda_graphs } = step;
     let total = batch.count()?;
     let is_split = config.accumulate > 1 || ranks.shares() > 1;
-    let target_tokens = match is_split && batch.labels.dim() == 2 && batch.labels.kind() == Kind::Int64 {
+    let target_tokens = match is_split && batch.has_own_mean() {
         true => Some(ranks.sum_tensor(batch.target_count()?.f_mul_scalar(batch.share.weight())?)?),
         false => None,
     };
@@ -146,7 +146,8 @@ struct Passes<'a> {
     network: &'a Network,
     config: &'a StepConfig,
     ranks: &'a Ranks,
-    /// Number of target tokens in the batch of all ranks; `None` if a micro-batch is the complete batch.
+    /// Number of target tokens in the batch of all ranks, or the sum of its samples' weights; `None` if a micro-batch is
+    /// the complete batch, or if the mean is over samples.
     target_tokens: Option<Tensor>,
     /// Whether detection losses are combined from several micro-batches.
     is_detection: bool,
@@ -253,7 +254,7 @@ fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
 pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Tensor> {
     match (batch.labels.dim(), batch.values.size().as_slice()) {
         (3, [_, _, height, width]) => detect::loss(logits, &batch.labels, [*height, *width]),
-        (_, _) => cross_entropy(logits, &batch.labels, smoothing),
+        (_, _) => weighted_cross_entropy(logits, &batch.labels, batch.class_weights.as_ref(), smoothing),
     }
 }
 
@@ -264,12 +265,22 @@ pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Ten
 /// # Errors
 /// When their shapes do not fit.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
+    weighted_cross_entropy(logits, labels, None, smoothing)
+}
+
+/// The same, in which each class counts as much as `weights` says, as in PyTorch: of classes, the mean is over the weights.
+fn weighted_cross_entropy(
+    logits: &Tensor,
+    labels: &Tensor,
+    weights: Option<&Tensor>,
+    smoothing: f64,
+) -> Result<Tensor> {
     let width = logits.size().last().copied().unwrap_or(1);
     let (logits, labels) = match logits.dim() {
         2 => (logits.shallow_clone(), labels.shallow_clone()),
         _ => (logits.f_reshape([-1, width])?, labels.f_reshape([-1])?),
     };
-    Ok(logits.f_cross_entropy_loss::<Tensor>(&labels, None, Reduction::Mean, -100, smoothing)?)
+    Ok(logits.f_cross_entropy_loss(&labels, weights, Reduction::Mean, -100, smoothing)?)
 }
 
 /// Sizes of the micro-batches of this rank's share. If ranks communicate in every pass, each makes as many as the

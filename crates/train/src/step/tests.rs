@@ -1,5 +1,5 @@
 use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Recompute, Sgd};
-use tch::Device;
+use tch::{Device, Kind};
 
 use super::*;
 use crate::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
@@ -51,6 +51,50 @@ fn train(rule: Rule, recipe: &StepConfig, steps: usize) -> (Vec<f64>, Vec<f64>) 
 fn largest_difference(left: &[f64], right: &[f64]) -> f64 {
     assert_eq!(left.len(), right.len());
     left.iter().zip(right).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// The same samples, of whose classes the first counts most and the second nothing.
+fn weighted() -> BatchTensors {
+    BatchTensors { class_weights: Some(Tensor::from_slice(&[3.0_f32, 0.0, 0.5])), ..batch() }
+}
+
+#[test]
+fn a_weighted_loss_is_the_mean_over_weights() {
+    let logits = Tensor::from_slice(&[1.0_f32, 0.0, -1.0, 0.5, 2.0, 0.0, -0.5, 0.25, 1.5]).view([3, 3]);
+    let labels = Tensor::from_slice(&[0i64, 1, 2]);
+    let samples = |labels: Tensor| BatchTensors {
+        labels,
+        values: Tensor::zeros([3, 1], (Kind::Float, Device::Cpu)),
+        ..weighted()
+    };
+    let found = loss(&logits, &samples(labels.shallow_clone()), 0.0).unwrap().double_value(&[]);
+    let each = -logits.log_softmax(-1, Kind::Double).gather(1, &labels.unsqueeze(-1), false);
+    let expected = (3.0 * each.double_value(&[0, 0]) + 0.5 * each.double_value(&[2, 0])) / 3.5;
+    assert!((found - expected).abs() < 1e-6, "{found}, expected {expected}");
+    // `F.cross_entropy(logits, labels, weight, label_smoothing=0.1)` of PyTorch 2.11.
+    let smooth = loss(&logits, &samples(labels), 0.1).unwrap().double_value(&[]);
+    assert!((smooth - 0.514_267_92).abs() < 1e-6, "{smooth}");
+}
+
+#[test]
+fn micro_batches_of_weighted_samples_add_up_to_the_whole() {
+    let steps = |accumulate| {
+        let recipe = StepConfig { accumulate, ..PLAIN };
+        let network = {
+            let _turn = torch::turn();
+            let shape = ModelShape::images([1, 4, 4], 3);
+            Network::new(Model::Mlp, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+        };
+        let mut optimizer = ModelOptimizer::new(sgd(0.05), network.weights()).unwrap();
+        let one = |_| step(&network, &mut optimizer, &recipe, &weighted(), 0.05, &Ranks::alone()).unwrap();
+        (0..5).map(one).collect::<Vec<f64>>()
+    };
+    let whole = steps(1);
+    assert!(whole[4] < whole[0]);
+    // Seven samples in seven parts: some have no weight at all, and no mean.
+    for parts in [2, 3, 7] {
+        assert!(largest_difference(&whole, &steps(parts)) < 1e-5, "{parts}: {whole:?}, {:?}", steps(parts));
+    }
 }
 
 #[test]
@@ -142,6 +186,7 @@ fn blocks(model: Model) -> (Network, BatchTensors) {
                     mask,
                     labels: Tensor::from_slice(&[0i64, 1, 2, 0, 1, 2]),
                     share: BatchShare::all(6),
+                    class_weights: None,
                 },
             )
         }

@@ -8,6 +8,7 @@ mod deferred;
 mod finite;
 mod learn;
 mod modules;
+mod options;
 mod resume;
 mod scene;
 mod texts;

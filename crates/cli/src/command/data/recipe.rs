@@ -82,6 +82,7 @@ impl Args {
             split: Split::default(),
             classes: None,
             text: None,
+            sampling: domain::train::Sampling::Shuffle,
             augment: preset.augment.clone(),
             // ImageNet's, which torchvision's recipes use.
             normalize: Some(Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] }),

@@ -1,6 +1,7 @@
 //! `gradus models`: trained models.
 
 pub mod evaluate;
+mod onnx;
 
 use std::path::PathBuf;
 
@@ -43,6 +44,9 @@ enum Subcommand {
         /// Fold batch normalisation into the preceding convolutions, for inference
         #[arg(long)]
         fold: bool,
+        /// Also write `model.onnx`, for a classifier of images: its input is a batch of normalised images
+        #[arg(long, conflicts_with = "fold")]
+        onnx: bool,
     },
 }
 
@@ -56,7 +60,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command.unwrap_or(Subcommand::List) {
         Subcommand::List => list(&state, printer),
         Subcommand::Show { run } => show(&state, printer, &run),
-        Subcommand::Export { run, to, fold } => export(&state, settings, printer, &run, to, fold),
+        Subcommand::Export { run, to, fold, onnx } => export(&state, settings, printer, &run, to, [fold, onnx]),
     }
 }
 
@@ -114,7 +118,7 @@ fn export(
     printer: &mut Printer,
     name: &str,
     to: PathBuf,
-    fold: bool,
+    [fold, onnx]: [bool; 2],
 ) -> Result<u8, Error> {
     let id = meant(state, name)?;
     let (_, model) = model_of(state, &id)?;
@@ -150,11 +154,18 @@ fn export(
         let copy = to.join("model.json");
         std::fs::copy(&card, &copy).map_err(Error::file("write", &copy))?;
     }
+    let as_onnx = to.join("model.onnx");
+    if onnx {
+        let card = std::fs::read(&card).map_err(Error::file("read", &card))?;
+        std::fs::write(&as_onnx, onnx::of(&bytes, &card, &source)?).map_err(Error::file("write", &as_onnx))?;
+    }
+    let as_onnx = onnx.then_some(as_onnx);
     if printer.is_json() {
         let (bytes, sha256) = (bytes.len(), &model.model_sha256);
-        printer.json(&json!({ "run": id, "model": target, "bytes": bytes, "model_sha256": sha256, "folded": 0 }));
+        printer.json(&json!({ "run": id, "model": target, "bytes": bytes, "model_sha256": sha256, "folded": 0, "onnx": as_onnx }));
     } else {
         printer.data(target.display().to_string());
+        as_onnx.iter().for_each(|file| printer.data(file.display().to_string()));
     }
     Ok(exit::DONE)
 }

@@ -1,8 +1,9 @@
 //! `gradus resume`: resume a run from its newest checkpoint.
 
 use domain::run::StopBy;
-use domain::{Duration, Event, Money, RunId, SweepId};
-use plan::Resumption;
+use domain::sweep::Setting;
+use domain::{Duration, Event, Money, Problems, RunId, SweepId, Work};
+use plan::{Resumption, World};
 use server::{Home, State};
 
 use super::rm::REMOVED;
@@ -30,21 +31,40 @@ pub struct Args {
     /// ones are assigned to one, and text keeps its vocabulary
     #[arg(long)]
     accept_data_change: bool,
+    /// Change a key of `train:` from here on, such as `epochs=60` or `processes=1`; what the checkpoint rests on (model, data,
+    /// batch, kind of optimizer) stays. A run that has ended is extended by more epochs. Can be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
 
 impl Args {
     /// Whether it changes settings of the run.
     fn changes_something(&self) -> bool {
-        self.budget.is_some() || self.deadline.is_some() || self.accept_data_change
+        self.budget.is_some() || self.deadline.is_some() || self.accept_data_change || !self.set.is_empty()
     }
 
-    fn event(&self, run: &RunId) -> Event {
-        Event::ResumeRequested {
+    fn event(&self, world: &World, run: &RunId) -> Result<Event, Error> {
+        Ok(Event::ResumeRequested {
             run: run.clone(),
             budget: self.budget,
             deadline: self.deadline,
             epochs: None,
             accept_data_change: self.accept_data_change,
+            set: self.settings(world, run)?,
+        })
+    }
+
+    /// The keys that are set.
+    fn settings(&self, world: &World, run: &RunId) -> Result<Vec<Setting>, Error> {
+        match world.runs.get(run).map(|run| &run.job.work) {
+            _ if self.set.is_empty() => Ok(Vec::new()),
+            Some(Work::Train(train)) => train
+                .settings(&self.set)
+                .map_err(|problems| Error::Job(Problems { file: "--set".to_owned(), problems })),
+            Some(Work::Command(_)) | None => Err(Error::Usage {
+                message: format!("run `{run}` is a program of its own, which has no keys of `train:`"),
+                hint: "leave `--set` out".to_owned(),
+            }),
         }
     }
 }
@@ -68,7 +88,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Err(Error::Usage { message, hint: "submit the job again with `gradus run JOB.yaml`".to_owned() });
     }
     let since = Since::Event(state.world().last_seq);
-    let resume = args.event(&id);
+    let resume = args.event(state.world(), &id)?;
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
         refuse_damaged(&home, state.world(), &id)?;
@@ -102,12 +122,13 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     let id = server.find(&args.run)?;
     let known = server.run(&id, 0)?;
     let since = Since::Event(known.world.last_seq);
-    let resumption = plan::resume::run(&known.world, server::clock::now(), &id, &args.event(&id));
+    let resumption = plan::resume::run(&known.world, server::clock::now(), &id, &args.event(&known.world, &id)?);
     if is_allowed(resumption.map_err(server::Error::from)?, args, "run", id.as_str())? {
         let body = serde_json::json!({
             "budget": args.budget.map(|budget| budget.to_string()),
             "deadline": args.deadline.map(|deadline| deadline.to_string()),
             "accept_data_change": args.accept_data_change,
+            "set": args.set,
         });
         server.post(&format!("/v1/runs/{id}/resume"), Some(&body), None)?;
     }
@@ -121,10 +142,12 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
         Resumption::Unfinished | Resumption::Complete if !args.changes_something() => return Ok(false),
         Resumption::Complete => {
             let message = format!("{kind} `{id}` has ended with its result, so there is nothing to resume");
-            (message, "submit the job again with `gradus run JOB.yaml`".to_owned())
+            let hint = "extend it with `--set epochs=N`, or submit the job again with `gradus run JOB.yaml`";
+            (message, hint.to_owned())
         }
         Resumption::Unfinished => {
-            let message = format!("{kind} `{id}` is still running, so neither its limits nor its data can be changed");
+            let message =
+                format!("{kind} `{id}` is still running, so neither its limits, its keys nor its data can be changed");
             (message, format!("stop it first with `gradus stop {id}`"))
         }
         Resumption::TrialOf(sweep) => {
@@ -155,6 +178,10 @@ fn sweep(
     home: &Home,
     id: &SweepId,
 ) -> Result<u8, Error> {
+    if !args.set.is_empty() {
+        let message = "`--set` changes one run; the trials of a sweep have the values that it searches".to_owned();
+        return Err(Error::Usage { message, hint: "leave `--set` out, or change the job file".to_owned() });
+    }
     let since = state.world().last_seq;
     let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
     let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use domain::{Job, Plan, Rate, RunId, Work};
 use server::{Home, State, submit};
 
+use super::rm::REMOVED;
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::result::{confirm, finish};
@@ -112,6 +113,16 @@ pub fn start(
             return detach(settings, home, &run, printer);
         }
         return finish(settings, printer, home, &run, since);
+    }
+    if !options.new
+        && let Some(run) = submit::left_behind(&mut state, file)?
+        && !home.run(&run).join(REMOVED).exists()
+    {
+        let word = state.world().runs.get(&run).map_or("stopped", |run| run.state.word());
+        printer.say(format!(
+            "run {run} of this file is {word}: resume it with `gradus resume {run}` \
+             (with other values: `--set KEY=VALUE`); this is a new run from step 0"
+        ));
     }
     if !printer.is_json() {
         for line in lines(&job, &plan) {

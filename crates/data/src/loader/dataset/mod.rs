@@ -1,5 +1,6 @@
 //! A data set: its contents, and access to one image at a time. Read on in `opening`, which builds it.
 
+mod balance;
 mod fetch;
 mod opening;
 mod survey;

@@ -134,3 +134,55 @@ pub(super) fn equalize(planes: &mut [u8]) {
         }
     }
 }
+
+pub(super) fn invert(planes: &mut [u8]) {
+    for value in planes {
+        *value = 255 - *value;
+    }
+}
+
+/// Turns the hue of each pixel by a part of the colour circle, through numbers of 32 bits from 0 to 1.
+pub(super) fn hue(planes: &mut [u8], shift: f32) {
+    let plane = planes.len() / 3;
+    for at in 0..plane {
+        let rgb = [0, 1, 2].map(|channel| f32::from(planes[channel * plane + at]) * (1.0 / 255.0_f64) as f32);
+        let [hue, saturation, value] = to_hsv(rgb);
+        let turned = to_rgb([(hue + shift).rem_euclid(1.0), saturation, value]);
+        for (channel, value) in turned.into_iter().enumerate() {
+            planes[channel * plane + at] = byte(value * (255.0 + 1.0 - 1e-3_f64) as f32);
+        }
+    }
+}
+
+fn to_hsv([red, green, blue]: [f32; 3]) -> [f32; 3] {
+    let (most, least) = (red.max(green).max(blue), red.min(green).min(blue));
+    if most == least {
+        return [0.0, 0.0, most];
+    }
+    let range = most - least;
+    let [from_red, from_green, from_blue] = [red, green, blue].map(|value| (most - value) / range);
+    let sixths = if most == red {
+        from_blue - from_green
+    } else if most == green {
+        from_red + 2.0 - from_blue
+    } else {
+        from_green + 4.0 - from_red
+    };
+    [(sixths * (1.0 / 6.0_f64) as f32 + 1.0) % 1.0, range / most, most]
+}
+
+fn to_rgb([hue, saturation, value]: [f32; 3]) -> [f32; 3] {
+    let sixth = (hue * 6.0).floor();
+    let (part, rest) = (saturation * (hue * 6.0 - sixth), 1.0 - saturation);
+    let q = ((1.0 - part) * value).clamp(0.0, 1.0);
+    let t = ((part + rest) * value).clamp(0.0, 1.0);
+    let p = (rest * value).clamp(0.0, 1.0);
+    match (sixth as i64).rem_euclid(6) {
+        0 => [value, t, p],
+        1 => [q, value, p],
+        2 => [p, value, t],
+        3 => [p, q, value],
+        4 => [t, p, value],
+        _ => [value, p, q],
+    }
+}

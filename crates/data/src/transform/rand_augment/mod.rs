@@ -49,9 +49,13 @@ pub enum Operation {
     AutoContrast,
     /// All bytes of each channel become about equally frequent.
     Equalize,
+    /// Every byte is taken from 255.
+    Invert,
+    /// By which part of the colour circle each hue is turned.
+    Hue(f64),
 }
 
-/// The names of all operations, in the order in which they are drawn; torchvision's.
+/// The names of the operations of RandAugment, in the order in which they are drawn; torchvision's.
 pub const NAMES: [&str; 14] = [
     "Identity",
     "ShearX",
@@ -69,12 +73,12 @@ pub const NAMES: [&str; 14] = [
     "Equalize",
 ];
 
-/// The element of `torch.linspace(start, end, 31)`, whose rounding decides where a threshold lies.
-fn linspace(start: f32, end: f32, at: u32) -> f64 {
-    let step = f64::from((end - start) / (BINS - 1) as f32);
-    let value = match at < BINS / 2 {
+/// The element of `torch.linspace(start, end, bins)`, whose rounding decides where a threshold lies.
+pub(super) fn linspace(start: f32, end: f32, bins: u32, at: u32) -> f64 {
+    let step = f64::from((end - start) / (bins - 1) as f32);
+    let value = match at < bins / 2 {
         true => f64::from(start) + step * f64::from(at),
-        false => f64::from(end) - step * f64::from(BINS - 1 - at),
+        false => f64::from(end) - step * f64::from(bins - 1 - at),
     };
     // Rounded once, as the library's fused product and sum is.
     f64::from(value as f32)
@@ -84,7 +88,7 @@ impl Operation {
     /// The operation of this number among [`NAMES`], at a strength of 0 to 30; `turned` to the other side where it has two.
     pub fn numbered(number: usize, magnitude: u32, turned: bool, height: usize, width: usize) -> Operation {
         let sign = if turned { -1.0 } else { 1.0 };
-        let up_to = |end: f64| sign * linspace(0.0, end as f32, magnitude);
+        let up_to = |end: f64| sign * linspace(0.0, end as f32, BINS, magnitude);
         let factor = || 1.0 + up_to(0.9);
         let shift = |length: usize| up_to(150.0 / 331.0 * length as f64).trunc();
         match number {
@@ -98,12 +102,16 @@ impl Operation {
             8 => Operation::Contrast(factor()),
             9 => Operation::Sharpness(factor()),
             10 => Operation::Posterize(8 - (2 * magnitude + 7) / 15),
-            // Bytes are compared with 32 bits.
-            11 => Operation::Solarize(f64::from((255.0 * linspace(1.0, 0.0, magnitude)) as f32)),
+            11 => Operation::solarize(BINS, magnitude),
             12 => Operation::AutoContrast,
             13 => Operation::Equalize,
             _ => Operation::Identity,
         }
+    }
+
+    /// Solarize with the threshold at this place of so many; bytes are compared with 32 bits.
+    pub(super) fn solarize(bins: u32, at: u32) -> Operation {
+        Operation::Solarize(f64::from((255.0 * linspace(1.0, 0.0, bins, at)) as f32))
     }
 
     /// Applies it to `planes`, red, green and blue of `height` × `width` bytes each; `spare` is memory.
@@ -129,6 +137,8 @@ impl Operation {
             Operation::Solarize(threshold) => levels::solarize(planes, threshold),
             Operation::AutoContrast => levels::autocontrast(planes),
             Operation::Equalize => levels::equalize(planes),
+            Operation::Invert => levels::invert(planes),
+            Operation::Hue(shift) => levels::hue(planes, shift as f32),
         }
     }
 }

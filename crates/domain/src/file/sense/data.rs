@@ -1,7 +1,7 @@
 //! Checks of the keys of the data.
 
 use super::Validator;
-use crate::train::{Augment, Data, Split};
+use crate::train::{Augment, ColorJitter, Data, RandomErasing, Split};
 
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
@@ -10,6 +10,8 @@ const WIDEST_PAD: u32 = 256;
 const LONGEST_SIDE: u32 = 4096;
 /// Smallest and largest alpha of a mix: below, a weight is 0 or 1; above, it is one half.
 const ALPHA: (f64, f64) = (0.01, 100.0);
+/// Smallest and largest ratio of an erased rectangle's sides.
+const RATIO: (f64, f64) = (0.05, 20.0);
 /// Less would not hold a batch of images.
 const SMALLEST_CACHE: u64 = 1 << 20;
 
@@ -29,6 +31,15 @@ impl Validator {
             seen.push(*augment);
             let pad = match *augment {
                 Augment::Flip | Augment::Mosaic | Augment::RandAugment(_) => continue,
+                Augment::AutoAugment(_) | Augment::TrivialAugment => continue,
+                Augment::ColorJitter(jitter) => {
+                    self.jitter(&key, jitter);
+                    continue;
+                }
+                Augment::RandomErasing(erasing) => {
+                    self.erasing(&key, erasing, &data.augment[index + 1..]);
+                    continue;
+                }
                 Augment::Mixup(alpha) | Augment::Cutmix(alpha) => {
                     self.mixing(&key, augment, alpha, &data.augment[index + 1..]);
                     continue;
@@ -72,6 +83,32 @@ impl Validator {
                     "leave `normalize` out to have it measured",
                 );
             }
+        }
+    }
+
+    /// Something varies.
+    fn jitter(&mut self, key: &str, jitter: ColorJitter) {
+        if jitter == ColorJitter::default() {
+            let hint = "write for example `color_jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4, hue: 0.1}`";
+            self.wrong(&format!("{key}.color_jitter"), "nothing varies", hint);
+        }
+    }
+
+    /// Erasing comes after what changes the image, and its rectangle lies in the image.
+    fn erasing(&mut self, key: &str, RandomErasing { p: _, scale, ratio }: RandomErasing, behind: &[Augment]) {
+        let is_range = |[low, high]: [f64; 2], least: f64, most: f64| least <= low && low <= high && high <= most;
+        if !is_range(scale, 0.0, 1.0) {
+            let message = format!("`[{}, {}]` are no smallest and largest area between 0 and 1", scale[0], scale[1]);
+            self.wrong(&format!("{key}.random_erasing.scale"), message, "`[0.02, 0.33]` is usual");
+        }
+        if !is_range(ratio, RATIO.0, RATIO.1) {
+            let (least, most) = RATIO;
+            let message = format!("`[{}, {}]` are no ratios between {least} and {most}", ratio[0], ratio[1]);
+            self.wrong(&format!("{key}.random_erasing.ratio"), message, "`[0.3, 3.3]` is usual");
+        }
+        if !behind.iter().all(|other| matches!(other, Augment::Mixup(_) | Augment::Cutmix(_))) {
+            let message = "a part of the finished image is erased, after all changes of it";
+            self.wrong(key, message, "move it behind the other augmentations; `mixup` and `cutmix` come last");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Validator;
 use crate::architecture::Architecture;
-use crate::train::{Average, Decay, Optimizer, Parameters, Recompute, Span, Task, Train};
+use crate::train::{Average, ClassWeights, Decay, Optimizer, Parameters, Recompute, Sampling, Span, Task, Train};
 
 impl Validator {
     pub(super) fn learning(&mut self, train: &Train) {
@@ -12,6 +12,8 @@ impl Validator {
         self.average(train);
         self.recompute(train);
         self.cuda_graphs(train);
+        self.classes(train);
+        self.intervals(train);
         if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
             let message = format!("`{}` leaves nothing out", train.model.name());
             self.wrong("train.dropout", message, "leave the key out");
@@ -53,6 +55,60 @@ impl Validator {
                 );
             } else if parameters.freeze[..index].contains(name) {
                 self.wrong(&key, format!("`{name}` stands here twice"), "keep one of the two");
+            }
+        }
+        for (index, group) in parameters.groups.iter().enumerate() {
+            let key = format!("train.parameters.groups[{index}]");
+            if group.names.iter().all(|name| name.trim().is_empty()) {
+                self.wrong(&format!("{key}.names"), "the group has no parameters", "write for example `names: [fc.]`");
+            }
+            if group.lr_factor == 0.0 {
+                let message = "parameters with a rate of 0 do not change";
+                self.wrong(&format!("{key}.lr_factor"), message, "name them in `parameters.freeze`, which is faster");
+            }
+        }
+    }
+
+    /// What only a model of classes has.
+    fn classes(&mut self, train: &Train) {
+        let has_classes = matches!(train.task(), Task::ImageClassification | Task::TextClassification);
+        let of_classes = [
+            ("train.class_weights", train.class_weights.is_some()),
+            ("train.data.sampling", train.data.sampling != Sampling::Shuffle),
+        ];
+        for (key, is_given) in of_classes {
+            if is_given && !has_classes {
+                let message = format!("`{}` does not train one class per sample here", train.model.name());
+                self.wrong(key, message, "leave the key out");
+            }
+        }
+        let Some(ClassWeights::Each(weights)) = &train.class_weights else { return };
+        let key = "train.class_weights";
+        if let Some(weight) = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0)) {
+            self.wrong(key, format!("`{weight}` is no weight of a class"), "write numbers of at least 0");
+        } else if weights.iter().all(|weight| *weight == 0.0) {
+            self.wrong(key, "no class counts, so nothing would be trained", "write a weight above 0");
+        }
+        if let Some(classes) = train.data.classes.filter(|classes| *classes as usize != weights.len()) {
+            let message = format!("{} weights do not fit `data.classes: {classes}`", weights.len());
+            self.wrong(key, message, "write one for each class, in their order, or `balanced`");
+        }
+    }
+
+    /// Intervals of something that is done now and then.
+    fn intervals(&mut self, train: &Train) {
+        for (name, every) in [("validate_every", train.validate_every), ("export_every", train.export_every)] {
+            let key = format!("train.{name}");
+            match every {
+                Some(Span::Steps(0)) => self.wrong(&key, "no step lies between two", "write for example `500 steps`"),
+                Some(Span::Epochs(epochs)) if epochs <= 0.0 => {
+                    self.wrong(&key, "no step lies between two", "write for example `1 epochs`");
+                }
+                Some(Span::Epochs(epochs)) if epochs > f64::from(train.epochs) => {
+                    let message = format!("{epochs} epochs are longer than the run, which has {}", train.epochs);
+                    self.warn(&key, message, "only the last step counts");
+                }
+                Some(Span::Steps(_) | Span::Epochs(_)) | None => {}
             }
         }
     }

@@ -88,12 +88,22 @@ impl Validator {
                     let hint = "`flip` and `mosaic` can be used for detection";
                     self.wrong(&key, "boxes cannot be cropped with their images yet", hint);
                 }
-                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) if finds => {
+                Augment::RandAugment(_)
+                | Augment::AutoAugment(_)
+                | Augment::TrivialAugment
+                | Augment::ColorJitter(_)
+                | Augment::RandomErasing(_)
+                | Augment::Mixup(_)
+                | Augment::Cutmix(_)
+                    if finds =>
+                {
                     let hint = "`flip` and `mosaic` can be used for detection";
-                    self.wrong(&key, "boxes cannot be moved or mixed with their images yet", hint);
+                    self.wrong(&key, "this change cannot be made to images with boxes yet", hint);
                 }
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) => {}
                 Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
+                Augment::AutoAugment(_) | Augment::TrivialAugment => {}
+                Augment::ColorJitter(_) | Augment::RandomErasing(_) => {}
             }
         }
         if !finds {

@@ -40,11 +40,11 @@ fn values_of_a_data_section_make_sense() {
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
     check(
         "augment: [rotate]",
-        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
+        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `trivial_augment`, `resize_crop`, `pad_crop`, `color_jitter`, `auto_augment`, `random_erasing`, `rand_augment`, `mixup`, `cutmix`)",
     );
     check(
         "augment: [crop: 4]",
-        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
+        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `trivial_augment`, `resize_crop`, `pad_crop`, `color_jitter`, `auto_augment`, `random_erasing`, `rand_augment`, `mixup`, `cutmix`)",
     );
     let unsized_part = "the size of the part is not known (set `size`, such as `size: 224`)";
     check("augment: [random_resized_crop]", &format!("7 train.data.augment[0]: {unsized_part}"));
@@ -57,6 +57,45 @@ fn values_of_a_data_section_make_sense() {
     check("augment: flip", "7 train.data.augment: expected a list, found the text `flip` (write `augment: [flip]`)");
     check("augment: [flip, rand_augment: {num_ops: 2, magnitude: 9}, mixup: 0.2, cutmix: 1]", "ok");
     check("augment: [rand_augment: {}]", "ok");
+    check(
+        "augment: [color_jitter: {brightness: 0.4, hue: 0.1}, auto_augment: imagenet, random_erasing: {}, mixup: 0.2]",
+        "ok",
+    );
+    check("augment: [trivial_augment, random_erasing: {p: 0.25}]", "ok");
+    check(
+        "augment: [color_jitter: {}]",
+        "7 train.data.augment[0].color_jitter: nothing varies (write for example `color_jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4, hue: 0.1}`)",
+    );
+    check(
+        "augment: [color_jitter: {hue: 0.6}]",
+        "7 train.data.augment[0].color_jitter.hue: `0.6` is out of range: it must be at most 0.5",
+    );
+    check(
+        "augment: [color_jitter: {saturatoin: 0.4}]",
+        "7 train.data.augment[0].color_jitter.saturatoin: unknown key (did you mean `saturation`?)",
+    );
+    check(
+        "augment: [auto_augment: cifar]",
+        "7 train.data.augment[0].auto_augment: `cifar` is not known here (write one of `imagenet`, `cifar10`, `svhn`)",
+    );
+    check(
+        "augment: [random_erasing: {p: 2}]",
+        "7 train.data.augment[0].random_erasing.p: `2` is out of range: it must be at most 1",
+    );
+    check(
+        "augment: [random_erasing: {scale: [0.3, 0.02]}]",
+        "7 train.data.augment[0].random_erasing.scale: `[0.3, 0.02]` are no smallest and largest area between 0 and 1 (`[0.02, 0.33]` is usual)",
+    );
+    check(
+        "augment: [random_erasing: {ratio: [0, 3]}]",
+        "7 train.data.augment[0].random_erasing.ratio: `[0, 3]` are no ratios between 0.05 and 20 (`[0.3, 3.3]` is usual)",
+    );
+    check(
+        "augment: [random_erasing: {}, flip]",
+        "7 train.data.augment[0]: a part of the finished image is erased, after all changes of it (move it behind the other augmentations; `mixup` and `cutmix` come last)",
+    );
+    check("sampling: balanced", "ok");
+    check("sampling: balance", "7 train.data.sampling: `balance` is not known here (did you mean `balanced`?)");
     check(
         "augment: [rand_augment: {magnitude: 31}]",
         "7 train.data.augment[0].rand_augment.magnitude: `31` is out of range: it must be at most 30",

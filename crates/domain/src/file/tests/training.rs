@@ -78,6 +78,42 @@ fn values_of_a_train_section_make_sense() {
     check("optimizer: {adamw: {lr: 0x10}}", "ok");
     check("label_smoothing: 1", "6 train.label_smoothing: `1` is out of range: it must be below 1");
     check("label_smoothing: 0.1", "ok");
+    check("class_weights: balanced", "ok");
+    check("class_weights: [1, 2.5, 0]", "ok");
+    check(
+        "class_weights: balance",
+        "6 train.class_weights: expected `balanced` or a list, found the text `balance` (did you mean `balanced`?)",
+    );
+    check(
+        "class_weights: [1, -1]",
+        "6 train.class_weights: `-1` is no weight of a class (write numbers of at least 0)",
+    );
+    check(
+        "class_weights: [0, 0]",
+        "6 train.class_weights: no class counts, so nothing would be trained (write a weight above 0)",
+    );
+    check("validate_every: 500 steps", "ok");
+    check("export_every: 1 epochs", "ok");
+    check(
+        "validate_every: 0 steps",
+        "6 train.validate_every: no step lies between two (write for example `500 steps`)",
+    );
+    check(
+        "validate_every: 500",
+        "6 train.validate_every: `500` is no stretch of training (write for example `5 epochs` or `200 steps`)",
+    );
+    check(
+        "export_every: 9 epochs",
+        "6 train.export_every: 9 epochs are longer than the run, which has 3 (only the last step counts)
+         ok",
+    );
+    check("stop: {patience: 5}", "ok");
+    check("stop: {}", "6 train.stop: when to stop is not said (write `accuracy: 98%`, `patience: 5` or `epochs: 3`)");
+    check("parameters: {groups: [{names: [fc.], lr_factor: 10, decay_factor: 0}]}", "ok");
+    check(
+        "parameters: {groups: [{names: []}]}",
+        "6 train.parameters.groups[0].names: the group has no parameters (write for example `names: [fc.]`)",
+    );
     check("clip_norm: 0", "6 train.clip_norm: `0` is out of range: it must be above 0");
     check("clip_norm: null", "ok");
     check(
@@ -144,7 +180,7 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "colour: 1",
-        "6 train.colour: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
+        "6 train.colour: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `class_weights`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `validate_every`, `export_every`, `stop`, `checkpoint`, `profile`)",
     );
 }
 

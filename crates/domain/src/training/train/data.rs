@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Augment;
 use crate::units::Bytes;
 
 /// Where the samples are, how they are split and how they become batches.
@@ -21,6 +22,9 @@ pub struct Data {
     /// For text models: which columns of a `.csv` or keys of a `.jsonl` hold the text, and how it is tokenised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Text>,
+    /// In which order training samples are drawn.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub sampling: Sampling,
     /// Augmentations of training images, applied in this order.
     #[serde(default)]
     pub augment: Vec<Augment>,
@@ -112,40 +116,15 @@ pub enum Folders {
     Folders,
 }
 
-/// One augmentation of a training image or batch, drawn by (seed, epoch, sample).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Augment {
-    /// Crop 8 to 100 % of the image's area at random and resize to `size`; centre crop in evaluation.
-    RandomResizedCrop,
-    /// Resize the short side to this many pixels, then crop `size` at random; centre crop in evaluation.
-    ResizeCrop(u32),
-    /// Flip horizontally with probability 0.5.
-    Flip,
-    /// Pad each side by this many zero pixels, then crop the original size at random.
-    PadCrop(u32),
-    /// Combine four images into one; for detection.
-    Mosaic,
-    /// A few random colour and geometric operations, like torchvision's `RandAugment`.
-    RandAugment(RandAugment),
-    /// Mix each image of a batch with the previous one, and their labels in the same ratio. The number is the alpha of the Beta distribution, 0.2 for ImageNet. With `cutmix` as well, each batch uses one of the two at random.
-    Mixup(f64),
-    /// Paste a rectangle of the previous image into each image of a batch, and mix their labels by area. The number is the alpha of the Beta distribution, usually 1.
-    Cutmix(f64),
-}
-
-/// Random operations like torchvision's `RandAugment` (Cubuk et al. 2020): identity, shear and translation along x and y, rotation, brightness, colour, contrast, sharpness, posterize, solarize, autocontrast and equalize.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RandAugment {
-    /// Number of operations applied in sequence.
-    #[serde(default = "two")]
-    #[schemars(range(min = 1, max = 14))]
-    pub num_ops: u32,
-    /// Strength, from 0 to 30.
-    #[serde(default = "nine")]
-    #[schemars(range(max = 30))]
-    pub magnitude: u32,
+/// In which order the training samples of an epoch are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampling {
+    /// Each sample once, in an order drawn by seed.
+    #[default]
+    Shuffle,
+    /// With replacement, every class with equal probability, as `WeightedRandomSampler` with the reciprocal class sizes; as many draws per epoch as there are training samples. For classes of images.
+    Balanced,
 }
 
 /// Mean and standard deviation of each channel.
@@ -177,12 +156,6 @@ impl Default for Split {
 
 fn one() -> u32 {
     1
-}
-fn two() -> u32 {
-    2
-}
-fn nine() -> u32 {
-    9
 }
 fn text_columns() -> Vec<String> {
     vec!["text".to_owned()]

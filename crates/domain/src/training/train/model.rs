@@ -97,6 +97,14 @@ pub enum Model {
     /// Vision transformer ViT-S/16: 12 layers, width 384, 16×16 patches (Dosovitskiy et al. 2020).
     #[serde(rename = "vit_s_16")]
     VitS16,
+    /// Vision transformer ViT-B/16: 12 layers, width 768, 16×16 patches.
+    #[serde(rename = "vit_b_16")]
+    VitB16,
+    /// ConvNeXt-T (Liu et al. 2022), for images of at least 32×32.
+    ConvnextTiny,
+    /// EfficientNet-B0 (Tan and Le 2019).
+    #[serde(rename = "efficientnet_b0")]
+    EfficientnetB0,
     /// YOLOv8n, a one-stage detector, for square images whose size is a multiple of 32.
     YoloN,
     /// YOLOv8s, the next larger size.
@@ -181,6 +189,9 @@ impl Model {
             Model::MobilenetV3Small => "mobilenet_v3_small",
             Model::MobilenetV3Large => "mobilenet_v3_large",
             Model::VitS16 => "vit_s_16",
+            Model::VitB16 => "vit_b_16",
+            Model::ConvnextTiny => "convnext_tiny",
+            Model::EfficientnetB0 => "efficientnet_b0",
             Model::YoloN => "yolo_n",
             Model::YoloS => "yolo_s",
             Model::BertMini => "bert_mini",

@@ -139,6 +139,25 @@ pub struct Parameters {
     /// Name prefixes of parameters to freeze, such as `bert.embeddings.` or `layer1.`.
     #[serde(default)]
     pub freeze: Vec<String>,
+    /// Groups with settings of their own. A parameter belongs to the first one that names it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+/// Parameters with settings of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Name prefixes of its parameters, such as `fc.` or `layer4.`.
+    pub names: Vec<String>,
+    /// Factor of the learning rate, in addition to `layer_rate`.
+    #[serde(default = "unit")]
+    #[schemars(extend("minimum" = 0))]
+    pub lr_factor: f64,
+    /// Factor of the optimizer's weight decay; 0 for none. Default: as `decay` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0))]
+    pub decay_factor: Option<f64>,
 }
 
 /// Which parameters weight decay applies to.
@@ -167,7 +186,7 @@ impl Optimizer {
 
 impl Default for Parameters {
     fn default() -> Parameters {
-        Parameters { decay: Decays::All, layer_rate: 1.0, freeze: Vec::new() }
+        Parameters { decay: Decays::All, layer_rate: 1.0, freeze: Vec::new(), groups: Vec::new() }
     }
 }
 

@@ -15,4 +15,4 @@ pub mod vision;
 pub use clip::Clip;
 pub use language::{Bert, DecoderOnly, EncoderDecoder, Gpt, Llama, Mamba, Mamba2, Mpt, Rwkv};
 pub use sound::{Wav2vec, Whisper};
-pub use vision::{Convnext, Detr, Mobilenet, Mobilevit, Regnet, Resnet, Segformer, Swin, Vit, Yolo};
+pub use vision::{Convnext, Detr, Efficientnet, Mobilenet, Mobilevit, Regnet, Resnet, Segformer, Swin, Vit, Yolo};

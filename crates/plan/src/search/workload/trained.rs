@@ -88,8 +88,13 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
 
 /// Refuses images whose size is not a multiple of a vision transformer's patches.
 fn check_image_size(train: &Train, sample: Option<Sample>) -> Result<(), Problem> {
-    let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
     let Some(Sample::Image { height, width, .. }) = sample else { return Ok(()) };
+    let architecture = train.model.architecture();
+    if matches!(architecture, Some(Architecture::Convnext { .. })) && height.min(width) < 32 {
+        let message = format!("`{}` halves images five times, and {height} × {width} is too small", train.model.name());
+        return Err(Problem::at("train.data.size", message).hint("write `size: 224`"));
+    }
+    let Some(Architecture::Vit { patch, .. }) = architecture else { return Ok(()) };
     let patch = patch as u32;
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
@@ -133,7 +138,17 @@ fn length(train: &Train, samples: Option<[u64; 3]>) -> RunLength {
     RunLength {
         batch,
         steps: epochs.saturating_mul(training.div_ceil(batch)),
-        evaluated: epochs.saturating_mul(validation).saturating_add(test),
+        evaluated: validations(train, epochs, training.div_ceil(batch)).saturating_mul(validation).saturating_add(test),
+    }
+}
+
+/// How often the validation split is scored in so many epochs of so many steps.
+fn validations(train: &Train, epochs: u64, steps: u64) -> u64 {
+    let all = epochs.saturating_mul(steps);
+    match train.validate_every {
+        None => epochs,
+        Some(train::Span::Steps(every)) => all.div_ceil(every.max(1)),
+        Some(train::Span::Epochs(every)) => all.div_ceil(((every * steps as f64).round() as u64).max(1)),
     }
 }
 

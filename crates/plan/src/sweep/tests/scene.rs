@@ -135,6 +135,7 @@ impl Scene {
                 deadline: None,
                 epochs,
                 accept_data_change: false,
+                set: Vec::new(),
             }),
             Action::StopSweep { sweep, by } => self.append(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.append(Event::SweepBudgetAlert { sweep, spent }),

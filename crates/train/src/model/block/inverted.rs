@@ -4,6 +4,7 @@
 use tch::Tensor;
 
 use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, relu};
+use crate::model::nn::stochastic_depth::stochastic_depth;
 use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
 
@@ -14,6 +15,7 @@ pub(in crate::model) enum Activation {
     Relu,
     Relu6,
     HardSwish,
+    Silu,
 }
 
 impl Activation {
@@ -24,6 +26,7 @@ impl Activation {
             Activation::Relu6 => Ok(x.f_relu6()?),
             // Not in place: its derivative needs the input, which no other operation saves.
             Activation::HardSwish => Ok(x.f_hardswish()?),
+            Activation::Silu => Ok(x.f_silu()?),
         }
     }
 }
@@ -57,25 +60,38 @@ impl ConvNormActivation {
     }
 }
 
-/// Squeeze-and-excitation (Hu et al. 2017) with a hard sigmoid.
+/// Squeeze-and-excitation (Hu et al. 2017).
 #[derive(Debug)]
 struct Squeeze {
     fc1: Conv,
     fc2: Conv,
+    gate: Gate,
+}
+
+/// The functions after the two layers of a squeeze-and-excitation.
+#[derive(Debug, Clone, Copy)]
+enum Gate {
+    /// ReLU, and a sigmoid of straight lines.
+    Hard,
+    /// SiLU, and a sigmoid.
+    Smooth,
 }
 
 impl Squeeze {
-    fn new(weights: &mut Weights, name: &str, channels: i64) -> Result<Squeeze> {
-        let squeezed = divisible(channels / 4);
+    fn new(weights: &mut Weights, name: &str, channels: i64, squeezed: i64, gate: Gate) -> Result<Squeeze> {
         Ok(Squeeze {
             fc1: Conv::pointwise(weights, &format!("{name}.fc1"), [channels, squeezed])?,
             fc2: Conv::pointwise(weights, &format!("{name}.fc2"), [squeezed, channels])?,
+            gate,
         })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let scale = relu(self.fc1.forward(&x.f_adaptive_avg_pool2d([1, 1])?)?)?;
-        Ok(self.fc2.forward(&scale)?.f_hardsigmoid()?.f_mul(x)?)
+        let squeezed = self.fc1.forward(&x.f_adaptive_avg_pool2d([1, 1])?)?;
+        match self.gate {
+            Gate::Hard => Ok(self.fc2.forward(&relu(squeezed)?)?.f_hardsigmoid()?.f_mul(x)?),
+            Gate::Smooth => Ok(self.fc2.forward(&squeezed.f_silu()?)?.f_sigmoid()?.f_mul(x)?),
+        }
     }
 }
 
@@ -106,6 +122,8 @@ pub struct InvertedResidual {
     squeeze: Option<Squeeze>,
     narrow: ConvNormActivation,
     adds: bool,
+    /// Probability that the branch is left out, where it is added.
+    drop: f64,
 }
 
 impl InvertedResidual {
@@ -119,22 +137,43 @@ impl InvertedResidual {
             norm: BatchNorm::with(weights, &format!("{name}.{}", place + 1), plan.outputs, plan.norm)?,
             activation: Activation::None,
         };
-        Ok(InvertedResidual { widen, filter, squeeze: None, narrow, adds: plan.adds() })
+        Ok(InvertedResidual { widen, filter, squeeze: None, narrow, adds: plan.adds(), drop: 0.0 })
     }
 
     /// With the names of `mobilenet_v3`.
     pub(in crate::model) fn v3(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
+        InvertedResidual::squeezed(weights, name, plan, divisible(plan.expanded / 4), Gate::Hard)
+    }
+
+    /// With the names of `efficientnet_b0`, whose branch is left out with probability `drop`.
+    pub(in crate::model) fn efficient(
+        weights: &mut Weights,
+        name: &str,
+        plan: InvertedConfig,
+        drop: f64,
+    ) -> Result<InvertedResidual> {
+        let squeezed = (plan.inputs / 4).max(1);
+        Ok(InvertedResidual { drop, ..InvertedResidual::squeezed(weights, name, plan, squeezed, Gate::Smooth)? })
+    }
+
+    fn squeezed(
+        weights: &mut Weights,
+        name: &str,
+        plan: InvertedConfig,
+        squeezed: i64,
+        gate: Gate,
+    ) -> Result<InvertedResidual> {
         let (widen, filter) = InvertedResidual::front(weights, name, plan)?;
         let mut place = 1 + i64::from(widen.is_some());
         let mut squeeze = None;
         if plan.squeezes {
-            squeeze = Some(Squeeze::new(weights, &format!("{name}.{place}"), plan.expanded)?);
+            squeeze = Some(Squeeze::new(weights, &format!("{name}.{place}"), plan.expanded, squeezed, gate)?);
             place += 1;
         }
         let (name, channels) = (format!("{name}.{place}"), [plan.expanded, plan.outputs]);
         let narrow =
             ConvNormActivation::new(weights, &name, channels, ConvWindow::new(1, 1), plan.norm, Activation::None)?;
-        Ok(InvertedResidual { widen, filter, squeeze, narrow, adds: plan.adds() })
+        Ok(InvertedResidual { widen, filter, squeeze, narrow, adds: plan.adds(), drop: 0.0 })
     }
 
     /// The first 1×1 convolution, unless it would not widen, and the filter.
@@ -172,7 +211,7 @@ impl InvertedResidual {
             out = squeeze.forward(&out)?;
         }
         out = self.narrow.forward(&out, pass)?;
-        Ok(if self.adds { out.f_add_(x)? } else { out })
+        Ok(if self.adds { stochastic_depth(out, self.drop, pass)?.f_add_(x)? } else { out })
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`super::Network::forward_through`], which passes them each block; the network is unaware of them.
 
 pub(super) mod bert;
+pub(super) mod convnext;
 pub(super) mod gpt;
 pub(super) mod inverted;
 pub(super) mod residual;
@@ -13,6 +14,7 @@ pub(super) mod yolo;
 use tch::Tensor;
 
 use bert::BertLayer;
+use convnext::ConvnextBlock;
 use gpt::GptBlock;
 use inverted::InvertedResidual;
 use residual::{BasicBlock, Bottleneck};
@@ -31,6 +33,8 @@ pub enum ModelBlock {
     Bottleneck(Bottleneck),
     /// An inverted residual block of a MobileNet.
     Inverted(InvertedResidual),
+    /// A block of a ConvNeXt.
+    Convnext(ConvnextBlock),
     /// A stage of a YOLO backbone.
     Stage(YoloStage),
     /// A layer of a vision transformer.
@@ -52,6 +56,7 @@ impl ModelBlock {
             ModelBlock::Basic(block) => block.forward(x, pass),
             ModelBlock::Bottleneck(block) => block.forward(x, pass),
             ModelBlock::Inverted(block) => block.forward(x, pass),
+            ModelBlock::Convnext(block) => block.forward(x, pass),
             ModelBlock::Stage(block) => block.forward(x, pass),
             ModelBlock::Vision(block) => block.forward(x, pass),
             ModelBlock::Bert(block) => block.forward(x, pass),

@@ -2,6 +2,8 @@
 
 pub(super) mod bert;
 mod cnn;
+mod convnext;
+mod efficientnet;
 mod gpt;
 mod mlp;
 mod mobilenet;
@@ -17,6 +19,8 @@ use tch::Tensor;
 
 use bert::Bert;
 use cnn::Cnn;
+use convnext::Convnext;
+use efficientnet::Efficientnet;
 use gpt::Gpt;
 use mlp::Mlp;
 use mobilenet::Mobilenet;
@@ -39,6 +43,8 @@ pub(in crate::model) enum Family {
     Resnet(Resnet),
     Mobilenet(Mobilenet),
     Vit(Vit),
+    Convnext(Convnext),
+    Efficientnet(Efficientnet),
     Yolo(Box<Yolo>),
     Bert(Bert),
     Gpt(Gpt),
@@ -99,6 +105,15 @@ impl Family {
                 let size = vit::Size { patch, layers, width, heads };
                 Ok(Family::Vit(Vit::new(weights, size, image, classes)?))
             }
+            Architecture::Convnext { depths, widths, drop } => {
+                let (image, classes) = image(shape)?;
+                let size = convnext::Size { depths, widths, drop: f64::from(drop) / 100.0 };
+                Ok(Family::Convnext(Convnext::new(weights, size, image, classes)?))
+            }
+            Architecture::EfficientnetB0 => {
+                let (image, classes) = image(shape)?;
+                Ok(Family::Efficientnet(Efficientnet::b0(weights, image, classes)?))
+            }
         }
     }
 
@@ -109,6 +124,8 @@ impl Family {
             Family::Resnet(layers) => layers.stem(x, pass),
             Family::Mobilenet(layers) => layers.stem(x, pass),
             Family::Vit(layers) => layers.stem(x),
+            Family::Convnext(layers) => layers.stem(x),
+            Family::Efficientnet(layers) => layers.stem(x, pass),
             Family::Yolo(layers) => layers.stem(x, pass),
             Family::Bert(layers) => layers.stem(x, pass),
             Family::Gpt(layers) => layers.stem(x, pass),
@@ -122,6 +139,8 @@ impl Family {
             Family::Resnet(layers) => &layers.blocks,
             Family::Mobilenet(layers) => &layers.blocks,
             Family::Vit(layers) => &layers.blocks,
+            Family::Convnext(layers) => &layers.blocks,
+            Family::Efficientnet(layers) => &layers.blocks,
             Family::Yolo(layers) => &layers.blocks,
             Family::Bert(layers) => &layers.blocks,
             Family::Gpt(layers) => &layers.blocks,
@@ -135,6 +154,8 @@ impl Family {
             Family::Resnet(layers) => layers.head(x),
             Family::Mobilenet(layers) => layers.head(x, pass),
             Family::Vit(layers) => layers.head(x, pass),
+            Family::Convnext(layers) => layers.head(x),
+            Family::Efficientnet(layers) => layers.head(x, pass),
             Family::Yolo(layers) => layers.head(x, pass),
             Family::Bert(layers) => layers.head(x, pass),
             Family::Gpt(layers) => layers.head(x, pass),
@@ -150,6 +171,8 @@ impl Family {
             Family::Resnet(_) => &["fc."],
             Family::Mobilenet(layers) => layers.head_names(),
             Family::Vit(_) => &["heads.head."],
+            Family::Convnext(_) => &["classifier.2."],
+            Family::Efficientnet(_) => &["classifier.1."],
             Family::Yolo(_) => &["model.22.cv3."],
             // The heads of all tasks: a run may start from weights of another task.
             Family::Bert(_) => &["classifier.", "cls.", "bert.pooler."],

@@ -6,11 +6,11 @@
 
 mod config;
 mod files;
+mod pickled;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use checkpoint::TensorSource;
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::train::{Model, ModelSource};
@@ -18,7 +18,7 @@ use domain::train::{Model, ModelSource};
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use self::files::Saved;
+use self::files::{Saved, WeightSource};
 use crate::error::Error;
 use crate::model::{Named, Network};
 use crate::state;
@@ -126,6 +126,7 @@ fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
         Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Some(name.to_owned()),
         Architecture::Resnet { .. } | Architecture::MobilenetV2 => Some(name.to_owned()),
         Architecture::MobilenetV3 { .. } | Architecture::Vit { .. } => Some(name.to_owned()),
+        Architecture::Convnext { .. } | Architecture::EfficientnetB0 => Some(name.to_owned()),
         // The distances that edges are means of are no weights, though files hold them as such.
         Architecture::Yolo { .. } => (name != "model.22.dfl.conv.weight").then(|| name.to_owned()),
     }
@@ -135,7 +136,7 @@ fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
 pub struct Pretrained {
     /// Notes for the user, a sentence each.
     pub notes: Vec<String>,
-    source: TensorSource,
+    source: WeightSource,
     /// By the names of tensors here, those in the files.
     taken: BTreeMap<String, String>,
 }

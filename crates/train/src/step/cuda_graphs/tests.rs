@@ -40,7 +40,8 @@ fn batch(model: Model, step: i64, count: i64) -> BatchTensors {
         Model::GptTiny => values.where_self(&is_word, &Tensor::from(-100i64)),
         _ => (Tensor::arange(count, (Kind::Int64, Device::Cpu)) + step).remainder(3),
     };
-    BatchTensors { values, mask: Some(is_word), labels, share: BatchShare::all(count as usize) }
+    let share = BatchShare::all(count as usize);
+    BatchTensors { values, mask: Some(is_word), labels, share, class_weights: None }
 }
 
 fn network(model: Model) -> Network {

@@ -1,8 +1,9 @@
-//! Networks over images: convolutional ones ([`resnet`], [`regnet`], [`convnext`], [`mobilenet`], [`yolo`]), transformers over
-//! patches ([`vit`], [`swin`], [`segformer`]), and both in one ([`mobilevit`], [`detr`]).
+//! Networks over images: convolutional ones ([`resnet`], [`regnet`], [`convnext`], [`mobilenet`], [`efficientnet`],
+//! [`yolo`]), transformers over patches ([`vit`], [`swin`], [`segformer`]), and both in one ([`mobilevit`], [`detr`]).
 
 pub mod convnext;
 pub mod detr;
+pub mod efficientnet;
 pub mod mobilenet;
 pub mod mobilevit;
 pub mod regnet;
@@ -14,6 +15,7 @@ pub mod yolo;
 
 pub use convnext::Convnext;
 pub use detr::Detr;
+pub use efficientnet::Efficientnet;
 pub use mobilenet::Mobilenet;
 pub use mobilevit::Mobilevit;
 pub use regnet::Regnet;
