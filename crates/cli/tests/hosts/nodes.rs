@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -25,6 +25,13 @@ fn blocks(page: &str, heading: &str) -> Vec<(String, String)> {
         }
     }
     blocks
+}
+
+/// What `gradus ssh NODE hostname` prints; all that follows the node is the command.
+fn hostname(scene: &Scene, node: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+    command.arg("--home").arg(scene.path("home")).args(["ssh", node, "hostname"]).stdin(Stdio::null());
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
 #[test]
@@ -51,15 +58,17 @@ fn the_tutorial_on_two_machines_does_what_it_says() {
             match words[..] {
                 ["nodes", "add", ..] => words.extend(["--ssh-config", config.to_str().unwrap()]),
                 ["run", ..] => words.push("--yes"),
-                ["ssh", _] => words.extend(["--", "hostname"]),
                 _ => {}
             }
-            let out = scene.ok(&words);
+            let out = match words[..] {
+                ["ssh", node] => hostname(&scene, node),
+                _ => scene.ok(&words),
+            };
             said.insert(words[..words.len().min(2)].join(" "), out);
             count += 1;
         }
     }
-    assert!(count >= 8, "the commands of the page were found: {said:?}");
+    assert_eq!(count, 7, "the commands of the page were found: {said:?}");
     assert!(said["nodes list"].contains("west") && said["nodes list"].contains("east"), "{said:?}");
     assert_eq!(said["ssh west"].trim(), "host-7");
     let run = said.iter().find(|(words, _)| words.starts_with("run ")).unwrap().1;
@@ -198,7 +207,7 @@ fn planted_secrets_are_in_no_file_of_a_node_whether_it_trains_or_runs_a_program(
             assert!(!said.contains(value) && !logs.contains(value), "{value}");
         }
         for folder in ["/root", "/tmp", "/var", "/run"] {
-            let found = scene.lab(&["exec", "7", "grep", "-rlF", "--binary-files=text", "planted-", folder]);
+            let found = scene.lab(&["exec", "7", "grep", "-rlF", "--binary-files=text", "-7f3a9c1e", folder]);
             assert_eq!(found, "", "on the node after `{name}`, in {folder}");
         }
     }
@@ -206,6 +215,6 @@ fn planted_secrets_are_in_no_file_of_a_node_whether_it_trains_or_runs_a_program(
     files(&scene.path("home"), &mut all);
     for path in all {
         let bytes = fs::read(&path).unwrap();
-        assert!(!bytes.windows(8).any(|window| window == b"planted-"), "in {}", path.display());
+        assert!(!bytes.windows(9).any(|window| window == b"-7f3a9c1e"), "in {}", path.display());
     }
 }
