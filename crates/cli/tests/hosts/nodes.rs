@@ -4,11 +4,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::Scene;
+
+/// The tests here have hosts 11 and 12 in turn, each as if nobody had used them before.
+fn hosts() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::with(&[]);
+    for host in ["11", "12"] {
+        scene.lab(&["start", host]);
+        scene.lab(&["exec", host, "rm", "-rf", "/root/.gradus"]);
+    }
+    turn
+}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
@@ -37,10 +50,8 @@ fn hostname(scene: &Scene, node: &str) -> String {
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn the_tutorial_on_two_machines_does_what_it_says() {
+    let _turn = hosts();
     let scene = Scene::with(&[]);
-    for host in ["7", "8"] {
-        scene.lab(&["start", host]);
-    }
     let page = fs::read_to_string(root().join("docs/nodes.md")).unwrap();
     fs::copy(root().join("examples/digits.csv.gz"), scene.path("digits.csv.gz")).unwrap();
     let config = scene.lab.join("ssh_config");
@@ -52,7 +63,7 @@ fn the_tutorial_on_two_machines_does_what_it_says() {
         }
         for line in text.lines().map(|line| line.split(" #").next().unwrap().trim()).filter(|line| !line.is_empty()) {
             // The addresses of the page are somebody's; the lab's hosts have others. A shell would wait for a person.
-            let line = line.replace("me@10.0.0.7", "host-7").replace("me@10.0.0.8", "host-8");
+            let line = line.replace("me@10.0.0.7", "host-11").replace("me@10.0.0.8", "host-12");
             let line = line.replace("digits.yaml", scene.path("digits.yaml").to_str().unwrap());
             let mut words: Vec<&str> = line.split_whitespace().skip(1).collect();
             match words[..] {
@@ -70,23 +81,24 @@ fn the_tutorial_on_two_machines_does_what_it_says() {
     }
     assert_eq!(count, 7, "the commands of the page were found: {said:?}");
     assert!(said["nodes list"].contains("west") && said["nodes list"].contains("east"), "{said:?}");
-    assert_eq!(said["ssh west"].trim(), "host-7");
+    assert_eq!(said["ssh west"].trim(), "host-11");
     let run = said.iter().find(|(words, _)| words.starts_with("run ")).unwrap().1;
     assert!(run.contains("trained") && run.contains("model"), "{run}");
     assert!(scene.weights().len() > 1000);
-    let left = scene.lab(&["exec", "7", "ls", "-A", "/root/.gradus"]);
+    let left = scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]);
     assert_eq!(left, "", "`nodes rm` left something behind");
 }
 
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
-    let scene = Scene::with(&[7, 8]);
-    let output = scene.gradus(&["doctor", "host-7", "host-8", "--json"]);
+    let _turn = hosts();
+    let scene = Scene::with(&[11, 12]);
+    let output = scene.gradus(&["doctor", "host-11", "host-12", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     // The hosts share the kernel and its log with this machine, whatever that holds.
     assert!(matches!(output.status.code(), Some(0 | 104 | 105)), "{output:?}");
-    for (index, name) in ["host-7", "host-8"].into_iter().enumerate() {
+    for (index, name) in ["host-11", "host-12"].into_iter().enumerate() {
         let machine = &report["machines"][index];
         assert_eq!(machine["node"], name);
         let found = |check: &str| {
@@ -104,18 +116,18 @@ fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
     for link in network {
         assert!(link["severity"] != "critical" && link["symptom"].as_str().unwrap().contains("/s"), "{link}");
     }
-    let shown = scene.ok(&["nodes", "show", "host-7"]);
+    let shown = scene.ok(&["nodes", "show", "host-11"]);
     assert!(shown.contains("random reads/s") && shown.contains("glibc") && shown.contains("/s to it"), "{shown}");
 
-    // A node whose disk is full, and one that is off.
-    scene.lab(&["kill", "8"]);
-    let output = scene.gradus(&["doctor", "host-8", "--quick"]);
+    // A node that is off.
+    scene.lab(&["kill", "12"]);
+    let output = scene.gradus(&["doctor", "host-12", "--quick"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(105), "{said}");
-    for part in ["CRITICAL  ssh", "cannot connect to `host-8`", "cause", "remedy"] {
+    for part in ["CRITICAL  ssh", "cannot connect to `host-12`", "cause", "remedy"] {
         assert!(said.contains(part), "{said}");
     }
-    scene.lab(&["start", "8"]);
+    scene.lab(&["start", "12"]);
 }
 
 /// A server of the scene's home, killed when it is dropped.
@@ -148,7 +160,8 @@ fn steps(scene: &Scene) -> Vec<u64> {
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
-    let scene = Scene::with(&[7, 8]);
+    let _turn = hosts();
+    let scene = Scene::with(&[11, 12]);
     let server = serve(&scene);
     scene.wait("the server answers", 20, || scene.path("home/api.sock").exists());
     let epochs = 700;
@@ -170,7 +183,7 @@ fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
     assert!(last > 1000, "{last} steps");
     // Two processes on one machine give the same bits as one on each of two.
     assert_eq!(scene.weights(), super::expected_of(2, epochs));
-    assert_eq!((scene.processes(7), scene.processes(8)), (Vec::<String>::new(), Vec::<String>::new()));
+    assert_eq!((scene.processes(11), scene.processes(12)), (Vec::<String>::new(), Vec::<String>::new()));
 }
 
 /// Every file of the scene's home.
@@ -187,14 +200,21 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn planted_secrets_are_in_no_file_of_a_node_whether_it_trains_or_runs_a_program() {
-    let scene = Scene::with(&[7]);
+    let _turn = hosts();
+    let scene = Scene::with(&[11]);
     let values: Vec<String> = (0..20).map(|number| format!("planted-{number:02}-7f3a9c1e")).collect();
     let names: String = values.iter().enumerate().map(|(number, value)| format!("  S{number}: {value}\n")).collect();
-    let train = fs::read_to_string(scene.job("ssh/host-7", 3)).unwrap() + "secrets:\n" + &names;
-    let program = "name: program\nresources: {infra: ssh/host-7}\nrun: |\n  for n in $(seq 0 19); do v=S$n; echo \"${!v}\"; done\n  \
+    let train = fs::read_to_string(scene.job("ssh/host-11", 3)).unwrap() + "secrets:\n" + &names;
+    let program = "name: program\nresources: {infra: ssh/host-11}\nrun: |\n  for n in $(seq 0 19); do v=S$n; echo \"${!v}\"; done\n  \
                    sleep 1\n  ps -eo args\n  exit 7\nsecrets:\n"
         .to_owned()
         + &names;
+    let grep =
+        |folder: &str| scene.lab(&["exec", "11", "grep", "-rlF", "--binary-files=text", "-e", "-7f3a9c1e", folder]);
+    // What is looked for would be found.
+    scene.lab(&["exec", "11", "sh", "-c", &format!("echo {} > /tmp/control", values[0])]);
+    assert_eq!(grep("/tmp").trim(), "/tmp/control");
+    scene.lab(&["exec", "11", "rm", "/tmp/control"]);
     for (name, text) in [("train", train), ("program", program)] {
         let job = scene.path(&format!("{name}.yaml"));
         fs::write(&job, text).unwrap();
@@ -207,8 +227,7 @@ fn planted_secrets_are_in_no_file_of_a_node_whether_it_trains_or_runs_a_program(
             assert!(!said.contains(value) && !logs.contains(value), "{value}");
         }
         for folder in ["/root", "/tmp", "/var", "/run"] {
-            let found = scene.lab(&["exec", "7", "grep", "-rlF", "--binary-files=text", "-7f3a9c1e", folder]);
-            assert_eq!(found, "", "on the node after `{name}`, in {folder}");
+            assert_eq!(grep(folder), "", "on the node after `{name}`, in {folder}");
         }
     }
     let mut all = Vec::new();
