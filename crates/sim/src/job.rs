@@ -7,7 +7,7 @@ use domain::job::{Budget, Recovery};
 use domain::rank::{Checkpointed, Exported, Ready, Report, TaskMetrics};
 use domain::{Cause, Event, Job, Money, Node, Offer, Plan, Rate, RunId};
 
-use crate::scenario::{Scenario, Work};
+use crate::scenario::{Scenario, SimulatedWork};
 
 /// Name of the simulated provider.
 pub(crate) const PROVIDER: &str = "sim";
@@ -63,7 +63,7 @@ pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>)
     }))
 }
 
-pub(crate) fn ready(step: u64, work: &Work) -> Report {
+pub(crate) fn ready(step: u64, work: &SimulatedWork) -> Report {
     Report::Ready(Ready {
         step,
         steps: work.steps,

@@ -8,18 +8,16 @@
 //! then fail.
 //!
 //! ```text
-//! rule, scenario, job → machine → cloud → loop_process → simulation, network, ranks, faults → promises, verdict → shrink
+//! rule, scenario, job → machine → cloud → loop_process → simulation, network, ranks, faults → verdict → shrink
 //! ```
 
 mod cloud;
 mod faults;
 mod gang;
-mod goodput;
 mod job;
 mod loop_process;
 mod machine;
 mod network;
-mod promises;
 mod ranks;
 mod rule;
 mod scenario;
@@ -27,9 +25,9 @@ mod shrink;
 mod simulation;
 mod verdict;
 
-pub use goodput::GoodputCase;
 pub use rule::Rule;
-pub use scenario::{Scenario, Work};
+pub use scenario::{Scenario, SimulatedWork};
 pub use shrink::shrink;
 pub use simulation::ScheduleStats;
+pub use verdict::goodput::GoodputCase;
 pub use verdict::{Failure, check, run};

@@ -73,12 +73,12 @@ pub struct Scenario {
     /// The clocks of machines all begin at the same time.
     pub are_clocks_alike: bool,
     /// What is trained.
-    pub work: Work,
+    pub work: SimulatedWork,
 }
 
 /// What a run trains. Times are in microseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct SimulatedWork {
     /// Steps of a run.
     pub steps: u64,
     /// After how many steps its state is saved.
@@ -93,9 +93,26 @@ pub struct Work {
     pub failures: Option<u64>,
 }
 
-impl Default for Work {
-    fn default() -> Work {
-        Work { steps: 24, save_every: 4, step: None, stall: 0, lag: 0, failures: None }
+impl Default for SimulatedWork {
+    fn default() -> SimulatedWork {
+        SimulatedWork { steps: 24, save_every: 4, step: None, stall: 0, lag: 0, failures: None }
+    }
+}
+
+/// The traits of a provider whose machines take `boot` microseconds to boot.
+fn traits(draws: &mut Draws, is_prompt: bool, has_tokens: bool, boot: u64) -> ProviderTraits {
+    ProviderTraits {
+        visible_within: Elapsed(if is_prompt { 0 } else { draws.below(60 * SECOND) }),
+        effective_within: Elapsed(2 * SECOND + draws.below(20 * SECOND)),
+        boots_within: Elapsed(boot + 30 * SECOND),
+        // A lifetime so short that it runs out in some schedules; or none.
+        token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
+        observe_every: Elapsed(5 * SECOND),
+        billing_step: Elapsed(0),
+        places: None,
+        abandoned_within: None,
+        keeps_events: true,
+        concurrency: 4,
     }
 }
 
@@ -127,19 +144,7 @@ impl Scenario {
             // Not in the draws of before, so that their seeds stay what they were.
             alternatives: Draws::new(key(seed, [6])).below(2) as u32 * 5,
             capacity,
-            traits: ProviderTraits {
-                visible_within: Elapsed(if is_prompt { 0 } else { draws.below(60 * SECOND) }),
-                effective_within: Elapsed(2 * SECOND + draws.below(20 * SECOND)),
-                boots_within: Elapsed(boot + 30 * SECOND),
-                // A lifetime so short that it runs out in some schedules; or none.
-                token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
-                observe_every: Elapsed(5 * SECOND),
-                billing_step: Elapsed(0),
-                places: None,
-                abandoned_within: None,
-                keeps_events: true,
-                concurrency: 4,
-            },
+            traits: traits(&mut draws, is_prompt, has_tokens, boot),
             boot,
             loss,
             delay: 10_000 + draws.below(SECOND),
@@ -165,7 +170,7 @@ impl Scenario {
             least: if kinds.below(2) == 0 { nodes } else { 1 + kinds.below(u64::from(nodes)) as u32 },
             is_slow: !is_calm && kinds.below(4) == 0,
             are_clocks_alike: kinds.below(3) == 0,
-            work: Work::default(),
+            work: SimulatedWork::default(),
         };
         if is_clear { scenario.cleared() } else { scenario }
     }

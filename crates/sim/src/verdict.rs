@@ -1,5 +1,8 @@
 //! Invariants at the end of a schedule.
 
+pub(crate) mod goodput;
+mod promises;
+
 use std::collections::BTreeSet;
 
 use domain::event::Event;

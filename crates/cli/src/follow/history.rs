@@ -1,6 +1,7 @@
 //! The event log as text: the run or sweep of an event, and a sentence.
 
 use domain::event::RunEnd;
+use domain::rank::Ready;
 use domain::run::{AttemptEnd, Keeper, Outcome};
 use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, RunId};
@@ -65,21 +66,14 @@ pub fn sentence(event: &Event) -> String {
         Event::MemberEnded { attempt, instance, end } => {
             format!("attempt {attempt} {} on machine {instance}", attempt_end(end))
         }
-        Event::AttemptReady { attempt, ready: None } => format!("attempt {attempt} runs its program"),
-        Event::AttemptReady { attempt, ready: Some(ready) } => match ready.step {
-            0 => format!("attempt {attempt} trains from step 0 of {}", ready.steps),
-            step => format!("attempt {attempt} resumed at step {step} of {}", ready.steps),
-        },
+        Event::AttemptReady { attempt, ready } => format!("attempt {attempt} {}", attempt_ready(ready.as_ref())),
         Event::AttemptResizing { attempt } => {
             format!("attempt {attempt} saves and ends: more machines are there for the next one")
         }
         Event::MicroBatchHalved { accumulate, .. } => {
             format!("memory ran out: a step is divided into {accumulate} micro-batches from now on")
         }
-        Event::KeeperChanged { keeper: Keeper::Server, .. } => "kept going by `gradus serve`".to_owned(),
-        Event::KeeperChanged { keeper: Keeper::Foreground, .. } => {
-            "kept going by the commands that wait for it".to_owned()
-        }
+        Event::KeeperChanged { keeper, .. } => format!("kept going by {}", keeper_name(*keeper)),
         Event::AttemptEnded { attempt, end } => format!("attempt {attempt} {}", attempt_end(end)),
         Event::BudgetAlert { spent, .. } | Event::SweepBudgetAlert { spent, .. } => {
             format!("budget alert: {spent} spent")
@@ -100,13 +94,30 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Billed { bill, .. } => format!("billed {}", bill.total),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
-        Event::SweepEnded { end: SweepEnd::Done { best }, total, .. } => {
-            format!("sweep done, best is trial {}; {total} in all", best.number)
-        }
-        Event::SweepEnded { end: SweepEnd::Stopped { .. }, total, .. } => format!("sweep stopped; {total} in all"),
-        Event::SweepEnded { end: SweepEnd::Failed { finding, .. }, total, .. } => {
-            format!("sweep failed: {}; {total} in all", first_line(&finding.message))
-        }
+        Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
+    }
+}
+
+fn attempt_ready(ready: Option<&Ready>) -> String {
+    match ready {
+        None => "runs its program".to_owned(),
+        Some(Ready { step: 0, steps, .. }) => format!("trains from step 0 of {steps}"),
+        Some(Ready { step, steps, .. }) => format!("resumed at step {step} of {steps}"),
+    }
+}
+
+fn keeper_name(keeper: Keeper) -> &'static str {
+    match keeper {
+        Keeper::Server => "`gradus serve`",
+        Keeper::Foreground => "the commands that wait for it",
+    }
+}
+
+fn sweep_end(end: &SweepEnd) -> String {
+    match end {
+        SweepEnd::Done { best } => format!("done, best is trial {}", best.number),
+        SweepEnd::Stopped { .. } => "stopped".to_owned(),
+        SweepEnd::Failed { finding, .. } => format!("failed: {}", first_line(&finding.message)),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The whole line, with real processes: the command, its loop, agents and the user's own program as rank.
 
 mod background;
-mod extended;
 mod faults;
 mod home;
 mod limits;

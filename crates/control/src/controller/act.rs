@@ -3,7 +3,7 @@
 use domain::event::{RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
 use domain::run::Usage;
-use domain::{Cause, Elapsed, Event, Finding, InstanceId};
+use domain::{Cause, Elapsed, Event, Finding, InstanceId, RunId};
 use plan::{Action, Scope};
 
 use super::memory::{LastEvents, MachineMemory, Pending};
@@ -87,18 +87,20 @@ impl Controller {
                 let (trial, user) = (Some(trial), None);
                 self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial, user })));
             }
-            Action::Resume { run, epochs } => {
-                let trial = self.world.runs.get(&run).and_then(|run| run.trial.as_ref());
-                let sweep = trial.and_then(|trial| self.world.sweeps.get(&trial.sweep));
-                let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
-                let (budget, deadline) = (None, None);
-                let set = Vec::new();
-                self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set });
-            }
+            Action::Resume { run, epochs } => self.resume_trial(run, epochs),
             Action::StopSweep { sweep, by } => self.must(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.must(Event::SweepBudgetAlert { sweep, spent }),
             Action::EndSweep { sweep, end, total } => self.must(Event::SweepEnded { sweep, end, total }),
         }
+    }
+
+    /// Resumes a trial within the limits of its sweep.
+    fn resume_trial(&mut self, run: RunId, epochs: Option<u32>) {
+        let trial = self.world.runs.get(&run).and_then(|run| run.trial.as_ref());
+        let sweep = trial.and_then(|trial| self.world.sweeps.get(&trial.sweep));
+        let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
+        let (budget, deadline, set) = (None, None, Vec::new());
+        self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set });
     }
 
     /// Makes a call once the events that it depends on are durable.

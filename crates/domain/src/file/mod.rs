@@ -5,7 +5,6 @@
 //! step collects problems and continues, so that all of them are reported at once. [`served`] defines the support of
 //! SkyPilot's keys, [`scalar`] the parsing of scalars. [`written`] is the inverse: job files that gradus writes itself.
 
-mod changed;
 mod elsewhere;
 mod keys;
 mod lower;

@@ -1,6 +1,8 @@
 //! The search space of a sweep. Values of a key are validated as under `train:`, so the messages are the same; and the
 //! first values stand in for keys that `train:` lacks.
 
+mod changed;
+
 use serde_json::Value as Json;
 
 use super::nearest::nearest;

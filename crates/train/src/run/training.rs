@@ -161,7 +161,7 @@ impl<'a> Training<'a> {
         let train = &self.evaluator.context.spec.train;
         let is_validated = self.length.is_due(train.validate_every, at) || (at > 0 && at == self.last);
         let is_exported = train.export_every.is_some_and(|every| self.length.is_due(Some(every), at));
-        let mut is_finite = None;
+        let mut is_finite: Option<bool> = None;
         // What is scored is known to be well.
         let is_unscored = is_validated && !self.trainer.progress.evaluated;
         if let Some(poisoned) = self.judge(is_unscored)? {
@@ -194,11 +194,8 @@ impl<'a> Training<'a> {
             && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)?
         {
             checkpointer.finish()?;
-            let step = checkpointer.saved();
-            return Ok(Some(match stop {
-                true => StepsEnd::Stopped { step },
-                false => StepsEnd::NotFinite(self.poisoned(STATE_NOT_FINITE.into())),
-            }));
+            let stopped = stop.then(|| StepsEnd::Stopped { step: checkpointer.saved() });
+            return Ok(Some(stopped.unwrap_or_else(|| StepsEnd::NotFinite(self.poisoned(STATE_NOT_FINITE.into())))));
         }
         if stop {
             checkpointer.save(trainer, is_validated, ranks)?;

@@ -114,15 +114,8 @@ pub fn start(
         }
         return finish(settings, printer, home, &run, since);
     }
-    if !options.new
-        && let Some(run) = submit::left_behind(&mut state, file)?
-        && !home.run(&run).join(REMOVED).exists()
-    {
-        let word = state.world().runs.get(&run).map_or("stopped", |run| run.state.word());
-        printer.say(format!(
-            "run {run} of this file is {word}: resume it with `gradus resume {run}` \
-             (with other values: `--set KEY=VALUE`); this is a new run from step 0"
-        ));
+    if !options.new {
+        say_left_behind(home, &mut state, file, printer)?;
     }
     if !printer.is_json() {
         for line in lines(&job, &plan) {
@@ -153,6 +146,20 @@ pub fn start(
         ));
     }
     finish(settings, printer, home, &run, Since::Start)
+}
+
+/// Prints which run of the same file could be resumed instead, if there is one.
+fn say_left_behind(home: &Home, state: &mut State, file: &str, printer: &mut Printer) -> Result<(), Error> {
+    if let Some(run) = submit::left_behind(state, file)?
+        && !home.run(&run).join(REMOVED).exists()
+    {
+        let word = state.world().runs.get(&run).map_or("stopped", |run| run.state.word());
+        printer.say(format!(
+            "run {run} of this file is {word}: resume it with `gradus resume {run}` \
+             (with other values: `--set KEY=VALUE`); this is a new run from step 0"
+        ));
+    }
+    Ok(())
 }
 
 /// The folder that the program of a job, or else the job itself, comes from.

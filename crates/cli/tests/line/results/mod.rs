@@ -1,6 +1,7 @@
 //! What a user is told of a run that goes well, and of one that does not.
 
 mod evaluate;
+mod extended;
 mod programs;
 
 use crate::home::{Home, text};

@@ -1,7 +1,7 @@
 //! Checks of the keys of the data.
 
 use super::Validator;
-use crate::train::{Augment, ColorJitter, Data, RandomErasing, Split};
+use crate::train::{Augment, ColorJitter, Data, Normalize, RandomErasing, Split};
 
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
@@ -68,21 +68,26 @@ impl Validator {
             }
         }
         if let Some(normalize) = &data.normalize {
-            let (means, deviations) = (normalize.mean.len(), normalize.std.len());
-            if means != deviations {
-                let message = format!("{means} means and {deviations} standard deviations do not fit together");
-                self.wrong("train.data.normalize", message, "write one of each a channel");
-            } else if ![1, 3].contains(&means) {
-                let message = format!("{means} channels are given; an image has 1 or 3");
-                self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
-            }
-            if normalize.std.iter().any(|std| *std <= 0.0) {
-                self.wrong(
-                    "train.data.normalize.std",
-                    "a standard deviation is above 0",
-                    "leave `normalize` out to have it measured",
-                );
-            }
+            self.normalize(normalize);
+        }
+    }
+
+    /// Mean and standard deviation of each channel.
+    fn normalize(&mut self, normalize: &Normalize) {
+        let (means, deviations) = (normalize.mean.len(), normalize.std.len());
+        if means != deviations {
+            let message = format!("{means} means and {deviations} standard deviations do not fit together");
+            self.wrong("train.data.normalize", message, "write one of each a channel");
+        } else if ![1, 3].contains(&means) {
+            let message = format!("{means} channels are given; an image has 1 or 3");
+            self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
+        }
+        if normalize.std.iter().any(|std| *std <= 0.0) {
+            self.wrong(
+                "train.data.normalize.std",
+                "a standard deviation is above 0",
+                "leave `normalize` out to have it measured",
+            );
         }
     }
 

@@ -68,13 +68,7 @@ impl Family {
                 let size = gpt::Size { layers, width, heads, positions };
                 Ok(Family::Gpt(Gpt::new(weights, size, text(shape)?)?))
             }
-            Architecture::Yolo { width, repeats } => {
-                let (InputShape::Image(image), OutputShape::Boxes(classes)) = (shape.input, shape.output) else {
-                    return Err(Error::new("this model detects objects in images"));
-                };
-                let layers = Yolo::new(weights, yolo::Size { width, repeats }, image, classes)?;
-                Ok(Family::Yolo(Box::new(layers)))
-            }
+            Architecture::Yolo { width, repeats } => detector(weights, yolo::Size { width, repeats }, shape),
             Architecture::Mlp => {
                 let (image, classes) = image(shape)?;
                 Ok(Family::Mlp(Mlp::new(weights, image, classes)?))
@@ -189,6 +183,13 @@ fn image(shape: ModelShape) -> Result<(ImageShape, i64)> {
             OutputShape::Classes(_) | OutputShape::Tokens | OutputShape::Boxes(_),
         ) => Err(Error::new("this model classifies images")),
     }
+}
+
+fn detector(weights: &mut Weights, size: yolo::Size, shape: ModelShape) -> Result<Family> {
+    let (InputShape::Image(image), OutputShape::Boxes(classes)) = (shape.input, shape.output) else {
+        return Err(Error::new("this model detects objects in images"));
+    };
+    Ok(Family::Yolo(Box::new(Yolo::new(weights, size, image, classes)?)))
 }
 
 fn text(shape: ModelShape) -> Result<TextShape> {

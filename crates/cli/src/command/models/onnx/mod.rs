@@ -1,6 +1,6 @@
 //! An exported model of images as an ONNX file, for inference without PyTorch: `gradus models export --onnx`.
 //!
-//! The weights keep their names; what was left out at random in training is left in. Read next: `families`.
+//! The weights keep their names; dropout is omitted. Read next: `families`.
 
 mod families;
 mod graph;

@@ -5,7 +5,7 @@ use domain::Elapsed;
 use domain::rental::{MachineHandle, ProviderTraits};
 use plan::spot::{CheckpointOverhead, SpotAvailability, interval, paid};
 
-use crate::scenario::{SECOND, Scenario, Work};
+use crate::scenario::{SECOND, Scenario, SimulatedWork};
 use crate::simulation::{SimEvent, Simulation};
 use crate::verdict::{Failure, finish};
 
@@ -52,7 +52,7 @@ impl GoodputCase {
     /// [`Failure`] with what went wrong.
     pub fn measured(&self, seed: u64) -> Result<f64, Failure> {
         let steps = self.hours * 3_600 * SECOND / STEP;
-        let work = Work {
+        let work = SimulatedWork {
             steps,
             save_every: self.save_every(),
             step: Some(STEP),
@@ -71,7 +71,7 @@ impl GoodputCase {
     }
 
     /// A run among whose machines nothing else fails.
-    fn scenario(&self, seed: u64, work: Work) -> Scenario {
+    fn scenario(&self, seed: u64, work: SimulatedWork) -> Scenario {
         let boot = 60 * SECOND;
         let drawn = Scenario::draw(seed);
         Scenario {

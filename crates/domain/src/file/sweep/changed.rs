@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::tree::{self, Node, clip};
-use super::{schema, sense, shape, sweep};
+use super::super::tree::{self, Node, clip};
+use super::super::{schema, sense, shape, sweep};
 use crate::problem::Problem;
 use crate::sweep::Setting;
 use crate::train::{Optimizer, Precision, Train};
