@@ -118,7 +118,7 @@ mod tests {
     use crate::job::{Job, Work};
 
     fn check(texts: &[&str], expected: &str) {
-        let text = include_str!("../../../../examples/digits.yaml");
+        let text = include_str!("../../../../../examples/digits.yaml");
         let Work::Train(train) = Job::parse(text, "digits.yaml").unwrap().job.work else { panic!("digits trains") };
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let found = match train.settings(&texts) {
