@@ -14,13 +14,14 @@ use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
 use node::{Folder, LaunchSpec, Lock, Spool};
 
-use crate::attempt::{Attempt, Tools};
+use crate::attempt::Attempt;
 use crate::clock::Clock;
 use crate::devices;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
 use crate::meter::RentMeter;
 use crate::reclaim::{self, MetadataService};
+use crate::tools::Tools;
 use crate::travel::{LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 

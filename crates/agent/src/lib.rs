@@ -18,6 +18,7 @@ mod meter;
 mod reclaim;
 mod signals;
 mod stacks;
+mod tools;
 mod travel;
 
 use std::path::{Path, PathBuf};

@@ -124,3 +124,31 @@ impl Machine {
 
 /// How long an agent waits for the first answer.
 const FIRST_ANSWER: u64 = 120_000_000;
+
+/// The durable storage of a run, which outlives its machines.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub fence: Option<Fence>,
+    /// The attempt that has saved last.
+    pub written_by: Option<Fence>,
+    step: u64,
+    /// When that was saved, and what was durable then.
+    saved: (u64, u64),
+    pub completions: u32,
+    /// The last attempt that has ended, or has saved and stopped: its other machines see that.
+    pub closed: Option<Fence>,
+}
+
+impl Store {
+    /// Takes a state that will be durable after a while.
+    pub(crate) fn save(&mut self, step: u64, now: u64, lag: u64) {
+        self.saved = (now, self.durable(now, lag));
+        self.step = step;
+    }
+
+    /// The newest step whose state is durable.
+    pub(crate) fn durable(&self, now: u64, lag: u64) -> u64 {
+        let (at, before) = self.saved;
+        if now >= at + lag { self.step } else { before }
+    }
+}

@@ -26,6 +26,7 @@ const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/", "crates/contro
 
 /// The modules with unsafe code; they contain nothing else.
 const UNSAFE: &[&str] = &[
+    "crates/agent/src/devices/nvml.rs",
     "crates/agent/src/signals.rs",
     "crates/node/src/session.rs",
     "crates/data/src/decode/kernels/avx2.rs",

@@ -22,7 +22,6 @@ pub mod workdir;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use control::StopReason;
@@ -30,13 +29,12 @@ use domain::files::RunInput;
 use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
-use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
-use node::processes;
+use domain::{AttemptId, Command, Finding, Train, Work};
 use rustix::process::Signal;
 
-use crate::Patience;
-use crate::event::{Serving, Wakeup};
-use crate::travel::{RemoteLoop, Uploader};
+use crate::event::Serving;
+use crate::tools::{ATTEMPT, Tools};
+use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
@@ -44,49 +42,8 @@ use program::ProgramLink;
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
-/// The variable that tags every process of an attempt.
-const ATTEMPT: &str = "GRADUS_ATTEMPT";
-
 /// How long an ended rank's socket may stay open; a process that holds it then is not the rank.
 const LATE: Duration = Duration::from_secs(1);
-
-/// The environment that the agent provides to each attempt.
-pub struct Tools {
-    /// The executable of our own trainer.
-    pub rank_program: PathBuf,
-    /// Folder of libtorch.
-    pub libtorch: Option<PathBuf>,
-    /// The owner of the instance.
-    pub owner: String,
-    /// Name of the instance.
-    pub instance: InstanceId,
-    /// Folder of the instance, for sockets.
-    pub folder: PathBuf,
-    /// The folder of all runs and caches of this owner.
-    pub root: PathBuf,
-    /// The loop, if it is on another machine.
-    pub remote: Option<RemoteLoop>,
-    /// Where other machines reach this one, as far as is known.
-    pub address: Option<String>,
-    /// Credentials and endpoints of object stores.
-    pub access: store::Access,
-    /// How long to wait for what.
-    pub patience: Patience,
-    /// The lease at the start, for messages.
-    pub lease: Duration,
-    /// Where its events go.
-    pub events: Sender<Wakeup>,
-}
-
-impl Tools {
-    /// Tags a process of an attempt, so that it is found in any session. To be called last: a variable of the job must
-    /// not override the tag.
-    fn tag(&self, command: &mut std::process::Command, attempt: &AttemptId) {
-        command.env(processes::OWNER, &self.owner);
-        command.env(processes::INSTANCE, self.instance.as_str());
-        command.env(ATTEMPT, attempt.as_str());
-    }
-}
 
 /// One attempt.
 pub struct Attempt {

@@ -6,6 +6,7 @@
 //! has failed too, the attempt is ended (its state saved first) and the agent leaves. A machine that was suspended past
 //! its lease therefore calls once more before it gives up.
 
+mod lease;
 mod queue;
 mod reason;
 
@@ -15,6 +16,7 @@ use domain::run::AttemptEnd;
 use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, Start};
 use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 
+use lease::{Lease, after};
 pub use queue::{EntryQueue, is_decision};
 use reason::Reclaim;
 pub use reason::{Departure, StopReason};
@@ -112,17 +114,6 @@ pub struct Supervisor {
     out: Vec<SupervisorOutput>,
 }
 
-/// The lease.
-#[derive(Debug)]
-struct Lease {
-    last_answer: Elapsed,
-    length: Elapsed,
-    /// Whether a call that ended after the lease has failed.
-    is_refused: bool,
-    /// How long ranks get to save when it ends, if the loop has set it.
-    saving: Option<Elapsed>,
-}
-
 #[derive(Debug, Default)]
 struct Calls {
     is_under_way: bool,
@@ -141,12 +132,6 @@ struct Leaving {
     departure: Departure,
     /// When it stops waiting for the loop to acknowledge the rest.
     until: Elapsed,
-}
-
-impl Lease {
-    fn ends(&self) -> Elapsed {
-        after(self.last_answer, self.length.0)
-    }
 }
 
 impl Supervisor {
@@ -400,8 +385,4 @@ impl Supervisor {
         };
         wanted.min(self.lease.ends()).max(self.calls.not_before)
     }
-}
-
-fn after(time: Elapsed, micros: u64) -> Elapsed {
-    Elapsed(time.0.saturating_add(micros))
 }

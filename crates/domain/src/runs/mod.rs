@@ -3,5 +3,6 @@
 pub mod finding;
 pub mod rank;
 pub mod run;
+mod scores;
 pub mod threads;
 pub mod torch;
