@@ -22,13 +22,13 @@ def telemetry():
     child = subprocess.Popen([GRADUS, "--home", "home-b", "run", job("watched", epochs=600)], stdout=subprocess.DEVNULL)
     try:
         time.sleep(20)
-        rows = json.loads(run(GRADUS, "--home", "home-b", "status", "--json").strip().splitlines()[-1])
-        device = (rows.get("devices") or [{}])[0]
+        status = json.loads(run(GRADUS, "--home", "home-b", "status", "last", "--json").strip().splitlines()[-1])
+        device = (status.get("devices") or [{}])[0]
         case("NVML in the status", bool(device), "" if device else "the status says nothing of the device", **{
             key: value for key, value in device.items() if isinstance(value, (int, float, str))
         })  # fmt: skip
     finally:
-        run(GRADUS, "--home", "home-b", "stop", rows["run"])
+        run(GRADUS, "--home", "home-b", "stop", "last")
         child.wait(30)
 
 

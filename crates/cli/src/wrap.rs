@@ -1,4 +1,4 @@
-//! Lines broken at words for a narrow terminal, so that what goes on stands below the text and not below its label.
+//! Wraps lines at words for a narrow terminal; continuations are indented to the text, not to its label.
 
 /// The widest label that text is aligned below.
 const LABEL: usize = 24;

@@ -285,7 +285,7 @@ fn kueue_2796_no_job_holds_half_of_its_machines_for_long() {
     assert_eq!(all, 2, "{given_back:?}");
 }
 
-/// What is missing in a view that is complete is believed only after its time; here the run simply goes on.
+/// What is missing in a view that is complete is believed only after its time; here the run simply continues.
 #[test]
 fn a_view_without_the_machine_of_a_healthy_job_ends_nothing() {
     let none = || ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() });

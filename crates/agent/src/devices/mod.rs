@@ -40,6 +40,6 @@ pub fn watch(events: Sender<Wakeup>, pause: Duration) {
             std::thread::sleep(pause);
         }
     };
-    // Without a thread to spare, training goes on all the same.
+    // Training does not depend on this thread.
     let _ = std::thread::Builder::new().name("devices".to_owned()).spawn(look);
 }

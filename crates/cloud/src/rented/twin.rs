@@ -27,7 +27,7 @@ pub fn provider<C: CloudApi>(home: &Path, api: C) -> Rented<C> {
     Rented::with_clock(home.to_owned(), settings, api, clock)
 }
 
-/// A world in which each look is a minute later, and the cloud goes on by one step.
+/// A world in which each look is a minute later, and the cloud advances by one step.
 pub struct SteppedWorld<F> {
     pub step: F,
     pub started: Timestamp,

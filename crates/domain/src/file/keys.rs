@@ -52,7 +52,7 @@ pub(crate) struct JobFile {
     /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
     pub outputs: Option<Vec<String>>,
     /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
-    /// `{min: 2, max: 4}` goes on with fewer while no more can be had, down to `min`, with the same global batch.
+    /// `{min: 2, max: 4}` continues with fewer while no more are available, down to `min`, with the same global batch.
     pub num_nodes: Option<NodeCount>,
     /// Number of machines beyond `num_nodes` that stand by, prepared and paid for, and take over from one that is lost. Default: 0.
     #[schemars(range(min = 0, max = 4096))]
@@ -221,7 +221,7 @@ pub(crate) enum NodeCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ElasticNodes {
-    /// The fewest machines with which the job goes on.
+    /// Minimum number of machines; with fewer the job waits.
     #[schemars(range(min = 1, max = 4096))]
     pub min: u32,
     /// The most that it uses.

@@ -28,7 +28,7 @@ pub struct Wants {
     pub spot: Spot,
     /// Numbers of machines; empty for the usual ones.
     pub nodes: Vec<u32>,
-    /// The fewest machines with which the job goes on while more are not to be had; none where it needs all.
+    /// Minimum number of machines; `None` if the job needs all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_nodes: Option<u32>,
     /// Machines beyond that number, which stand by for one that is lost.

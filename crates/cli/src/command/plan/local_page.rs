@@ -7,7 +7,7 @@ use super::market::frame;
 /// Columns of a line's label.
 const LABEL: usize = 9;
 
-/// The page; a line is a label and a text, and what is only indented goes on with the line before it.
+/// Renders the page. A line is a label and a text; an indented line continues the one before it.
 pub fn html(name: &str, lines: &[String]) -> String {
     let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in lines {
