@@ -177,7 +177,7 @@ fn a_server_without_ranges_serves_whole_files_and_no_chunks() {
     let error =
         pull(&remote, &scene.path("chunks"), &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
     let hint = error.hint().unwrap_or_default();
-    assert!(error.to_string().contains("whole files only") && hint.contains("nginx"), "{error}; {hint}");
+    assert!(error.to_string().contains("does not support range requests") && hint.contains("nginx"), "{error}; {hint}");
 }
 
 #[test]

@@ -90,16 +90,19 @@ impl BatchTensors {
     /// Whether the mean of its loss is over something else than samples: target tokens, or weights of classes.
     pub(super) fn has_own_mean(&self) -> bool {
         let is_tokens = self.labels.dim() == 2 && self.labels.kind() == Kind::Int64;
-        is_tokens || (self.labels.dim() == 1 && self.class_weights.is_some())
+        is_tokens || self.weights_of_classes().is_some()
+    }
+
+    /// How much each class counts, where the labels are classes and that differs.
+    pub(super) fn weights_of_classes(&self) -> Option<&Tensor> {
+        self.class_weights.as_ref().filter(|_| self.labels.dim() == 1)
     }
 
     /// What the mean is over: the number of target tokens, or the sum of the weights of the samples' classes.
     pub(super) fn target_count(&self) -> Result<Tensor> {
-        match &self.class_weights {
-            Some(weights) if self.labels.dim() == 1 => {
-                Ok(weights.f_index_select(0, &self.labels)?.f_sum(Kind::Float)?)
-            }
-            Some(_) | None => Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?),
+        match self.weights_of_classes() {
+            Some(weights) => Ok(weights.f_index_select(0, &self.labels)?.f_sum(Kind::Float)?),
+            None => Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?),
         }
     }
 }

@@ -213,6 +213,12 @@ impl Passes<'_> {
         let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.share.whole as f64);
         let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
         let logits = config.format.forward(config.device, forward)?;
+        if let (Some(all), Some(weights)) = (target_tokens, part.weights_of_classes()) {
+            // Not by means: samples that all have weight 0 have no mean, and its gradient would not be finite.
+            let smoothing = config.label_smoothing;
+            let sum = weighted_cross_entropy(&logits, &part.labels, Some(weights), smoothing, Reduction::Sum)?;
+            return Ok(sum.f_mul(&all.f_reciprocal()?.f_mul_scalar(weight)?)?);
+        }
         let loss = loss(&logits, part, config.label_smoothing)?;
         if let Some(all) = target_tokens {
             // A micro-batch without a token to predict has no mean.
@@ -254,7 +260,9 @@ fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
 pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Tensor> {
     match (batch.labels.dim(), batch.values.size().as_slice()) {
         (3, [_, _, height, width]) => detect::loss(logits, &batch.labels, [*height, *width]),
-        (_, _) => weighted_cross_entropy(logits, &batch.labels, batch.class_weights.as_ref(), smoothing),
+        (_, _) => {
+            weighted_cross_entropy(logits, &batch.labels, batch.class_weights.as_ref(), smoothing, Reduction::Mean)
+        }
     }
 }
 
@@ -265,7 +273,7 @@ pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Ten
 /// # Errors
 /// When their shapes do not fit.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
-    weighted_cross_entropy(logits, labels, None, smoothing)
+    weighted_cross_entropy(logits, labels, None, smoothing, Reduction::Mean)
 }
 
 /// The same, in which each class counts as much as `weights` says, as in PyTorch: of classes, the mean is over the weights.
@@ -274,13 +282,14 @@ fn weighted_cross_entropy(
     labels: &Tensor,
     weights: Option<&Tensor>,
     smoothing: f64,
+    reduction: Reduction,
 ) -> Result<Tensor> {
     let width = logits.size().last().copied().unwrap_or(1);
     let (logits, labels) = match logits.dim() {
         2 => (logits.shallow_clone(), labels.shallow_clone()),
         _ => (logits.f_reshape([-1, width])?, labels.f_reshape([-1])?),
     };
-    Ok(logits.f_cross_entropy_loss(&labels, weights, Reduction::Mean, -100, smoothing)?)
+    Ok(logits.f_cross_entropy_loss(&labels, weights, reduction, -100, smoothing)?)
 }
 
 /// Sizes of the micro-batches of this rank's share. If ranks communicate in every pass, each makes as many as the
