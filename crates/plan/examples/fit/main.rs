@@ -137,7 +137,9 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
             MeasuredRow::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
         let understood =
             measured::cases(&rows.iter().collect::<Vec<_>>(), &networks, &gpus, &MemoryCoefficients::default());
-        cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.untimed.is_none()));
+        cases.extend(
+            understood.into_iter().filter_map(Result::ok).filter(|case| case.untimed.is_none() && !case.is_idle()),
+        );
     }
     match cases.is_empty() {
         true => Err(format!("`{}` holds no eligible rows in files `throughput_….csv`", folder.display())),

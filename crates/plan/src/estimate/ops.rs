@@ -35,6 +35,12 @@ pub struct OpProfile {
     pub exchanged_late: bool,
     /// Blocks are computed again to their end, as Megatron, DeepSpeed and PyTorch before 2.1 do it.
     pub recomputed_whole: bool,
+    /// Stages of a pipeline are equal in arithmetic, that of the scores included, rather than in blocks.
+    pub balanced_stages: bool,
+    /// Each exchange inside layers is started by Python code of the program's own, as nanotron does it.
+    pub exchanged_by_python: bool,
+    /// Over how many ranks optimizer state is sharded, where that is not all replicas.
+    pub sharded_over: Option<u32>,
 }
 
 /// What is known of its operators.
@@ -98,6 +104,9 @@ impl OpProfile {
                 first_flash: false,
                 exchanged_late: false,
                 recomputed_whole: false,
+                balanced_stages: false,
+                exchanged_by_python: false,
+                sharded_over: None,
                 form: OpBreakdown::Totals(summary.clone()),
             },
         }
@@ -171,6 +180,9 @@ fn group_ops(graph: &Graph) -> OpProfile {
         first_flash: false,
         exchanged_late: false,
         recomputed_whole: false,
+        balanced_stages: false,
+        exchanged_by_python: false,
+        sharded_over: None,
     }
 }
 

@@ -5,23 +5,29 @@
 
 mod class;
 mod division;
+mod exchanges;
+mod stages;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 
 pub use class::class;
 
-use super::collective::{BUCKET, CollectiveTime, ExchangeNeeds, Ring};
+use exchanges::{data_collectives, gradient_bytes, layer_ring, passing};
+use stages::stages;
+
+use super::collective::{CollectiveTime, ExchangeNeeds, Ring};
 use super::fitted::anchor::{Anchor, nearest};
 use super::fitted::band::{Class, Percentiles};
 use super::fitted::coefficients::FittedCoefficients;
 use super::fitted::rates::Shared;
 use super::machine::Machine;
 use super::operator::OperatorCost;
-use super::ops::{BlockPosition, OpBreakdown, OpGroup, OpProfile};
+use super::ops::{OpBreakdown, OpGroup, OpProfile};
 use super::optimizer::moved_bytes;
-use super::setup::{ActivationCheckpointing, Setup, Zero};
+use super::setup::{Setup, Zero};
 use crate::model::ModelDescription;
-use crate::model::graph::OpKind;
 
 /// How much faster flash attention's second version is than the first and than Triton's kernel of it: about twice (Dao
 /// 2023, FlashAttention-2, abstract and section 4.1).
@@ -121,26 +127,26 @@ fn parts(
     let (stage, whole) = (division::divided(stage, work, setup, shared), division::divided(whole, work, setup, shared));
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
     let passing = passing(work, setup, shared);
-    let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
     let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
     let weights = division::held(work, setup) / ranks;
     // Gradients of each micro-batch but the first are added to what there is: two tensors read and one written.
-    let added = (micros - 1.0) * machine.pass(3.0 * weights * wide) * shared.elementwise;
-    let tensor = (micros - 1.0) * stage.tensor + whole.tensor;
+    let (own, sum) = (if work.half { 2.0 } else { setup.precision.weight_bytes() }, gradient_bytes(work, setup));
+    let added = (micros - 1.0) * machine.pass(weights * (own + 2.0 * sum)) * shared.elementwise;
+    let tensor = (micros - 1.0) * stage.waited() + whole.waited();
     // Interleaved, idle ends are shorter by as many chunks as there are, and each is passed on (Narayanan et al. 2021,
     // section 2.2).
     let chunks = f64::from(parallel.chunks.max(1));
-    let bubble = ((micros - 1.0) * stage.seconds() + whole.seconds() - micros * stage.seconds()) / chunks;
-    let compute = micros * stage.seconds() + bubble + added;
+    let bubble = ((micros - 1.0) * stage.computed() + whole.computed() - micros * stage.computed()) / chunks;
+    let compute = micros * stage.computed() + bubble + added;
     let pipes = ((micros - 1.0) * passing + pipeline * passing) * chunks;
 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
     let late = work.exchanged_late || parallel.pipeline > 1;
-    let [gradients, gathers] = data_collectives(work, setup, &ring, late);
+    let [gradients, gathers] = data_collectives(work, setup, &ring, late, shared);
     let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
     let hidden = if late { 0.0 } else { shared.overlap * whole.backward.max(stage.backward) * backwards };
-    let gathered = shared.gather * stage.seconds() * micros;
+    let gathered = shared.gather * stage.computed() * micros;
     // What is hidden still takes multiprocessors and bandwidth from what hides it, by the bytes that it moves.
     let slowed = |exchange: &CollectiveTime| shared.contention * machine.pass(exchange.moving * ring.bandwidth);
     let waited = gradients.waited(hidden, slowed(&gradients)) + gathers.waited(gathered, slowed(&gathers));
@@ -153,7 +159,7 @@ fn parts(
         forward: whole.forward,
         backward: whole.backward,
         recompute: whole.recompute,
-        tensor,
+        tensor: (micros - 1.0) * stage.tensor + whole.tensor,
         pipeline: bubble + pipes,
         gradients: gradients.seconds(),
         gathers: gathers.seconds(),
@@ -171,7 +177,7 @@ fn micro_batch(
     machine: &Machine,
 ) -> (Micro, Micro) {
     let parallel = &setup.parallel;
-    let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, &coefficients.shared);
+    let exchange = layer_ring(setup, &coefficients.shared);
     match &work.form {
         OpBreakdown::Groups(groups) => {
             stages(groups, work, setup, machine, &exchange, f64::from(parallel.pipeline.max(1)))
@@ -194,116 +200,11 @@ fn machine(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -
     Machine { cast, casts, fused_kernels: work.fused_kernels, flash_rate: machine.flash_rate * flash, ..machine }
 }
 
-/// Seconds in which a stage of a pipeline passes a micro-batch on and its gradient back. Each of the ranks that share a layer
-/// passes its part on (Narayanan et al. 2021, section 4.1).
-fn passing(work: &OpProfile, setup: &Setup, shared: &Shared) -> f64 {
-    let parallel = &setup.parallel;
-    let passed =
-        setup.micro_batch as f64 * work.boundary * setup.precision.compute_bytes() / f64::from(parallel.tensor.max(1));
-    match parallel.pipeline > 1 {
-        true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
-        false => 0.0,
-    }
-}
-
-/// What data-parallel ranks exchange in a step: gradients, and the weights that ZeRO gathers.
-fn data_collectives(work: &OpProfile, setup: &Setup, ring: &Ring, late: bool) -> [CollectiveTime; 2] {
-    let parallel = &setup.parallel;
-    let micros = setup.accumulate.max(1) as f64;
-    let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
-    let ranks = f64::from(parallel.tensor.max(1)) * f64::from(parallel.pipeline.max(1));
-    let weights = division::held(work, setup) / ranks;
-    let units = f64::from(work.blocks) + 1.0;
-    let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
-    let scattered = CollectiveTime::spread(ring, weights * wide, units).times(micros);
-    match (parallel.replicas() > 1, parallel.zero) {
-        (false, _) => [CollectiveTime::default(); 2],
-        (true, Zero::None) => [CollectiveTime::sum(ring, weights * wide, buckets), CollectiveTime::default()],
-        (true, Zero::Optimizer) => {
-            [CollectiveTime::sum(ring, weights * wide, buckets), CollectiveTime::spread(ring, weights, 1.0)]
-        }
-        (true, Zero::Gradients) => [scattered, CollectiveTime::spread(ring, weights * 2.0, units)],
-        (true, Zero::Parameters) => {
-            let elsewhere = work.parameters - division::held(work, setup);
-            let bytes = (work.gathered - elsewhere) / ranks * setup.precision.compute_bytes();
-            let gathered = CollectiveTime::spread(ring, bytes, units);
-            [scattered, gathered.times(2.0 * micros)]
-        }
-    }
-}
-
 /// How much longer the slowest rank takes than the middle one.
 fn slowest(setup: &Setup, shared: &Shared) -> f64 {
     // What one micro-batch is late by another makes good: the mean of many varies as one over the root of their number.
     1.0 + shared.straggling * f64::from(setup.device.nodes.max(1)).log2() / (setup.accumulate.max(1) as f64).sqrt()
         + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2()
-}
-
-/// The heaviest stage of a pipeline, and all of them together.
-fn stages(
-    groups: &[OpGroup],
-    work: &OpProfile,
-    setup: &Setup,
-    machine: &Machine,
-    exchange: &Ring,
-    pipeline: f64,
-) -> (Micro, Micro) {
-    let samples = setup.micro_batch as f64;
-    let [mut before, mut blocks, mut after] = [Micro::default(); 3];
-    let bytes = samples * setup.precision.compute_bytes();
-    let launch = if setup.compiled { machine.shared.launch_compiled } else { machine.shared.launch } * 1e-6;
-    for group in groups {
-        let cost = machine.cost(group, samples);
-        let to = match group.place {
-            BlockPosition::Before => &mut before,
-            BlockPosition::Block => &mut blocks,
-            BlockPosition::After => &mut after,
-        };
-        let runs_again = runs_again(group, work, setup);
-        to.add(group, &cost, runs_again, launch);
-        if setup.parallel.tensor > 1 {
-            let [forward, backward] =
-                group.exchanged.map(|values| if values > 0.0 { exchange.all_reduce(values * bytes) } else { 0.0 });
-            let exchanges = group.exchanged.map(|values| if values > 0.0 { 1.0 } else { 0.0 });
-            // The slowest of all processors is waited for; the largest of n grows about as log n.
-            let issue = machine.shared.issue * 1e-6 * f64::from(setup.parallel.tensor).log2();
-            to.started += group.count * (exchanges[0] * (1.0 + runs_again) + exchanges[1]) * issue;
-            to.tensor += group.count * (forward * (1.0 + runs_again) + backward);
-        }
-    }
-    if setup.recompute == ActivationCheckpointing::Full {
-        blocks.started += f64::from(work.blocks) * machine.shared.restart * 1e-6;
-    }
-    if pipeline <= 1.0 {
-        let all = before.and(&blocks).and(&after);
-        return (all, all);
-    }
-    let share = (f64::from(work.blocks.max(1)) / pipeline).ceil() / f64::from(work.blocks.max(1));
-    let ends = if before.seconds() > after.seconds() { before } else { after };
-    (blocks.times(share).and(&ends), before.and(&blocks.times(share * pipeline)).and(&after))
-}
-
-/// How often an operator of a group is computed again in the backward pass, on average.
-fn runs_again(group: &OpGroup, work: &OpProfile, setup: &Setup) -> f64 {
-    match setup.recompute {
-        ActivationCheckpointing::None => 0.0,
-        ActivationCheckpointing::Selective => match (group.place, &group.kind) {
-            (BlockPosition::Block, _) if setup.flash_attention => {
-                1.0 - group.saved_by_selective_checkpointing / group.count
-            }
-            (_, OpKind::Attention { .. }) => 1.0,
-            _ => 0.0,
-        },
-        ActivationCheckpointing::Every(blocks) => match group.place {
-            BlockPosition::Block => (1.0 - group.ends / group.count) / f64::from(blocks.max(1)),
-            BlockPosition::Before | BlockPosition::After => 0.0,
-        },
-        ActivationCheckpointing::Full => match group.place {
-            BlockPosition::Block if work.recomputed_whole => 1.0,
-            BlockPosition::Block => 1.0 - group.ends / group.count,
-            BlockPosition::Before | BlockPosition::After => 0.0,
-        },
-    }
 }
 
 impl Micro {
@@ -334,18 +235,26 @@ impl Micro {
         }
     }
 
-    /// The GPU's time or the processor's, whichever is longer.
+    /// What the GPU computes, or the time in which the processor starts it, whichever is longer.
+    fn computed(&self) -> f64 {
+        longer(self.forward + self.backward + self.recompute, self.started)
+    }
+
+    /// The same with what ranks exchange inside layers: the GPU does both in turn, while the processor runs ahead.
     fn seconds(&self) -> f64 {
-        let busy = self.forward + self.backward + self.recompute;
-        let (large, small) = if busy > self.started { (busy, self.started) } else { (self.started, busy) };
-        if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powi(4)).sqrt().sqrt() }
+        longer(self.forward + self.backward + self.recompute + self.tensor, self.started)
+    }
+
+    /// What exchanges inside layers add: nothing where the GPU waits for its processor anyway.
+    fn waited(&self) -> f64 {
+        self.seconds() - self.computed()
     }
 }
 
-/// Bytes a second between two stages of a pipeline.
-fn pass_bandwidth(setup: &Setup, shared: &Shared) -> f64 {
-    let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);
-    Ring::of(&setup.device, 2, stride, shared).bandwidth
+/// The longer of two times that pass side by side, rounded where they are close.
+fn longer(left: f64, right: f64) -> f64 {
+    let (large, small) = if left > right { (left, right) } else { (right, left) };
+    if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powi(4)).sqrt().sqrt() }
 }
 
 impl Setup {

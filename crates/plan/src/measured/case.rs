@@ -21,6 +21,7 @@ use crate::estimate::{
     Percentiles, Setup, seconds,
 };
 use crate::model::ModelDescription;
+use crate::model::graph::OpKind;
 
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +107,33 @@ impl Case {
         self.samples_per_second / self.habits.overstated
     }
 
+    /// Share of the GPUs' dense rate that the measured run used for the network itself (model FLOPs utilization, Chowdhery
+    /// et al. 2022, appendix B): three times the forward pass, without what is computed again. Of a run in fp8 beside the
+    /// 16-bit rate.
+    pub fn utilization(&self, work: &OpProfile) -> f64 {
+        let [_, madds] = work.size().map(f64::exp);
+        let rates = &self.setup.device.gpu.rates;
+        let peak = match self.setup.precision {
+            NumericFormat::Auto | NumericFormat::Fp32 => rates.fp32,
+            NumericFormat::Tf32 => rates.tf32.unwrap_or(rates.fp32),
+            NumericFormat::AmpFp16 => rates.fp16.unwrap_or(rates.fp32),
+            NumericFormat::AmpBf16 | NumericFormat::Bf16 | NumericFormat::Fp8 => rates.bf16.unwrap_or(rates.fp32),
+        };
+        6.0 * madds * self.rate() / (f64::from(self.setup.gpus()) * peak)
+    }
+
+    /// Whether it is a language model on several GPUs that used less than a twentieth of them: such a run waits for
+    /// something that neither its network nor its hardware states, and says nothing of speed.
+    pub fn is_idle(&self) -> bool {
+        let reads_tokens = match &self.model {
+            ModelDescription::Graph(graph) => {
+                graph.operators.iter().any(|operator| matches!(operator.kind, OpKind::Embedding { .. }))
+            }
+            ModelDescription::Summary(_) => false,
+        };
+        reads_tokens && self.setup.gpus() > 1 && self.utilization(&self.work()) < LEAST_UTILIZATION
+    }
+
     /// The network, digested for an estimate of time.
     pub fn work(&self) -> OpProfile {
         let work = OpProfile::of(&self.model);
@@ -122,10 +150,16 @@ impl Case {
             first_flash: self.habits.first_flash,
             exchanged_late: self.habits.exchanged_late,
             recomputed_whole: self.habits.recomputed_whole,
+            balanced_stages: self.savings.balanced_stages,
+            exchanged_by_python: self.habits.exchanged_by_python,
+            sharded_over: self.habits.sharded_over,
             ..work
         }
     }
 }
+
+/// Model FLOPs utilization below which a run of a language model on several GPUs says nothing of speed.
+const LEAST_UTILIZATION: f64 = 0.05;
 
 /// Finds a GPU by a source's spelling and its memory in GB.
 pub type GpuLookup<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;

@@ -43,7 +43,7 @@ fn source_score(
     gpus: GpuLookup,
     coefficients: &FittedCoefficients,
 ) -> Score {
-    let (mut pairs, mut memory) = (Vec::new(), Vec::new());
+    let (mut pairs, mut idle, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let (mut ineligible, mut memory_only) = (BTreeMap::new(), BTreeMap::new());
     let (mut cases, mut known) = (Vec::new(), Fits::default());
     for case in contradictions::cases(rows, networks, gpus, &coefficients.memory) {
@@ -60,6 +60,7 @@ fn source_score(
             memory.push(Pair { measured, estimated: peak(&case, &coefficients.memory) });
         }
         match &case.untimed {
+            None if case.is_idle() => idle.push(pair(&case, coefficients)),
             None => {
                 pairs.push(pair(&case, coefficients));
                 cases.push(case);
@@ -72,8 +73,17 @@ fn source_score(
     }
     let score = Score::of(rows.len(), &pairs, &memory, ineligible);
     let scaling = Scaling::of(&efficiencies(&cases, &pairs));
-    let eligible = pairs.len() + memory_only.values().sum::<usize>();
-    Score { memory: score.memory.clone().with(known), scaling, eligible, memory_only, ..score }
+    let eligible = pairs.len() + idle.len() + memory_only.values().sum::<usize>();
+    let idle = Score::of(idle.len(), &idle, &[], BTreeMap::new());
+    Score {
+        memory: score.memory.clone().with(known),
+        scaling,
+        eligible,
+        idle: idle.eligible,
+        idle_median: idle.median,
+        memory_only,
+        ..score
+    }
 }
 
 /// Measured and estimated efficiency of eight GPUs beside one, of all that was measured on both.
@@ -187,5 +197,20 @@ pub mod tests {
         assert_eq!(score.scaling.pairs, 1);
         assert!(score.scaling.mean.is_some_and(|points| points < 30.0), "{score:?}");
         assert_eq!((score.memory.known_to_fit, score.memory.filling), (2, 1));
+    }
+
+    #[test]
+    fn language_models_below_a_twentieth_are_told_apart() {
+        let table = "source_id,model,gpu,n_gpus,precision,batch_per_gpu,image_or_seq,parallelism,throughput,unit\n\
+                     ours,Llama-3.1-8B,G,8,bf16,1,2048,FSDP 8,3000,tokens/s\n\
+                     ours,Llama-3.1-8B,G,8,bf16,1,2048,FSDP 8,300,tokens/s\n\
+                     ours,Llama-3.1-8B,G,1,bf16,1,2048,single,30,tokens/s\n";
+        let fast = Gpu { rates: Rates { bf16: Some(100e12), ..gpu().rates }, ..gpu() };
+        let rows = MeasuredRow::table(table).expect("a table");
+        let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+        let report = check(&rows, &Networks::published(), &|_, _| Some(fast.clone()), &coefficients);
+        let score = &report.sources["ours"];
+        assert_eq!((score.eligible, score.predicted, score.idle), (3, 2, 1), "{score:?}");
+        assert!(score.idle_median.is_some_and(|median| median > 100.0), "{score:?}");
     }
 }

@@ -64,6 +64,10 @@ pub struct ProgramHabits {
     pub exchanged_late: bool,
     /// Blocks are computed again to their end.
     pub recomputed_whole: bool,
+    /// Python code of its own starts each exchange inside layers.
+    pub exchanged_by_python: bool,
+    /// Over how many ranks optimizer state is sharded, where that is not all replicas.
+    pub sharded_over: Option<u32>,
 }
 
 /// Today's PyTorch.
@@ -77,6 +81,8 @@ impl Default for ProgramHabits {
             first_flash: false,
             exchanged_late: false,
             recomputed_whole: false,
+            exchanged_by_python: false,
+            sharded_over: None,
         }
     }
 }

@@ -21,6 +21,10 @@ pub struct Score {
     pub interval_coverage: Option<f64>,
     /// Median of the ninetieth over the tenth percentile.
     pub interval_width: Option<f64>,
+    /// Rows of language models that used less than a twentieth of several GPUs, and the median error of their throughput,
+    /// which no other figure includes.
+    pub idle: usize,
+    pub idle_median: Option<f64>,
     pub memory: MemoryScore,
     pub scaling: Scaling,
     /// How many rows are eligible for their memory alone, by the reason why their throughput is not.
@@ -113,6 +117,8 @@ impl Score {
             ),
             interval_coverage: (!known.is_empty()).then(|| 100.0 * inside as f64 / known.len() as f64),
             interval_width: percentile(&widths, 0.5),
+            idle: 0,
+            idle_median: None,
             memory: MemoryScore::of(memory),
             scaling: Scaling::default(),
             memory_only: BTreeMap::new(),

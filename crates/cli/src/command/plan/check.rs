@@ -79,6 +79,7 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
         "rank",
         "in P10–P90",
         "memory",
+        "10 % too low",
         "fits, correct",
         "1.5 × refused",
     ];
@@ -86,6 +87,12 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
         printer.data(line);
     }
     for (source, score) in &report.sources {
+        if let Some(median) = score.idle_median {
+            let count = score.idle;
+            printer.say(format!(
+                "{source}: throughput of {count} rows apart: below 5 % of the GPUs' rate (median error {median:.0} %)"
+            ));
+        }
         for (reason, count) in &score.memory_only {
             printer.say(format!("{source}: memory only of {count} rows: {reason}"));
         }
@@ -168,6 +175,7 @@ fn cells(source: &str, score: &Score) -> Vec<String> {
             Some(mape) => format!("{mape:.1} of {}", score.memory.rows),
             None => "–".to_owned(),
         },
+        score.memory.under10.map_or("–".to_owned(), |share| format!("{share:.0} %")),
         share(score.memory.said_to_fit, score.memory.known_to_fit),
         share(score.memory.more_refused, score.memory.filling),
     ]

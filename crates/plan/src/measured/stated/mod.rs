@@ -77,6 +77,8 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
             fused_kernels: is_megatron(row),
             exchanged_late: is_of_2022(row),
             recomputed_whole: is_of_2022(row),
+            exchanged_by_python: row.framework.contains("nanotron"),
+            sharded_over: stated.sharded_over,
             ..ProgramHabits::default()
         },
         origin: Origin::Unknown,
@@ -312,5 +314,16 @@ mod tests {
             assert!(read.varies && read.tokens.is_none(), "{size}");
             assert_eq!(read.savings.adapters, Some(Adapters { rank: 8, quantized: false }));
         }
+    }
+
+    #[test]
+    fn habits_of_a_framework_are_those_that_it_names() {
+        let read = |framework: &str, cell: &str| {
+            let row = MeasuredRow { framework: framework.to_owned(), ..row("Llama-3.1-8B", cell, "4096") };
+            program(&row, &Networks::published()).expect("eligible")
+        };
+        assert!(read("nanotron", "DP1 TP8").habits.exchanged_by_python);
+        assert!(!read("Megatron-LM", "DP1 TP8").habits.exchanged_by_python);
+        assert_eq!(read("InternEvo", "DP8 ZeRO1 within 4").habits.sharded_over, Some(4));
     }
 }

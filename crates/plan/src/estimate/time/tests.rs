@@ -1,0 +1,143 @@
+//! What ranks exchange, what starts it, and how a pipeline is divided.
+
+use domain::Bytes;
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+
+use super::exchanges::{data_collectives, gradient_bytes, layer_ring};
+use super::*;
+use crate::estimate::collective::Ring;
+use crate::estimate::setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees};
+use crate::model::families::Gpt;
+
+/// GPUs of eight to a node, as in a DGX H100.
+fn setup(parallel: ParallelDegrees) -> Setup {
+    let gpu = Gpu {
+        name: "H100-SXM5".to_owned(),
+        architecture: GpuArchitecture::Hopper,
+        memory: Bytes(80 << 30),
+        usable: Bytes(79 << 30),
+        bandwidth: 3.35e12,
+        rates: Rates { fp32: 66.9e12, fp16: Some(989e12), bf16: Some(989e12), ..Rates::default() },
+        link: Link::Switch(900e9),
+        pcie: 5,
+        multiprocessors: 132,
+        power: 700.0,
+        source: String::new(),
+    };
+    let gpus = parallel.data * parallel.tensor * parallel.pipeline;
+    let device = Device { gpu, nodes: gpus.div_ceil(8), gpus_per_node: gpus.min(8), network: Some(3200e9) };
+    Setup {
+        device,
+        precision: NumericFormat::AmpBf16,
+        layout: Layout::ChannelsLast,
+        micro_batch: 1,
+        accumulate: 16,
+        parallel,
+        recompute: ActivationCheckpointing::None,
+        optimizer: OptimizerKind::Adam,
+        flash_attention: true,
+        compiled: false,
+    }
+}
+
+fn degrees(data: u32, tensor: u32, pipeline: u32) -> ParallelDegrees {
+    ParallelDegrees { data, tensor, pipeline, sequence: tensor > 1, ..ParallelDegrees::default() }
+}
+
+fn fitted() -> FittedCoefficients {
+    FittedCoefficients::embedded().expect("the fitted numbers can be read")
+}
+
+/// A decoder whose scores take as much arithmetic as four of its blocks.
+fn wide_vocabulary() -> OpProfile {
+    let model = Gpt::megatron(2048, 16, 16, 98_304, 1024);
+    OpProfile { half: true, ..OpProfile::of(&ModelDescription::Graph(model.graph())) }
+}
+
+#[test]
+fn stages_equal_in_arithmetic_are_faster_than_those_equal_in_blocks() {
+    let (work, setup) = (wide_vocabulary(), setup(degrees(1, 1, 4)));
+    let balanced = OpProfile { balanced_stages: true, ..work.clone() };
+    let [plain, balanced] = [work, balanced].map(|work| seconds(&work, &setup, &fitted()));
+    assert!((0.70..0.90).contains(&(balanced / plain)), "{balanced} s, {plain} s with as many blocks in each stage");
+}
+
+#[test]
+fn gathers_between_nodes_take_a_step_for_each_rank() {
+    let shared = fitted().shared;
+    let latency = |parallel: ParallelDegrees| layer_ring(&setup(parallel), &shared).latency;
+    let summed = ParallelDegrees { sequence: false, ..degrees(1, 32, 1) };
+    assert!(latency(degrees(1, 32, 1)) > 1.9 * latency(degrees(1, 16, 1)));
+    assert!(latency(degrees(1, 32, 1)) > 5.0 * latency(summed), "a tree sums in few steps");
+    assert_eq!(latency(degrees(1, 8, 1)), Ring::of(&setup(degrees(1, 8, 1)).device, 8, 1, &shared).latency);
+}
+
+#[test]
+fn state_that_is_sharded_within_nodes_needs_no_long_ring() {
+    let (shared, work) = (fitted().shared, wide_vocabulary());
+    let setup = setup(ParallelDegrees { zero: Zero::Optimizer, ..degrees(1024, 1, 1) });
+    let ring = Ring::of(&setup.device, 1024, 1, &shared);
+    let exchanged = |work: &OpProfile| {
+        let [gradients, gathers] = data_collectives(work, &setup, &ring, false, &shared);
+        gradients.seconds() + gathers.seconds()
+    };
+    let near = OpProfile { sharded_over: Some(8), ..work.clone() };
+    assert!(exchanged(&work) > 3.0 * exchanged(&near), "{} s, {} s", exchanged(&work), exchanged(&near));
+}
+
+#[test]
+fn gradients_beside_bfloat16_are_exchanged_in_fp32() {
+    let work = wide_vocabulary();
+    let check = |precision, zero, bytes: f64| {
+        let setup = Setup { precision, ..setup(ParallelDegrees { zero, ..degrees(8, 1, 1) }) };
+        assert_eq!(gradient_bytes(&work, &setup), bytes, "{precision:?} {zero:?}");
+    };
+    check(NumericFormat::AmpBf16, Zero::Optimizer, 4.0);
+    check(NumericFormat::AmpFp16, Zero::Optimizer, 2.0);
+    check(NumericFormat::AmpBf16, Zero::Parameters, 2.0);
+}
+
+#[test]
+fn exchanges_cost_nothing_where_the_gpu_waits_for_its_processor() {
+    let busy = Micro { forward: 1.0, backward: 2.0, tensor: 1.0, ..Micro::default() };
+    assert!((busy.waited() - 1.0).abs() < 1e-9);
+    let started = Micro { started: 20.0, ..busy };
+    assert!(started.waited() < 0.01, "{}", started.waited());
+}
+
+#[test]
+fn exchanges_that_python_starts_bound_small_micro_batches() {
+    let work = OpProfile { exchanged_by_python: true, ..wide_vocabulary() };
+    let of_micro_batch = |parallel: ParallelDegrees| seconds(&work, &setup(parallel), &fitted()) / 16.0;
+    let [two, eight] = [2, 8].map(|tensor| of_micro_batch(degrees(1, tensor, 1)));
+    // 64 exchanges in 16 blocks.
+    assert!(two > 64.0 * 0.86e-3 && eight > 64.0 * 0.86e-3, "{two} s, {eight} s");
+    assert!(eight / two < 1.2, "more ranks wait as long: {two} s, {eight} s");
+    let between = of_micro_batch(degrees(1, 8, 2));
+    assert!(between > 1.5 * eight, "beside a pipeline between nodes each is late: {between} s, {eight} s");
+}
+
+#[test]
+fn scattering_hides_behind_the_gradient_of_the_weight() {
+    let (work, coefficients) = (wide_vocabulary(), fitted());
+    let exchanged = |sequence: bool| {
+        let setup = Setup { micro_batch: 8, ..setup(ParallelDegrees { sequence, ..degrees(1, 2, 1) }) };
+        step_of(&work, &setup, &coefficients).terms.tensor
+    };
+    let left = exchanged(true) / exchanged(false);
+    assert!((0.70..0.95).contains(&left), "at most half of a half is hidden: {left}");
+}
+
+#[test]
+fn an_eager_loss_in_16_bits_passes_over_its_scores_ten_times() {
+    let (work, coefficients) = (wide_vocabulary(), fitted());
+    let step = |compiled: bool| {
+        let setup = Setup { compiled, ..setup(degrees(1, 1, 1)) };
+        let machine = machine(&work, &setup, &coefficients);
+        let OpBreakdown::Groups(groups) = &work.form else { panic!("{work:?}") };
+        let loss = groups.iter().find(|group| matches!(group.kind, crate::model::OpKind::Loss { .. }));
+        let cost = machine.cost(loss.expect("a loss"), 8.0);
+        cost.forward + cost.backward
+    };
+    assert!((1.9..2.1).contains(&(step(false) / step(true))), "{}", step(false) / step(true));
+}
