@@ -1,5 +1,7 @@
 //! Ways of a program to save memory that a [`Setup`](super::Setup) does not state.
 
+use super::setup::Setup;
+
 /// Bytes of a weight in 4 bits with a scale of 8 bits for each 64 (NF4 with double quantisation, Dettmers et al. 2023).
 pub const NF4: f64 = 0.516;
 
@@ -31,9 +33,20 @@ pub struct Savings {
     pub fused_norms: bool,
     /// What tensor-parallel ranks gather for a product is gathered again in the backward pass rather than kept.
     pub gathers_again: bool,
+    /// The program names the scores until the step ends, beside their copy in fp32 (`outputs.logits` of transformers).
+    pub holds_scores: bool,
+    /// Adapters are in fp32 beside frozen weights in 16 bits (PEFT's `autocast_adapter_dtype`).
+    pub fp32_adapters: bool,
     /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
     /// lies between is kept.
     pub written_out: bool,
+}
+
+impl Savings {
+    /// Whether scores in 16 bits stay beside their copy in fp32, until the step ends.
+    pub(super) fn holds_narrow_scores(&self, setup: &Setup) -> bool {
+        self.holds_scores && !self.chunked_loss && !setup.compiled && setup.precision.compute_bytes() < 4.0
+    }
 }
 
 /// Low-rank adapters (Hu et al. 2021), with frozen weights in the computing type or in 4 bits (Dettmers et al. 2023).

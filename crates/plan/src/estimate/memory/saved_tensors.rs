@@ -58,6 +58,8 @@ pub(super) struct Rules {
     fused_norms: bool,
     /// How much of the scores of tokens is there at once.
     scores_at_once: f64,
+    /// Scores in 16 bits are there until the step ends.
+    holds_scores: bool,
 }
 
 /// Parts in which a chunked loss goes over the tokens (torchtune's `num_output_chunks`).
@@ -78,6 +80,7 @@ impl Rules {
             gathers_again: false,
             fused_loss: false,
             fused_norms: false,
+            holds_scores: false,
             scores_at_once: 1.0,
         }
     }
@@ -97,6 +100,7 @@ impl Rules {
             gathers_again: savings.gathers_again,
             fused_loss: savings.fused_loss,
             fused_norms: savings.fused_norms,
+            holds_scores: savings.holds_narrow_scores(setup),
             scores_at_once: if savings.chunked_loss { 1.0 / LOSS_CHUNKS } else { 1.0 },
         }
     }
@@ -275,6 +279,7 @@ impl Storage {
             OpKind::Loss { rows, classes } => {
                 // The logarithms of the probabilities in fp32. A compiled program computes them again from the scores.
                 let scores = 4.0 * (rows * classes) as f64 / share * rules.scores_at_once;
+                kept.transient += if rules.holds_scores { scores / 2.0 } else { 0.0 };
                 if rules.fused_loss {
                     kept.transient += scores;
                 } else if !rules.compiled {

@@ -236,3 +236,33 @@ fn a_gpu_must_have_less_than_a_monitor_shows_where_there_is_room() {
     // NVIDIA's program trains with as many images on a V100 of 16 GB.
     assert_eq!(verdict(&memory, &setup(15.8, 128, NumericFormat::Fp32).device.gpu), MemoryFit::Fits);
 }
+
+/// Frozen weights that are sharded, with adapters in fp32: what enters each recomputed block is there twice.
+#[test]
+fn checkpoints_beside_sharded_frozen_weights_are_in_fp32() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 512, 512).graph());
+    let mut setup = on(4, setup(80.0, 4, NumericFormat::AmpBf16));
+    setup.recompute = ActivationCheckpointing::Full;
+    let activations = |setup: &Setup, fp32_adapters| {
+        let adapters = Some(Adapters { rank: 8, quantized: false });
+        let savings = Savings { adapters, fp32_adapters, half_model: true, ..Savings::default() };
+        memory_with(&model, setup, &savings, &MemoryCoefficients::default()).activations
+    };
+    assert_eq!(activations(&setup, true), activations(&setup, false), "whole weights");
+    setup.parallel.zero = Zero::Parameters;
+    let more = activations(&setup, true) - activations(&setup, false);
+    assert_eq!(more, 4.0 * 8.0 * 512.0 * 1024.0 * 2.0);
+}
+
+/// A program that names its scores keeps them in 16 bits beside the loss's copies.
+#[test]
+fn scores_that_are_named_stay() {
+    let model = ModelDescription::Graph(Gpt::megatron(256, 1, 4, 51_200, 512).graph());
+    let setup = setup(80.0, 1, NumericFormat::AmpBf16);
+    let activations = |holds_scores, chunked_loss| {
+        let savings = Savings { holds_scores, chunked_loss, half_model: true, ..Savings::default() };
+        memory_with(&model, &setup, &savings, &MemoryCoefficients::default()).activations
+    };
+    assert_eq!(activations(true, false) - activations(false, false), 512.0 * 51_200.0 * 2.0);
+    assert_eq!(activations(true, true), activations(false, true));
+}

@@ -66,8 +66,9 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
             chunked_loss: liger,
             foreach_update: has_foreach_update(row) && stated.optimizer.is_none(),
             fused_loss: has_fused_kernels(row),
-            // A pipeline holds what was gathered for several micro-batches, beside which the rest is little.
-            gathers_again: gathers_again(row) || (parallel.tensor >= 8 && parallel.pipeline > 1),
+            gathers_again: gathers_again(row) || gathers_in_pipeline(&parallel),
+            holds_scores: true,
+            fp32_adapters: stated.adapters && row.framework.contains("HF"),
             fused_norms: liger || has_fused_norms(row),
             balanced_stages: !is_megatron(row) && !is_bridge(row),
             ..Savings::default()
@@ -240,6 +241,12 @@ fn gathers_again(row: &MeasuredRow) -> bool {
     is_bridge(row) || is_megatron(row)
 }
 
+/// Programs of which nanotron's sweep shows that pipelines gather the sequence again: all of more ranks per layer than a node
+/// has, and of eight those with two stages. What these hold for several micro-batches is little beside what was gathered.
+fn gathers_in_pipeline(parallel: &ParallelDegrees) -> bool {
+    parallel.pipeline > 1 && (parallel.tensor > 8 || (parallel.tensor == 8 && parallel.pipeline == 2))
+}
+
 /// Megatron and what is built on it.
 fn is_megatron(row: &MeasuredRow) -> bool {
     ["Megatron", "NeMo", "Sailor"].iter().any(|name| row.framework.contains(name)) || row.model.starts_with("GPT ")
@@ -324,6 +331,21 @@ mod tests {
         };
         assert!(read("nanotron", "DP1 TP8").habits.exchanged_by_python);
         assert!(!read("Megatron-LM", "DP1 TP8").habits.exchanged_by_python);
+        assert!(read("HF Trainer", "LoRA FSDP 8").savings.fp32_adapters);
+        assert!(!read("HF Trainer", "FSDP 8").savings.fp32_adapters);
         assert_eq!(read("InternEvo", "DP8 ZeRO1 within 4").habits.sharded_over, Some(4));
+    }
+
+    #[test]
+    fn pipelines_of_many_ranks_a_layer_gather_again() {
+        let check = |tensor, pipeline, again| {
+            let parallel = ParallelDegrees { tensor, pipeline, ..ParallelDegrees::default() };
+            assert_eq!(gathers_in_pipeline(&parallel), again, "TP{tensor} PP{pipeline}");
+        };
+        check(16, 1, false);
+        check(16, 4, true);
+        check(8, 2, true);
+        check(8, 4, false);
+        check(4, 2, false);
     }
 }
