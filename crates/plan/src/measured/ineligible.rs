@@ -5,6 +5,8 @@
 pub enum Ineligible {
     Throughput,
     Batch,
+    /// A pipeline of which neither micro-batches nor the batch of a step are stated: its idle ends may be any part.
+    MicroBatches,
     Unit,
     /// Neither a graph nor summary figures.
     Model,
@@ -42,6 +44,7 @@ impl Ineligible {
         let reason = match self {
             Ineligible::Throughput => "states no throughput",
             Ineligible::Batch => "states no batch",
+            Ineligible::MicroBatches => "states no number of micro-batches for its pipeline",
             Ineligible::Unit => "states no unit",
             Ineligible::Model => "its network has neither a graph here nor summary figures",
             Ineligible::Network { name, why } => {

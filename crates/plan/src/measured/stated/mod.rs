@@ -40,6 +40,7 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
     let accumulate = match (stated.accumulate, stated.global_batch, row.batch) {
         (Some(steps), _, _) => steps,
         (None, Some(samples), Some(batch)) => (samples / (batch * f64::from(parallel.data))).round().max(1.0) as u64,
+        (None, None, _) if parallel.pipeline > 1 => return Err(Ineligible::MicroBatches),
         (None, ..) => 1,
     };
     let rank = stated.rank.or_else(|| noted_rank(row)).unwrap_or(USUAL_RANK);
@@ -301,6 +302,9 @@ mod tests {
         );
         assert_eq!(reason(&row("Newest-9B", "FSDP 8", "8192")), "its network `Newest-9B` is not known");
         assert_eq!(reason(&row("Llama-3.1-8B", "FSDP 8", "")), "states no length of samples");
+        let pipeline = "states no number of micro-batches for its pipeline";
+        assert_eq!(reason(&row("Llama-3.1-8B", "TP2 PP4", "8192")), pipeline);
+        assert_eq!(reason(&row("Llama-3.1-8B", "TP2 PP4 grad_accum=8", "8192")), "eligible");
         let fp4 = MeasuredRow { precision: "NVFP4".to_owned(), ..row("Llama-3.1-8B", "FSDP 8", "8192") };
         assert_eq!(reason(&fp4), "the number format `NVFP4` is not known");
     }
