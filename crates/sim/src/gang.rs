@@ -89,10 +89,9 @@ impl Simulation {
             let (handle, attempt) = (handle.clone(), attempt.clone());
             return self.at(self.now + 5 * SECOND, SimEvent::RankWorks { handle, attempt });
         }
-        if !rank.has_met && !rank.is_ending {
+        if !rank.has_met && !rank.is_ending && self.now < rank.meets_until {
             // The step was not made.
             rank.step = rank.step.saturating_sub(1);
-            rank.has_met = self.now >= rank.meets_until;
             let (handle, attempt) = (handle.clone(), attempt.clone());
             return self.at(self.now + 5 * SECOND, SimEvent::RankWorks { handle, attempt });
         }

@@ -122,6 +122,8 @@ impl Simulation {
             return self.ended(handle, &start.attempt, failed(finding));
         }
         store.fence = Some(start.fence);
+        // Ranks hear from each other that their attempt is over. A restored log may use the number of an attempt again.
+        store.closed = store.closed.filter(|closed| *closed != start.fence);
         let step = store.durable(self.now, self.scenario.work.lag);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         machine.rank = Some(Rank {

@@ -86,8 +86,9 @@ impl Controller {
             (Some(Sight::Gone(_)), LastEvents::Unread { not_before, .. }) => Some(not_before),
             _ => None,
         };
-        let launch = Some(memory.launch.not_before)
-            .filter(|at| instance.state == InstanceState::Intended && at.0 > self.now.monotonic.0);
+        // One that is being released counts as missing only after this.
+        let may_launch = matches!(instance.state, InstanceState::Intended | InstanceState::Releasing);
+        let launch = Some(memory.launch.not_before).filter(|at| may_launch && at.0 > self.now.monotonic.0);
         let is_unheard = memory.heard.is_none() && !matches!(instance.state, InstanceState::Released { .. });
         let suspect = (instance.state == InstanceState::Up || is_unheard)
             .then(|| self.policy.suspect.0.checked_sub(self.silence(id).0))

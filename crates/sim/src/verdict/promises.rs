@@ -9,6 +9,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{InstanceId, RunId};
 use plan::Policy;
 
+use crate::machine::Machine;
 use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::Simulation;
@@ -67,6 +68,14 @@ impl Simulation {
         self.cloud.machines.values().all(|machine| self.now >= machine.dark_until)
     }
 
+    /// Since when views prove what became of a machine. Where it may have a double, only a complete view does.
+    fn in_sight_since(&self, machine: &Machine) -> u64 {
+        if self.has_tokens() {
+            return machine.dark_until;
+        }
+        self.cloud.machines.values().map(|machine| machine.dark_until).max().unwrap_or_default()
+    }
+
     /// How long a second machine of the same request may come to light, where tokens do not rule it out.
     fn doubles_shown(&self) -> u64 {
         let traits = &self.scenario.traits;
@@ -84,7 +93,7 @@ impl Simulation {
         }
         let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        let since = machine.ended.unwrap_or(self.now).max(machine.dark_until).max(machine.visible);
+        let since = machine.ended.unwrap_or(self.now).max(machine.visible).max(self.in_sight_since(machine));
         if self.now > since + NOTICED + self.doubles_shown() {
             let late = (self.now - since) / SECOND;
             self.violate(format!("{instance} was gone for {late} s before that was noticed"));
