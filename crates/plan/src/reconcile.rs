@@ -182,6 +182,10 @@ fn for_instance(
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
         }
+        // A spare has nothing to save.
+        (InstanceState::Launching | InstanceState::Up, _) if is_stopping && !gang::has_work(world, run, id) => {
+            vec![Action::Release { instance: id.clone() }]
+        }
         // Work on a machine that will be reclaimed saves its state first.
         (InstanceState::Up, _) if instance.reclaim.is_some() && !gang::works_on(world, run, id) => {
             vec![Action::Release { instance: id.clone() }]

@@ -183,7 +183,7 @@ fn a_job_that_needs_all_machines_waits_and_one_that_is_stopped_is_not_resized() 
     let run = scene.run.clone();
     scene.append(Event::StopRequested { run, by: StopBy::User });
     at(&mut scene, 1_000);
-    assert_eq!(scene.settle(), Vec::<String>::new());
+    assert_eq!(scene.settle(), ["release a-i3", "release a-i4"], "those that compute save first");
 }
 
 /// What a run without enough memory comes to: the actions in order, and its micro-batches.
@@ -236,4 +236,34 @@ fn a_machine_that_ends_beside_an_attempt_is_replaced_after_that_was_written_down
     scene.gone(&spare);
     scene.facts.sights.clear();
     assert_eq!(scene.settle(), ["rent a-i4"]);
+}
+
+#[test]
+fn an_attempt_that_loses_its_machine_is_not_asked_to_grow() {
+    let mut scene = elastic();
+    scene.settle();
+    scene.up(&[1, 2, 3]);
+    at(&mut scene, 1_000);
+    scene.settle();
+    let members = [1, 2, 3];
+    ready(&mut scene, &members);
+    scene.up(&[4]);
+    at(&mut scene, 2_000);
+    let lost = scene.run.instance(1);
+    scene.append(Event::ReleaseIntended { instance: lost.clone(), lost_race: false });
+    scene.facts.sights.insert(lost, Sight::Gone(None));
+    let resizes = scene.decide().into_iter().filter(|action| matches!(action, Action::Resize { .. })).count();
+    assert_eq!(resizes, 0, "its end is written down first");
+}
+
+#[test]
+fn a_spare_is_released_as_soon_as_its_run_is_to_stop() {
+    let mut scene = spare();
+    scene.settle();
+    scene.up(&[3, 2]);
+    scene.settle();
+    ready(&mut scene, &[2, 3]);
+    scene.up(&[1]);
+    scene.append(Event::StopRequested { run: scene.run.clone(), by: StopBy::User });
+    assert_eq!(scene.settle(), ["release a-i1"], "the others save first");
 }

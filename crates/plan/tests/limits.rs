@@ -6,7 +6,7 @@ use domain::event::{RentIntended, Submitted};
 use domain::job::Budget;
 use domain::run::StopBy;
 use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
-use plan::{ObservedState, Policy, World, reached};
+use plan::{ObservedState, Policy, World, lease, reached};
 
 const SECOND: u64 = 1_000_000;
 
@@ -104,4 +104,15 @@ fn an_agent_goes_on_alone_no_longer_than_budget_and_deadline_allow() {
     }
     assert_eq!(lease(None, Some("10m"), 300 * SECOND), 300 * SECOND);
     assert_eq!(lease(Some("$70"), Some("10m"), 599 * SECOND), SECOND);
+}
+
+#[test]
+fn a_machine_that_has_not_called_yet_counts_in_the_lease_by_the_wall_clock() {
+    let (world, run, instance) = world(Some("$10.00"), None);
+    let policy = Policy { lease: Elapsed(u64::MAX), ..Policy::default() };
+    let heard = seen(instance, 400 * SECOND);
+    let unheard = ObservedState { meters: BTreeMap::new(), ..heard.clone() };
+    let granted = |facts: &ObservedState| lease(&world, facts, &policy, &world.runs[&run]);
+    assert!(granted(&heard).0 < 600 * SECOND, "10 dollars pay for 1,000 s");
+    assert_eq!(granted(&unheard), granted(&heard));
 }

@@ -142,7 +142,7 @@ impl Scenario {
             runs: 1 + draws.below(2) as u32,
             nodes,
             // Not in the draws of before, so that their seeds stay what they were.
-            alternatives: Draws::new(key(seed, [6])).below(2) as u32 * 5,
+            alternatives: Draws::new(key(seed, [7])).below(2) as u32 * 5,
             capacity,
             traits: traits(&mut draws, is_prompt, has_tokens, boot),
             boot,

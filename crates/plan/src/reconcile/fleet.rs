@@ -142,10 +142,11 @@ fn grows_in(
     machines: &Machines<'_>,
 ) -> Option<Elapsed> {
     let members = state.instances().count();
-    let is_one_of = |id: &InstanceId| state.instances().any(|one| one == id);
-    let idle = machines.up().into_iter().filter(|id| !is_one_of(id)).count();
-    let is_wanted = members < run.job.nodes() as usize && idle > 0 && !state.is_resizing;
-    let is_ready = matches!(state.state, AttemptState::Ready { .. }) && machines.up().len() == machines.usable.len();
+    let up = machines.up();
+    // One that loses a machine ends anyway.
+    let is_whole = state.instances().all(|id| up.contains(&id));
+    let is_wanted = members < run.job.nodes() as usize && up.len() > members && !state.is_resizing;
+    let is_ready = is_whole && matches!(state.state, AttemptState::Ready { .. }) && up.len() == machines.usable.len();
     (is_wanted && is_ready).then(|| Elapsed(policy.settle.0.saturating_sub(facts.now.since(state.intended).0)))
 }
 

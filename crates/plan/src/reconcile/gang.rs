@@ -18,6 +18,11 @@ pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) 
     Some(Action::EndMember { attempt, instance: member.instance.clone(), end })
 }
 
+/// Whether this machine is one of those that the attempt of a run works on, or it has no attempt.
+pub(super) fn has_work(world: &World, run: &Run, id: &InstanceId) -> bool {
+    world.active_attempt(run).is_none_or(|(_, attempt)| attempt.instances().any(|one| one == id))
+}
+
 /// Whether the attempt of a run has not ended on this machine.
 pub(super) fn works_on(world: &World, run: &Run, id: &InstanceId) -> bool {
     world.active_attempt(run).is_some_and(|(_, attempt)| match attempt.member(id) {

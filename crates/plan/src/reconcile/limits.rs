@@ -62,8 +62,8 @@ pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed
 /// budget reserves rent as well.
 pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let budget = run.job.budget.and_then(|budget| {
-        let reserved =
-            rate_now(world, run).cost(reserve_of(world, facts, policy, run)) + spent_so_far(world, facts, run);
+        let spent = spent(world, run, &facts.rents_at_most(world, run));
+        let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run)) + spent;
         time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(reserved.micros())), live_rate(world, run))
     });
     let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));

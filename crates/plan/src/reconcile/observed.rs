@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::rental::ProviderTraits;
-use domain::run::{InstanceState, Sight};
+use domain::run::Sight;
 use domain::{Elapsed, InstanceId, RunId, SweepId, Timestamp};
 
 use crate::world::{Instance, Run, World};
@@ -76,9 +76,16 @@ impl ObservedState {
 
     /// Rent until now of a run's instances that are not released.
     pub(super) fn rents_of(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
-        let known = run.instances.iter().filter_map(|id| Some((id, world.instances.get(id)?)));
-        let live = known.filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }));
-        live.filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
+        world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
+    }
+
+    /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks.
+    pub(super) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
+        let rent = |id: &InstanceId, instance: &Instance| {
+            let by_wall = || instance.started.map(|_| Elapsed(self.now.since(instance.intended).0));
+            self.rent(id, instance).or_else(by_wall)
+        };
+        world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
     }
 
     /// Rent until now of every instance that is not released.

@@ -26,6 +26,9 @@ const ENDED_AGAIN: u64 = 90 * SECOND;
 /// Machines that a run may be asked for: it waits between two tries.
 const MACHINES: usize = 300;
 
+/// The same for each kind of machine that it may be rented, if that is more.
+const MACHINES_OF_A_KIND: usize = 100;
+
 /// How long an agent may be silent, how long its machine's end is waited for, and the longest wait between two tries.
 const WAITS: u64 = (120 + 10 + 60) * SECOND;
 
@@ -204,11 +207,10 @@ impl Simulation {
 
     /// Whether a run was asked for no more machines than its waits allow.
     pub(crate) fn asks_in_peace(&self, run: &RunId) -> bool {
-        self.process
-            .archive
-            .runs
-            .get(run)
-            .is_none_or(|known| known.instances.len() <= MACHINES || self.scenario.work.failures.is_some())
+        let kinds = 1 + self.scenario.alternatives as usize;
+        let most = MACHINES.max(MACHINES_OF_A_KIND * kinds);
+        let known = self.process.archive.runs.get(run);
+        known.is_none_or(|known| known.instances.len() <= most || self.scenario.work.failures.is_some())
     }
 
     /// Remembers for how long a provider wants to be left alone, and hides it where that rule is broken.
