@@ -159,9 +159,11 @@ fn fingerprint(
     matter: &Matter,
 ) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
-    let PackOptions { shard_bytes, seed, split, codec, shrink, format, skip, text, threads: _ } = options;
+    let PackOptions { shard_bytes, seed, split, codec, shrink, format, text, skip: _, threads: _ } = options;
+    // Samples are skipped one by one, so a pack that ended at a damaged one continues when they may be; `false` is where
+    // earlier versions named that option.
     hash.update(
-        format!("1 {shard_bytes} {seed} {split:?} {codec:?} {shrink:?} {format:?} {skip} {classes:?}").as_bytes(),
+        format!("1 {shard_bytes} {seed} {split:?} {codec:?} {shrink:?} {format:?} false {classes:?}").as_bytes(),
     );
     if let Some(text) = text {
         hash.update(text.vocabulary.identity()?.as_bytes());

@@ -127,7 +127,12 @@ pub fn pack(
         PackFormat::Shards => ShardManifest::read(out)?,
         PackFormat::Webdataset => done.manifest.clone(),
     };
-    if let Some(manifest) = manifest.filter(|manifest| is_complete(out, manifest)) {
+    let manifest = manifest.filter(|manifest| is_complete(out, manifest));
+    let skipped = manifest.as_ref().map_or(&done.skipped, |manifest| &manifest.skipped);
+    if let (Some(first), false) = (skipped.first(), options.skip) {
+        return Err(Error::Image { name: first.name.clone(), why: first.why.clone() });
+    }
+    if let Some(manifest) = manifest {
         return Ok(PackSummary { manifest, nothing_to_do: true, resumed: done.shards.len(), unread });
     }
     let resumed = done.shards.len();

@@ -10,6 +10,7 @@ mod mutate;
 mod packs;
 mod preload;
 mod refusals;
+mod repacks;
 mod sources;
 mod tokens;
 mod written;

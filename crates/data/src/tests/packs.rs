@@ -18,16 +18,16 @@ use crate::{
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 
-fn options() -> PackOptions {
+pub(super) fn options() -> PackOptions {
     PackOptions { shard_bytes: 2000, seed: 3, threads: 2, ..PackOptions::default() }
 }
 
-fn packed(source: &Path, out: &Path, options: &PackOptions) -> PackSummary {
+pub(super) fn packed(source: &Path, out: &Path, options: &PackOptions) -> PackSummary {
     pack(source, out, options, &mut |_| {}).unwrap()
 }
 
 /// Every file of a folder but the journal, which holds times of the data.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
     named.filter(|(name, _)| name != "pack.journal").map(|(name, path)| (name, fs::read(path).unwrap())).collect()
