@@ -158,6 +158,10 @@ fn what_is_wrong_is_told() {
     let broken = scene.path("broken.json");
     fs::write(&broken, "{}").unwrap();
     check(&broken, &[], 2, "it is not a COCO JSON");
+    // A list of images that are not there is no text.
+    let list = scene.path("list.csv");
+    fs::write(&list, "filename,class\n/nowhere/a.jpg,cat\n").unwrap();
+    check(&list, &[], 2, "leads out of its folder");
     // Texts where images are looked for.
     for name in ["texts.csv", "more.jsonl", "plain.txt"] {
         let texts = scene.path(name);

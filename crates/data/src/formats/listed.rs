@@ -278,14 +278,40 @@ fn table(list: &Path, columns: &Columns) -> Result<Vec<Line>, Error> {
     Ok(found)
 }
 
-/// A path that stays in the folder.
+/// A path that stays in the folder of the list, from there.
 fn inside(list: &Path, name: &str) -> Result<PathBuf, Error> {
-    let path = PathBuf::from(name);
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if plain && !name.is_empty() && !name.contains('\0') {
-        return Ok(path);
-    }
-    Err(layout(list, format!("`{}` leads out of its folder", name.escape_debug()), "name files by relative paths"))
+    let path = Path::new(name);
+    let path = if path.is_absolute() { below(list, path) } else { Some(path.to_owned()) };
+    let is_plain = |path: &PathBuf| {
+        path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+            && !path.as_os_str().is_empty()
+            && !name.contains('\0')
+    };
+    path.filter(is_plain).ok_or_else(|| {
+        let why = format!("`{}` leads out of its folder", name.escape_debug());
+        layout(list, why, "name files by relative paths, or put the list into a folder above all of its images")
+    })
+}
+
+/// Where an absolute path leads from the folder of the list, if it is below it.
+fn below(list: &Path, path: &Path) -> Option<PathBuf> {
+    let folder = list.parent()?;
+    // `parent` of a bare name is empty, which stands for the current folder.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folders = [std::path::absolute(folder), std::fs::canonicalize(folder)];
+    folders.into_iter().flatten().find_map(|folder| path.strip_prefix(folder).ok().map(Path::to_owned))
+}
+
+/// Whether a file is a CSV whose first line with a path names an image.
+pub fn lists_images(path: &Path) -> bool {
+    let is_csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
+    let columns = || Columns::of(path).ok().flatten();
+    let Some(Columns { head, file, .. }) = is_csv.then(columns).flatten() else { return false };
+    let Ok(start) = plain_file::open(path) else { return false };
+    let start = BufReader::new(start).take(LONGEST_LINE);
+    let mut reader = csv::ReaderBuilder::new().has_headers(head.is_some()).flexible(true).from_reader(start);
+    let first = reader.records().next().and_then(Result::ok);
+    first.is_some_and(|first| first.get(file).is_some_and(|name| is_image(Path::new(name.trim()))))
 }
 
 fn index(

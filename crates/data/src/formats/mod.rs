@@ -26,4 +26,5 @@ pub(crate) use self::index::{ByFolders, Content, Decoded, Index, Reading};
 pub use self::labels::EXTENSIONS;
 pub(crate) use self::labels::is_image;
 pub(crate) use self::list::{index, list, unlabelled};
+pub use self::listed::lists_images;
 pub(crate) use self::text_rows::{Record, texts_of_tables};

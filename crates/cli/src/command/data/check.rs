@@ -37,7 +37,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Ok(exit::DONE);
     }
     Err(Error::Code {
-        message: format!("{} of `{location}` are missing or damaged", counted(checked.broken.len() as u64, "object")),
+        message: format!("missing or damaged at `{location}`: {}", counted(checked.broken.len() as u64, "object")),
         hint: Some(format!("send them again with `gradus data push PATH {location}`")),
         code: exit::WORLD,
     })

@@ -58,7 +58,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
 pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
     let is_about_form =
         matches!(error, data::Error::Layout { .. } | data::Error::Image { .. } | data::Error::Line { .. });
-    if !is_about_form || !holds_texts(place.path()) {
+    // A list of images that cannot be used is no text either.
+    if !is_about_form || !holds_texts(place.path()) || data::lists_images(place.path()) {
         return error.into();
     }
     let message = format!("`{}` holds text, which must be packed as tokens first", place.given().display());

@@ -133,12 +133,24 @@ fn images_that_a_csv_lists_are_read() {
     let parts =
         lines(&|number, file, word| format!("{file},{word},{}", if number % 5 == 0 { "test" } else { "train" }));
     check(&format!("path,label,split\n{parts}"), &folders(), [14, 2, 4]);
+    // Absolute paths below the folder of the list, also where a link leads to it.
+    let absolute = |folder: &Path| lines(&|_, file, word| format!("{},{word}", folder.join(file).display()));
+    let link = root.path().join("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    for (list, text) in [(&folder, absolute(&folder)), (&link, absolute(&folder)), (&link, absolute(&link))] {
+        let list = list.join("absolute.csv");
+        fs::write(&list, format!("filename,class\n{text}")).unwrap();
+        assert_eq!(open(&spec(), &list).counts(), [14, 4, 2], "{}", list.display());
+        assert!(crate::lists_images(&list));
+        fs::remove_file(&list).unwrap();
+    }
 
     let refuse = |text: &str, why: &str, hint: &str| {
         fs::write(folder.join("list.csv"), text).unwrap();
         refused(&spec(), &folder.join("list.csv"), why, hint);
     };
     refuse("file,label\n../x.png,a\n", "leads out of its folder", "relative paths");
+    refuse("file,label\n/elsewhere/x.png,a\n", "leads out of its folder", "above all of its images");
     refuse("file,label\nnone.png,a\n", "does not exist next to it", "name files by paths");
     refuse("file,other\na/0.png,1\n", "", "");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
