@@ -10,7 +10,6 @@ mod mutate;
 mod packs;
 mod preload;
 mod refusals;
-mod repacks;
 mod sources;
 mod tokens;
 mod written;

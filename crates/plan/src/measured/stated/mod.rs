@@ -37,12 +37,7 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
     }
     let format = Format::of(row, &stated)?;
     let parallel = degrees(row, &stated, tokens.is_some())?;
-    let accumulate = match (stated.accumulate, stated.global_batch, row.batch) {
-        (Some(steps), _, _) => steps,
-        (None, Some(samples), Some(batch)) => (samples / (batch * f64::from(parallel.data))).round().max(1.0) as u64,
-        (None, None, _) if parallel.pipeline > 1 => return Err(Ineligible::MicroBatches),
-        (None, ..) => 1,
-    };
+    let accumulate = micro_batches(row, &stated, &parallel)?;
     let rank = stated.rank.or_else(|| noted_rank(row)).unwrap_or(USUAL_RANK);
     let quantized = stated.quantized || row.precision.contains("int4");
     // Liger Kernel fuses the loss in chunks, and normalisations.
@@ -86,6 +81,16 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
         origin: Origin::Unknown,
         hardware: ProgramHardware::default(),
         ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
+    })
+}
+
+/// Micro-batches of a step. Without a pipeline a row that states none has one.
+fn micro_batches(row: &MeasuredRow, stated: &StatedParallelism, parallel: &ParallelDegrees) -> Result<u64, Ineligible> {
+    Ok(match (stated.accumulate, stated.global_batch, row.batch) {
+        (Some(steps), _, _) => steps,
+        (None, Some(samples), Some(batch)) => (samples / (batch * f64::from(parallel.data))).round().max(1.0) as u64,
+        (None, None, _) if parallel.pipeline > 1 => return Err(Ineligible::MicroBatches),
+        (None, ..) => 1,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Packing: the same data in shards, whatever happens in between.
 
+mod repacks;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -18,16 +20,16 @@ use crate::{
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 
-pub(super) fn options() -> PackOptions {
+fn options() -> PackOptions {
     PackOptions { shard_bytes: 2000, seed: 3, threads: 2, ..PackOptions::default() }
 }
 
-pub(super) fn packed(source: &Path, out: &Path, options: &PackOptions) -> PackSummary {
+fn packed(source: &Path, out: &Path, options: &PackOptions) -> PackSummary {
     pack(source, out, options, &mut |_| {}).unwrap()
 }
 
 /// Every file of a folder but the journal, which holds times of the data.
-pub(super) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
     named.filter(|(name, _)| name != "pack.journal").map(|(name, path)| (name, fs::read(path).unwrap())).collect()

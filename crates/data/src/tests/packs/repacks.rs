@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::packs::{contents, options, packed};
-use super::{Files, scratch};
+use super::super::{Files, scratch};
+use super::{contents, options, packed};
 use crate::{Error, PackFormat, PackOptions, pack};
 
 /// Where a pack of damaged data stops, the same folder is packed on with `skip`, as its hint says.
