@@ -82,8 +82,9 @@ impl ObservedState {
     /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks.
     pub(super) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
         let rent = |id: &InstanceId, instance: &Instance| {
-            let by_wall = || instance.started.map(|_| Elapsed(self.now.since(instance.intended).0));
-            self.rent(id, instance).or_else(by_wall)
+            let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
+            let by_wall = || is_rented.then(|| self.now.since(instance.intended));
+            self.meters.get(id).copied().or_else(by_wall)
         };
         world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
     }
