@@ -162,8 +162,8 @@ impl Profile {
 
 impl Profile {
     /// Bytes a sample that checkpoints of a stage hold once more where adapters in fp32 train beside frozen weights
-    /// that are sharded: what passes from unit to unit is in fp32 then, and in 16 bits without FSDP. fms-acceleration's rows on two and four GPUs show exactly that much beside
-    /// those on one.
+    /// that are sharded: what passes from unit to unit is in fp32 then, and in 16 bits without FSDP. The rows of
+    /// fms-acceleration on two and four GPUs show exactly that much beside those on one.
     fn kept_twice(&self, stage: &Stage, setup: &Setup) -> f64 {
         let adapted = self.savings.fp32_adapters && setup.precision.compute_bytes() < 4.0;
         let sharded = setup.parallel.zero == Zero::Parameters && setup.parallel.replicas() > 1;
