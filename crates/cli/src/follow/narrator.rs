@@ -115,6 +115,11 @@ impl Narrator {
             let mut moved = false;
             let mut points = Vec::new();
             for news in self.watch.news()? {
+                // What happened first stands first: the steps of this look were done before what is said now.
+                if moved && is_said(&news) {
+                    moved = false;
+                    self.line(printer)?;
+                }
                 match news {
                     News::Record(record) => self.record(printer, &record),
                     News::Point(point) => {
@@ -255,6 +260,15 @@ pub fn record_json(record: &Record) -> Value {
         fields.insert("at".to_owned(), json!(record.at));
     }
     value
+}
+
+/// Whether news is told in a line of its own, and not in the progress line.
+fn is_said(news: &News) -> bool {
+    match news {
+        News::Record(record) => sentence(&record.event).is_some(),
+        News::Point(point) => matches!(point.report, domain::rank::Report::Note { .. }),
+        News::Output { .. } => false,
+    }
 }
 
 /// The message for an event, if it has one.
