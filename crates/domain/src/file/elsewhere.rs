@@ -1,7 +1,7 @@
 //! Keys of PyTorch, Lightning, Hugging Face and Keras that `train:` names differently, with hints.
 
 /// A key of `train` as other tools spell it, and the hint.
-const KEYS: [(&[&str], &str); 11] = [
+const KEYS: [(&[&str], &str); 12] = [
     (
         &["learning_rate", "lr", "base_lr", "max_lr"],
         "the learning rate belongs to the optimizer: write `optimizer: {adamw: {lr: 0.001}}`",
@@ -14,6 +14,10 @@ const KEYS: [(&[&str], &str); 11] = [
         &["batch_size", "per_device_train_batch_size", "train_batch_size"],
         "write `batch`: the samples of a step on all ranks",
     ),
+    (
+        &["steps", "max_steps", "num_steps", "total_steps", "iterations", "max_iters"],
+        "the length is in epochs: write `epochs`, which are passes over the training split",
+    ),
     (&["max_epochs", "num_epochs", "num_train_epochs", "nb_epochs"], "write `epochs`"),
     (&["gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum"], "write `accumulate`"),
     (&["lr_scheduler", "scheduler", "lr_schedule"], "write `schedule`"),
@@ -25,13 +29,21 @@ const KEYS: [(&[&str], &str); 11] = [
 ];
 
 /// Keys of other sections, by their whole path.
-const ELSEWHERE: [(&[&str], &str); 4] = [
+const ELSEWHERE: [(&[&str], &str); 6] = [
     (
         &["model", "epochs", "batch", "batch_size", "optimizer", "schedule", "checkpoint", "precision", "loss", "seed"],
         "this belongs to the trainer: write it below `train:`",
     ),
     (&["resources.gpu", "resources.gpus"], "write `accelerators`, such as `accelerators: A100:1`"),
     (&["gpu", "gpus", "accelerators", "cpus", "memory", "region", "cloud"], "this belongs to `resources:`"),
+    (
+        &["train.data.samples", "train.data.bytes"],
+        "this describes files that are not here yet: write `data: {samples: 50000, bytes: 5 GB}` beside `train:`",
+    ),
+    (
+        &["recovery", "job_recovery", "max_restarts", "resources.max_restarts"],
+        "write `resources: {job_recovery: {max_restarts: 3}}`",
+    ),
     (&["train.device", "train.accelerator"], "leave it out: the trainer uses a GPU where there is one"),
 ];
 
@@ -54,10 +66,34 @@ pub(super) fn in_form(path: &str) -> Option<String> {
         "train" => "train: {model: cnn, data: {path: FOLDER}, epochs: 10, batch: 64}",
         "train.schedule" => "schedule: {decay: cosine}",
         "train.checkpoint" => "checkpoint: {every: 10m}",
-        "train.data.split" => "split: [0.8, 0.1, 0.1]",
+        "train.data.split" => {
+            "split: [0.8, 0.1, 0.1]`, the shares of training, validation and test, or `split: folders"
+        }
         "envs" => "envs: {NAME: value}",
         "setup" => "setup: |`, and a command on each line below: `  pip install numpy",
         _ => return None,
     };
     Some(format!("write `{form}`"))
+}
+
+/// The hint for an amount at this path, in place of its parser's general one.
+pub(super) fn of_amount(path: &str) -> Option<&'static str> {
+    match path {
+        "deadline" => Some("write the time from submission, such as `90m`, `12h` or `2d`"),
+        "budget.max" => Some("amounts are in US dollars: write for example `$120` or `0.35`"),
+        _ => None,
+    }
+}
+
+/// The known word that another tool writes with a module before it or as a type of PyTorch: `torchvision.models.resnet50`
+/// or `float32`.
+pub(super) fn in_our_words<'word>(text: &str, known: &[&'word str]) -> Option<&'word str> {
+    let last = text.rsplit('.').next().unwrap_or(text).to_lowercase();
+    let short = match last.as_str() {
+        "float32" | "float" | "32" | "full" => "fp32",
+        "float16" | "half" | "16" => "fp16",
+        "bfloat16" => "bf16",
+        other => other,
+    };
+    known.iter().copied().find(|word| *word == short)
 }

@@ -5,6 +5,7 @@
 //! schema and its dialect. It supports the subset of JSON Schema that schemars generates for our types.
 
 mod amounts;
+mod hints;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -112,7 +113,7 @@ impl<'schema> Walk<'schema, '_> {
         {
             let numbers = if least == most { format!("{least}") } else { format!("{least} to {most}") };
             let message = format!("expected a list of {numbers} values, found {}", items.len());
-            self.problem(place.line, &place.path, message, None);
+            self.problem(place.line, &place.path, message, in_form(&place.path));
         }
         let mut values = Vec::new();
         for (index, item) in items.iter().enumerate() {
@@ -233,19 +234,21 @@ impl<'schema> Walk<'schema, '_> {
             (_, None) => format!("write one of {}", quoted(&choices)),
             (_, Some(text)) => format!("write one of {}, or without any: {text}", quoted(&choices)),
         };
+        let named = hints::of_named_kind(entries, &words(ways), &tags, place);
         let [(key, node)] = entries else {
             let message = format!("expected one key, found {}", entries.len());
-            self.problem(place.line, &place.path, message, Some(choice()));
+            self.problem(place.line, &place.path, message, named.or_else(|| Some(choice())));
             return None;
         };
         let name = key.raw.text.as_str();
         let inner = Place { path: format!("{}.{name}", place.path), line: key.line, dialect: place.dialect };
         let Some(way) = objects.iter().find(|way| tag(way) == Some(name)) else {
             let words = words(ways);
-            let hint = match nearest(name, tags.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None if words.contains(&name) => format!("write the word `{name}` alone, without a value"),
-                None => choice(),
+            let hint = match (named, nearest(name, tags.iter().copied())) {
+                (Some(hint), _) => hint,
+                (None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None) if words.contains(&name) => format!("write the word `{name}` alone, without a value"),
+                (None, None) => choice(),
             };
             self.problem(key.line, &inner.path, "unknown kind".to_owned(), Some(hint));
             return None;
@@ -304,10 +307,7 @@ impl<'schema> Walk<'schema, '_> {
         if *meaning == Scalar::Text && !words.is_empty() && takes_words_only {
             let tags = ways.iter().filter_map(|way| tag(way));
             let choices: Vec<&str> = words.iter().copied().chain(tags).collect();
-            let hint = match nearest(&raw.text, choices.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("write one of {}", quoted(&choices)),
-            };
+            let hint = hints::of_word(&raw.text, &choices);
             self.problem(line, &place.path, format!("`{shown}` is not known here"), Some(hint));
             return None;
         }
@@ -336,40 +336,6 @@ impl<'schema> Walk<'schema, '_> {
         let message = format!("expected {}, found {}", expected(ways), found(raw, meaning));
         self.problem(line, &place.path, message, hint);
         None
-    }
-
-    /// The nearest valid value or tag for a text.
-    fn nearest_way(&self, ways: &[Alternative], words: &[&str], text: &str) -> Option<String> {
-        let tags = ways.iter().filter_map(|way| tag(way));
-        let near = nearest(text, words.iter().copied().chain(tags))?;
-        let meant = match ways.iter().find(|way| tag(way) == Some(near)) {
-            Some(way) => self.example(way, near),
-            None => near.to_owned(),
-        };
-        Some(format!("did you mean `{meant}`?"))
-    }
-
-    /// The hint for a single value in place of a section with one required key, such as `budget: $5`.
-    fn in_its_key(&self, ways: &[Alternative], shown: &str, place: &Place) -> Option<String> {
-        let section = ways.iter().find(|way| allows(way, "object") && !is_tagged(way))?;
-        let [required] = &section["required"].as_array()?[..] else { return None };
-        let name = place.path.rsplit('.').next()?;
-        Some(format!("write `{name}: {{{}: {shown}}}`", required.as_str()?))
-    }
-
-    /// How a kind that needs constants is written, with its required keys.
-    fn example(&self, way: Alternative, name: &str) -> String {
-        let inner = self.definitions
-            [way["properties"][name]["$ref"].as_str().unwrap_or_default().trim_start_matches("#/$defs/")]["required"]
-            .as_array();
-        match inner {
-            Some(required) => {
-                let keys: Vec<String> =
-                    required.iter().filter_map(Json::as_str).map(|key| format!("{key}: …")).collect();
-                format!("{name}: {{{}}}", keys.join(", "))
-            }
-            None => format!("{name}: …"),
-        }
     }
 
     fn mismatch(&mut self, ways: &[Alternative], found: &str, line: u32, place: &Place) -> Option<Json> {

@@ -90,7 +90,7 @@ num_nodes: 4
          11 train.checkpoint.every: `soon` is no interval (write for example `auto`, `500 steps` or `10m`)
          12 train.checkpoint.keep: `-1` is out of range: it must be at least 1
          13 train.checkpoint.mtbf: expected a duration such as `1h30m`, found a mapping
-         14 budget.max: `lots` is no amount of money (write for example `$120` or `0.35`)
+         14 budget.max: `lots` is no amount of money (amounts are in US dollars: write for example `$120` or `0.35`)
          15 deadlin: unknown key (did you mean `deadline`?)
          18 resources.cpus: `x` is no number of cores (write for example `4` or `4+`)",
     );

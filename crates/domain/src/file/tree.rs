@@ -359,7 +359,16 @@ fn syntax(error: &ScanError) -> Problem {
         "recursion limit exceeded" => too_deep(),
         info => format!("this is not YAML: {}", clip(info)),
     };
-    Problem { line: u32::try_from(error.marker().line()).ok(), ..Problem::at("", message) }
+    let problem = Problem { line: u32::try_from(error.marker().line()).ok(), ..Problem::at("", message) };
+    match error.info() {
+        info if info.contains("mapping values are not allowed") => {
+            problem.hint("put text that has `: ` in it in quotes")
+        }
+        info if info.contains("flow") || info.contains("expected node content") => {
+            problem.hint("close the bracket that is open, or put text that begins with one in quotes")
+        }
+        _ => problem,
+    }
 }
 
 fn too_deep() -> String {

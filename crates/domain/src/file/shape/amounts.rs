@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::super::elsewhere::of_amount;
 use super::super::keys::{Cores, Gigabytes};
 use super::super::scalar::{Dialect, Scalar, python_text};
 use super::super::tree::{Raw, clip};
@@ -101,6 +102,7 @@ impl Walk<'_, '_> {
             Some((message, hint)) => (message, Some(hint.to_owned())),
             None => (error.as_str(), None),
         };
+        let hint = hint.map(|hint| of_amount(&place.path).map_or(hint, str::to_owned));
         self.problem(line, &place.path, message.to_owned(), hint);
         None
     }

@@ -18,7 +18,14 @@ fn values_of_a_data_section_make_sense() {
     );
     check("split: [0.8, 0.1, 0.1]", "ok");
     check("split: [0.3333333, 0.3333333, 0.3333334]", "ok");
-    check("split: [0.8, 0.2]", "7 train.data.split: expected a list of 3 values, found 2");
+    check(
+        "split: [0.8, 0.2]",
+        "7 train.data.split: expected a list of 3 values, found 2 (write `split: [0.8, 0.1, 0.1]`, the shares of training, validation and test, or `split: folders`)",
+    );
+    check(
+        "samples: 5",
+        "7 train.data.samples: unknown key (this describes files that are not here yet: write `data: {samples: 50000, bytes: 5 GB}` beside `train:`)",
+    );
     check("split: [0.8, 0.1, x]", "7 train.data.split[2]: expected a number, found the text `x`");
     check("split: [0.5, 0.2, 0.1]", &format!("7 train.data.split: the shares add up to 0.8, not to 1 {usual}"));
     check("split: [1.5, -0.5, 0]", &format!("7 train.data.split: a share is not between 0 and 1 {usual}"));

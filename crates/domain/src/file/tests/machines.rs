@@ -198,5 +198,13 @@ fn money_and_time_make_sense() {
     check("deadline: 90", "ok");
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
     check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");
-    check("deadline: tomorrow", "2 deadline: `tomorrow` is no duration (write for example `90s`, `10m` or `1h30m`)");
+    check(
+        "deadline: tomorrow",
+        "2 deadline: `tomorrow` is no duration (write the time from submission, such as `90m`, `12h` or `2d`)",
+    );
+    check(
+        "budget: 5 EUR",
+        "2 budget: expected a mapping, found the text `5 EUR` (amounts are in US dollars: write `budget: {max: $5}`)",
+    );
+    check("recovery: {restarts: 1}", "2 recovery: unknown key (write `resources: {job_recovery: {max_restarts: 3}}`)");
 }

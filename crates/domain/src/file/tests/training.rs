@@ -364,3 +364,30 @@ fn a_variable_without_a_value_is_left_to_the_command_line() {
     assert_eq!((unset.key.as_str(), unset.line), ("envs.TOKEN", Some(2)));
     assert_eq!(unset.hint.as_deref(), Some("pass `--env TOKEN=VALUE`, or write a value; `\"\"` is the empty text"));
 }
+
+#[test]
+fn words_of_other_tools_are_translated() {
+    let check = |line: &str, expected: &str| check(&train_with(line), expected);
+    check("precision: float32", "6 train.precision: `float32` is not known here (did you mean `fp32`?)");
+    check("precision: torch.bfloat16", "6 train.precision: `torch.bfloat16` is not known here (did you mean `bf16`?)");
+    check(
+        "max_steps: 100",
+        "6 train.max_steps: unknown key (the length is in epochs: write `epochs`, which are passes over the training split)",
+    );
+    check(
+        "optimizer: {type: AdamW, lr: 0.1}",
+        "6 train.optimizer: expected one key, found 2 (write `optimizer: {adamw: {…}}`)",
+    );
+    let model = |model: &str, expected: &str| {
+        super::check(&train_with("seed: 1").replace("model: cnn", &format!("model: {model}")), expected);
+    };
+    model(
+        "torchvision.models.resnet50",
+        "2 train.model: `torchvision.models.resnet50` is not known here (did you mean `resnet50`?)",
+    );
+    model(
+        "./model.py",
+        "2 train.model: `./model.py` is not known here (a Python file is a program of its own: write `run: python FILE.py` in place of `train:`)",
+    );
+    model("{name: resnet18}", "2 train.model.name: unknown kind (write `model: resnet18`)");
+}

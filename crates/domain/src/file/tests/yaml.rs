@@ -35,7 +35,14 @@ fn yaml_itself_is_checked() {
         "train:\n\tmodel: cnn\n",
         "2 -: this is not YAML: tabs disallowed within this context (block indentation) (indent with spaces, not with tabs)",
     );
-    check("run: a\nenvs: [b\n", "3 -: this is not YAML: while parsing a flow sequence, expected ',' or ']'");
+    check(
+        "run: a\nenvs: [b\n",
+        "3 -: this is not YAML: while parsing a flow sequence, expected ',' or ']' (close the bracket that is open, or put text that begins with one in quotes)",
+    );
+    check(
+        "run: a\nname: b: c\n",
+        "2 -: this is not YAML: mapping values are not allowed in this context (put text that has `: ` in it in quotes)",
+    );
     check("\u{feff}run: a\n", "ok");
     check("run: a\r\nname: b\r\n", "ok");
     check("run: !!str 5\n", "ok");
