@@ -165,9 +165,10 @@ fn share(train: &Train, (cores, nodes): (u32, u32), samples: Option<[u64; 3]>, a
     let threads = train.threads.unwrap_or((cores / ranks).max(1));
     let all = threads.saturating_mul(ranks);
     if all > cores {
-        let most = (cores / ranks).max(1);
+        let faster =
+            if ranks > cores { format!("processes: {cores}") } else { format!("threads: {}", (cores / ranks).max(1)) };
         assumptions.push(format!(
-            "{all} threads share {cores} cores, which makes each of them wait for the others: `threads: {most}` is faster"
+            "{all} threads share {cores} cores, which makes each of them wait for the others: `{faster}` is faster"
         ));
     }
     let accumulate = train.accumulate.max(1);

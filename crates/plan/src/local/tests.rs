@@ -273,6 +273,7 @@ fn plans_say_what_they_rest_on() {
     check_says(IMAGES, &UNKNOWN, "RGB images of 32×32 pixels are assumed", true);
     check_says(&IMAGES.replace(", size: 32", ""), &UNKNOWN, "RGB images of 224×224 pixels are assumed", true);
     check_says(&DIGITS.replace("threads: 1", "threads: 4"), &digits, "4 threads share 2 cores", true);
+    check_says(&DIGITS.replace("threads: 1", "processes: 8"), &digits, "others: `processes: 2` is faster", true);
     check_says(PROGRAM, &UNKNOWN, "how long the program takes is not known", true);
     let with = |key: &str| DIGITS.replace("threads: 1", key);
     check_says(&with("stop: {accuracy: 98%}"), &digits, "`train.stop` may end the run sooner", true);
