@@ -205,7 +205,13 @@ fn tables_that_are_none() {
     check("odd.csv", "7,".repeat(700).as_bytes(), "701 fields", "785 numbers");
     check("bytes.csv", &[255; 100], "it is not text", "skip");
     check("line.csv", &[b'1'; 100_000], "line 1 of `", "skip");
-    check("one.csv", good(4).as_bytes(), "one class only, `4`", "");
+    check(
+        "one.csv",
+        good(4).as_bytes(),
+        "one class only, `4`",
+        "add samples of other classes; the label is the first or",
+    );
+    check("semicolons.csv", b"1;2;3\n4;5;6\n", "its lines have 1 fields", "separate the fields by commas");
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(both.as_bytes()).unwrap();
     let packed = packed.finish().unwrap();

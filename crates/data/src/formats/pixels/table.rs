@@ -190,6 +190,7 @@ fn geometry(path: &Path, fields: &[&str], head: Option<&[String]>) -> Result<Geo
         let why =
             format!("its lines have {} fields, which are not the pixels of a square image and a label", fields.len());
         let hint = match pixels < SMALLEST && (head.is_some() || numbers < fields.len()) {
+            true if fields.len() == 1 && fields[0].contains([';', '\t']) => "separate the fields by commas",
             true => {
                 "it seems to be a table of features or texts: the built-in trainer reads images and texts; train on \
                      other tables with a program of your own (`run:`)"

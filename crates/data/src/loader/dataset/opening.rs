@@ -297,7 +297,14 @@ fn check_classes(spec: &Data, path: &Path, classes: &[String]) -> Result<(), Err
         }
         _ if classes.len() < 2 => {
             let why = format!("it has one class only, {}", crate::error::shorten(classes));
-            let hint = "give each class a folder: `…/<class>/<file>.jpg|png`".into();
+            let is_table = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".csv"));
+            let hint = match is_table {
+                true => {
+                    "add samples of other classes; the label is the first or the last number of a line, or the column `label`"
+                }
+                false => "give each class a folder: `…/<class>/<file>.jpg|png`",
+            };
+            let hint = hint.to_owned();
             Err(Error::Layout { path: path.into(), why, hint })
         }
         _ => Ok(()),
