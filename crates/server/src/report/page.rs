@@ -163,20 +163,20 @@ fn bill(view: &View) -> Markup {
         };
     };
     let head = html! {
-        (column("machine")) (column("kind")) (column("rented from (UTC)"))
-        (number_column("seconds")) (number_column("price")) (number_column("amount"))
+        (column("machine")) (number_column("amount")) (number_column("seconds")) (number_column("price"))
+        (column("kind")) (column("rented from (UTC)"))
     };
     let rows = html! {
         tbody {
             @for line in &bill.lines {
                 tr {
-                    td { (line.instance) } td { (line.kind) } td { (time(line.usage.started)) }
-                    (number(format_args!("{:.6}", line.usage.elapsed.as_secs_f64())))
-                    (number(line.rate)) (number(line.amount))
+                    td { (line.instance) } (number(line.amount))
+                    (number(format_args!("{:.6}", line.usage.elapsed.as_secs_f64()))) (number(line.rate))
+                    td { (line.kind) } td { (time(line.usage.started)) }
                 }
             }
         }
-        tfoot { tr { th scope="row" colspan="5" { "total" } (number(bill.total)) } }
+        tfoot { tr { th scope="row" { "total" } (number(bill.total)) td colspan="4" {} } }
     };
     html! {
         h2 { "Bill" }

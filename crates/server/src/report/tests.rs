@@ -167,6 +167,8 @@ fn a_run_is_shown() {
     }
     assert_eq!(page.matches("class=\"resumed\"").count(), 4, "each chart marks the resumed step");
     assert!(!page.contains("http"), "the page needs no network");
+    let bill = &page[page.find("<h2>Bill</h2>").unwrap()..];
+    assert!(bill.find(">amount<") < bill.find(">kind<"), "a narrow screen shows the amount beside the machine");
 }
 
 /// Entries of the operations log about the run, its machine, and its provider during the run; no others.
