@@ -1,4 +1,4 @@
-//! Cost against time in the terminal: every candidate a dot, the front with letters, both axes by powers.
+//! Cost against time in the terminal: every candidate a dot, the front with letters, both axes logarithmic.
 
 use plan::search::Recommendation;
 
@@ -37,10 +37,7 @@ pub fn lines(plan: &MarketPlan, width: usize) -> Option<Vec<String>> {
         let (row, column) = place(&shown.candidate);
         cells[row][column] = letter(pick.role);
     }
-    let mut lines = vec![
-        "cost against time, by powers: R recommended, C cheapest, F fastest, S most robust, o front, · others"
-            .to_owned(),
-    ];
+    let mut lines = vec![legend(plan.picks.iter().map(|(pick, _)| pick.role))];
     for (row, line) in cells.into_iter().enumerate() {
         let label = match row {
             0 => cents(domain::Money::from_micros(scale.cost(1.0) as i64)),
@@ -55,6 +52,15 @@ pub fn lines(plan: &MarketPlan, width: usize) -> Option<Vec<String>> {
     let gap = columns.saturating_sub(from.chars().count() + to.chars().count());
     lines.push(format!("{}{from}{}{to}", " ".repeat(MARGIN), " ".repeat(gap)));
     Some(lines)
+}
+
+/// What the axes and letters are, of the roles that are in the plot.
+fn legend(roles: impl Iterator<Item = Recommendation>) -> String {
+    let letters: Vec<String> = roles.map(|role| format!("{} {}", letter(role), role.word())).collect();
+    format!(
+        "cost against time, both on logarithmic scales: {}, o front (nothing else is both cheaper and faster), · others",
+        letters.join(", ")
+    )
 }
 
 fn letter(role: Recommendation) -> char {
@@ -146,5 +152,21 @@ impl Scale {
             false => format!("${}", crate::figures::grouped(dollars as u64)),
         };
         [steps(self.time, 3.6e9, &hours), steps(self.cost, 1e6, &dollars)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_letter_of_the_plot_is_explained() {
+        let text =
+            legend([Recommendation::Recommended, Recommendation::OneMachine, Recommendation::SameOnDemand].into_iter());
+        assert_eq!(
+            text,
+            "cost against time, both on logarithmic scales: R recommended, 1 best on one machine, D the same on demand, \
+             o front (nothing else is both cheaper and faster), · others"
+        );
     }
 }
