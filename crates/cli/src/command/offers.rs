@@ -11,6 +11,7 @@ use domain::listing::{Listing, Price};
 use domain::money::decimal;
 use domain::region::Compliance;
 use domain::terms::{Availability, PurchaseOption, is_distrusted};
+use plan::search::admit::other_family;
 use serde_json::{Value, json};
 use server::api::OfferQuery;
 
@@ -251,7 +252,7 @@ fn row(catalog: &Catalog, listing: &Listing, others: usize, market: Market) -> V
             others => format!("{} +{others}", listing.region),
         },
         listing.instance_type.clone(),
-        gpus(listing),
+        gpus(catalog, listing),
         listing.gpus.memory.map_or_else(unknown, gibibytes),
         listing.cores.map_or_else(unknown, |cores| cores.to_string()),
         price.map_or_else(unknown, |price| dollars(price.rate)),
@@ -263,13 +264,15 @@ fn row(catalog: &Catalog, listing: &Listing, others: usize, market: Market) -> V
 }
 
 /// `8 × A100-SXM4-40GB`, `1/6 × A10`.
-fn gpus(listing: &Listing) -> String {
+fn gpus(catalog: &Catalog, listing: &Listing) -> String {
     let gpus = &listing.gpus;
     let name = gpus.name.as_ref().unwrap_or(&gpus.spelled);
+    let family = gpus.name.as_ref().and_then(|name| catalog.gpu(name, None)).and_then(other_family);
+    let family = family.map(|family| format!(" ({family})")).unwrap_or_default();
     match (gpus.count, gpus.slice) {
-        (0, _) => format!("? × {name}"),
-        (count, 1) => format!("{count} × {name}"),
-        (count, slice) => format!("{count}/{slice} × {name}"),
+        (0, _) => format!("? × {name}{family}"),
+        (count, 1) => format!("{count} × {name}{family}"),
+        (count, slice) => format!("{count}/{slice} × {name}{family}"),
     }
 }
 

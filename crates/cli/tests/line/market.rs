@@ -17,6 +17,8 @@ aws    us-east-1 +4  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471 
     );
     assert!(said.err.contains("aws 2026-07-20: aws/karpenter-provider-aws@1d92708"), "{}", said.err);
     assert!(said.err.contains("1 more without a price; show them with `--all`"), "{}", said.err);
+    let other = home.gradus(&["offers", "T4G", "--limit", "1"]);
+    assert!(other.out.contains("1 × T4G (Arm)"), "programs for x86-64 do not run there: {}", other.out);
     let said = home.gradus(&["offers", "--gpu", "A100-80GB:8", "--sort", "gpu-price", "--limit", "1", "--json"]);
     let offer = said.last();
     assert_eq!(offer["gpu"], "A100-SXM4-80GB");
