@@ -64,10 +64,11 @@ impl Error {
             Error::NoRun(_) => Some("list the runs with `gradus status`".into()),
             Error::Unreadable { .. } => Some("was the log written by a newer gradus? update this one".into()),
             Error::File { source, .. } => file_hint(source),
-            Error::State { path, source, .. } if is_damaged(source) => Some(format!(
-                "it is damaged, or no state of gradus: put a copy of it back, or start over: `mv {0} {0}.damaged`",
-                path.display()
-            )),
+            Error::State { source, .. } if is_damaged(source) => Some(
+                "it is damaged, or no state of gradus: put a copy of it back, or start a new one with `gradus home \
+                 rebuild`; models and checkpoints stay"
+                    .into(),
+            ),
             Error::State { .. } => Some(
                 "check that the home folder is on a writable disk with free space, or choose another with `--home`"
                     .into(),

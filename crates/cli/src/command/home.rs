@@ -119,7 +119,7 @@ fn series_fault(home: &Home) -> Result<(), Error> {
 }
 
 /// Exported models, which are independent of the log.
-fn models(root: &Path) -> Vec<PathBuf> {
+pub fn models(root: &Path) -> Vec<PathBuf> {
     let runs = fs::read_dir(root.join("runs")).into_iter().flatten().flatten();
     let mut models: Vec<PathBuf> = runs.map(|run| run.path().join("export/model.safetensors")).collect();
     models.retain(|path| path.is_file());

@@ -203,7 +203,7 @@ fn a_state_that_is_none_is_told_with_how_to_begin_anew() {
     let said = home.gradus(&["status"]);
     assert_eq!(said.code, Some(3), "{}", said.err);
     assert!(
-        said.err.contains("hint: it is damaged, or no state of gradus") && said.err.contains("`mv "),
+        said.err.contains("hint: it is damaged, or no state of gradus") && said.err.contains("`gradus home rebuild`"),
         "{}",
         said.err
     );

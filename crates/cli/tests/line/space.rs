@@ -83,7 +83,14 @@ fn a_damaged_log_leaves_the_models_to_be_found() {
     let checked = home.gradus(&["home", "check"]);
     assert_eq!(checked.code, Some(3));
     assert!(checked.out.contains("model.safetensors"), "{}", checked.out);
+    let blocked = home.gradus(&["status"]);
+    assert!(blocked.err.contains("start a new one with `gradus home rebuild`"), "{}", blocked.err);
+    fs::write(export.join("model.json"), "{\"architecture\": \"cnn\", \"test_accuracy\": 0.5}").unwrap();
     assert_eq!(home.gradus(&["home", "rebuild"]).code, Some(0));
     assert_eq!(home.gradus(&["status"]).code, Some(0));
     assert!(export.join("model.safetensors").exists());
+    let models = home.gradus(&["models"]);
+    assert!(models.out.contains("cnn") && models.out.contains("50.00 %"), "{}", models.out);
+    assert!(models.out.contains("(not in log)") && models.err.contains("knows no such run"), "{}", models.out);
+    assert_eq!(home.gradus(&["models", "--json"]).last()["run"], run.as_str());
 }

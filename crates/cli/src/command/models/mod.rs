@@ -2,6 +2,7 @@
 
 pub mod evaluate;
 mod onnx;
+mod unlogged;
 
 use std::path::PathBuf;
 
@@ -58,13 +59,13 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     match args.command.unwrap_or(Subcommand::List) {
-        Subcommand::List => list(&state, printer),
+        Subcommand::List => list(&home, &state, printer),
         Subcommand::Show { run } => show(&state, printer, &run),
         Subcommand::Export { run, to, fold, onnx } => export(&state, settings, printer, &run, to, [fold, onnx]),
     }
 }
 
-fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
+fn list(home: &Home, state: &State, printer: &mut Printer) -> Result<u8, Error> {
     let mut runs: Vec<_> = state.world().runs.iter().filter_map(|(id, run)| Some((id, run, trained(run)?))).collect();
     runs.sort_by_key(|(_, run, _)| run.order);
     let mut rows = Vec::new();
@@ -78,12 +79,24 @@ fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
             rows.push(vec![id.to_string(), architecture(run), accuracy, file]);
         }
     }
+    let unlogged = unlogged::find(home, state.world());
+    for model in &unlogged {
+        match printer.is_json() {
+            true => printer.json(&model.value()),
+            false => rows.push(model.row()),
+        }
+    }
     if !printer.is_json() && rows.is_empty() {
         printer.say("no models yet; train one with `gradus run JOB`");
     } else if !printer.is_json() {
         table::lines(&["run", "architecture", "test accuracy", "model"], &rows)
             .into_iter()
             .for_each(|line| printer.data(line));
+    }
+    if !unlogged.is_empty() {
+        printer.say(
+            "not in log: the event log knows no such run; copy the file, with the `model.json` beside it, to use it",
+        );
     }
     Ok(exit::DONE)
 }
