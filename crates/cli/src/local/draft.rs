@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use cloud::ssh::Inventory;
-use domain::problem::Problem;
 use domain::rank::Report;
-use domain::train::{Cache, ModelSource, Module, Task};
+use domain::train::{Cache, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::local::JobFacts;
 use server::{Home, Series, State};
@@ -14,6 +13,7 @@ use super::job_file::{JobArgs, JobSource, LoadedJob, read};
 use super::machine;
 use super::measure::{self, StepMeasurement};
 use super::rented::{self, reasons};
+use super::weights::require_files;
 use crate::error::Error;
 use crate::fetch::opened::OpenedData;
 use crate::figures::{counted, grouped, short};
@@ -53,23 +53,6 @@ pub fn draft_loaded(
     require_files(&job, &source)?;
     let plan = draft_here(&job, price, settings, home, printer);
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
-}
-
-/// Refuses a job whose weights or module do not exist, before anything is rented for it.
-///
-/// # Errors
-/// [`Error::Job`].
-pub fn require_files(job: &Job, source: &JobSource) -> Result<(), Error> {
-    let domain::Work::Train(train) = &job.work else { return Ok(()) };
-    let module = match &train.model {
-        ModelSource::Module(Module::Torchscript(path)) => Some(("train.model", path)),
-        _ => None,
-    };
-    let named = train.weights.as_ref().map(|path| ("train.weights", path)).into_iter().chain(module);
-    let missing = |(_, path): &(&str, &String)| !path.contains("://") && !Path::new(path).is_file();
-    let Some((key, path)) = named.into_iter().find(missing) else { return Ok(()) };
-    let problem = Problem::at(key, format!("there is no file `{path}`"));
-    Err(source.wrong(problem.hint("correct the path, which is relative to the job file")))
 }
 
 /// Adds the job file's comment on its data to the error about missing data.

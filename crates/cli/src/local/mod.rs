@@ -1,6 +1,6 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
-//! `rented` → `machine`; `job_file`, `machine`, `measure` → `draft`.
+//! `rented` → `machine`; `job_file` → `weights`; `job_file`, `machine`, `measure`, `weights` → `draft`.
 
 pub mod draft;
 pub mod job_file;
@@ -10,3 +10,4 @@ pub mod measure;
 pub mod origin;
 pub mod rented;
 pub mod spending;
+pub mod weights;

@@ -16,6 +16,7 @@ use server::Home;
 use crate::error::Error;
 use crate::local::draft::{self, known, lines};
 use crate::local::job_file::{self, JobOverrides};
+use crate::local::weights;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::sweep::preview::{self, Preview};
@@ -59,7 +60,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
     let read = job_file::read(file, &args.typed, &GlobalSettings::variable, printer)?;
-    draft::require_files(&read.job, &read.source)?;
+    weights::require_files(&read.job, &read.source)?;
     let price = args.typed.price;
     let is_of_a_cloud = !read.job.wants.clouds.is_empty();
     if args.market.asks()

@@ -16,7 +16,7 @@ use store::WebClient;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::local::job_file::{JobOverrides, load, require_secrets};
-use crate::local::{draft, machine};
+use crate::local::{draft, machine, weights};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -169,7 +169,7 @@ fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: 
         let hint = "submit it with `gradus run` on the server's machine";
         return Err(ApiError::new(422, "a sweep cannot be submitted over the API yet").hint(hint));
     }
-    draft::require_files(&read.job, &read.source).map_err(failure)?;
+    weights::require_files(&read.job, &read.source).map_err(failure)?;
     require_secrets(&read.job).map_err(failure)?;
     let plan = draft::draft_here(&read.job, price, settings, home, &mut printer).map_err(failure)?;
     Ok((read.job, plan))
