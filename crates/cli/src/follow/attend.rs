@@ -125,10 +125,12 @@ pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<
 /// The error for Ctrl-C: what keeps running, its price, and the next command.
 fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
     let rented: Vec<_> = world.runs.get(id).into_iter().flat_map(|run| world.live_instances_of(run)).collect();
+    if home.is_watched(&home.run(id)) {
+        let message = format!("stopped following run `{id}`; it keeps running in another process");
+        let hint = format!("follow it again with `gradus attach {id}`, or stop it with `gradus stop {id}`");
+        return Error::Code { message, hint: Some(hint), code: exit::INTERRUPTED };
+    }
     let message = match &rented[..] {
-        _ if home.is_watched(&home.run(id)) => {
-            format!("stopped following run `{id}`; it keeps running in another process")
-        }
         [] => format!("interrupted; nothing of run `{id}` is running"),
         [(instance, rent)] => format!(
             "interrupted; machine `{instance}` keeps running unattended at {} for up to {LEASE}, then saves a checkpoint and stops",

@@ -27,6 +27,30 @@ fn a_detached_run_continues_and_can_be_waited_for() {
     assert_eq!(home.gradus(&["wait", "last"]).code, Some(0));
 }
 
+/// Whether a process has installed a handler of SIGINT, by the kernel's own list.
+fn heeds_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap_or(0) & 0b10 != 0
+}
+
+#[test]
+fn who_stops_following_is_told_how_to_follow_again() {
+    let home = Home::new();
+    let job = home.job("gated.yaml", &gated());
+    assert_eq!(home.gradus(&["run", text(&job), "--detach"]).code, Some(0));
+    home.until("a running run", || home.state() == "running");
+    let attached = home.start(&["attach", "last"]);
+    home.until("its signal handlers", || heeds_interrupts(attached.id()));
+    signal(attached.id(), "INT");
+    let attached = said(attached.wait_with_output().unwrap());
+    assert_eq!(attached.code, Some(130), "{}", attached.err);
+    let expected = "it keeps running in another process\n  hint: follow it again with `gradus attach ";
+    assert!(attached.err.contains(expected), "{}", attached.err);
+    home.open_gate();
+    assert_eq!(home.gradus(&["wait", "last"]).code, Some(0));
+}
+
 #[test]
 fn a_run_that_no_process_runs_is_not_waited_for() {
     let home = Home::new();

@@ -84,3 +84,25 @@ fn work_that_was_done_while_no_loop_listened_is_not_done_again() {
     assert_eq!((&again.last()["attempts"], &again.last()["instances"]), (&1.into(), &1.into()));
     assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts\nwent through\n");
 }
+
+#[test]
+fn a_failure_that_nobody_heard_of_does_not_end_the_first_resume() {
+    let home = Home::new();
+    // Fails as on a full disk, which is mended before the run is resumed.
+    let text_ = "name: full\nrun: |\n  cd $GRADUS_CHECKPOINTS\n  [ -e mended ] && exit 0\n  touch begun\n  while [ ! -e gate ]; do sleep 0.05; done\n  touch failed\n  exit 7\n";
+    let job = home.job("full.yaml", text_);
+    let running = home.start(&["run", text(&job), "--json"]);
+    let run = || home.gradus(&["status", "--json"]).last()["run"].as_str().unwrap().to_owned();
+    home.until("a running run", || home.state() == "running");
+    let folder = home.path().join("runs").join(run()).join("checkpoints");
+    home.until("its program", || folder.join("begun").exists());
+    signal(running.id(), "KILL");
+    said(running.wait_with_output().unwrap());
+    home.open_gate();
+    home.until("its failure", || folder.join("failed").exists());
+    std::fs::write(folder.join("mended"), "").unwrap();
+    let resumed = home.gradus(&["resume", "last"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    assert!(resumed.err.contains("this happened while no process ran the run: resuming it now"), "{}", resumed.err);
+    assert!(resumed.out.contains(": succeeded"), "{}", resumed.out);
+}

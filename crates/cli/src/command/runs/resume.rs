@@ -10,6 +10,7 @@ use super::rm::REMOVED;
 use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
+use crate::follow::left_behind::take_over;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
 use crate::printer::Printer;
@@ -94,8 +95,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         refuse_damaged(&home, state.world(), &id)?;
         home.unmark_reported(&home.run(&id));
         state.append(vec![resume])?;
+        drop(state);
+        return finish(settings, printer, &home, &id, since);
     }
     drop(state);
+    let since = take_over(settings, printer, &home, &id, since)?;
     finish(settings, printer, &home, &id, since)
 }
 

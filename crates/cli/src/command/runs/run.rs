@@ -11,6 +11,7 @@ use server::{Home, State, submit};
 use super::rm::REMOVED;
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
+use crate::follow::left_behind::take_over;
 use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
@@ -112,6 +113,7 @@ pub fn start(
         if options.detach {
             return detach(settings, home, &run, printer);
         }
+        let since = take_over(settings, printer, home, &run, since)?;
         return finish(settings, printer, home, &run, since);
     }
     if !options.new {
