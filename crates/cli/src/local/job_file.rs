@@ -29,8 +29,8 @@ pub struct JobOverrides {
     /// Random seed, overrides the job file's
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Set an environment variable for the job (repeatable)
-    #[arg(long = "env", value_name = "NAME=VALUE")]
+    /// Set an environment variable for the job; `NAME` alone takes the value from the environment (repeatable)
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub envs: Vec<String>,
     /// Set a secret environment variable; `NAME` alone takes the value from the environment (repeatable)
     #[arg(long = "secret", value_name = "NAME[=VALUE]")]
@@ -101,7 +101,13 @@ pub fn read(
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    load(text(file)?, (&file.to_string_lossy(), folder), typed, variable, printer)
+    let (text, name) = (text(file)?, file.to_string_lossy());
+    let script = in_place_of_a_job(&name, &text);
+    let loaded = load(text, (&name, folder), typed, variable, printer);
+    loaded.map_err(|error| match (script, error) {
+        (Some(script), Error::Job(_)) => script,
+        (_, error) => error,
+    })
 }
 
 /// A job file and its overrides as the API takes them, and the job as it is without its paths being looked at: they are
@@ -116,7 +122,7 @@ pub fn request(
 ) -> Result<(Job, Value), Error> {
     let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
     let mut job = Job::parse(&text, &name).map_err(Error::Job)?.job;
-    let envs = envs(&args.typed)?;
+    let envs = envs(&args.typed, variable)?;
     secrets(&mut job, &args.typed, variable, printer)?;
     require_secrets(&job)?;
     let values = job.secrets.iter().filter_map(|(name, secret)| Some((name, secret.0.as_ref()?)));
@@ -129,16 +135,28 @@ pub fn request(
     Ok((job, body))
 }
 
-/// The environment variables of the command line.
-fn envs(typed: &JobOverrides) -> Result<BTreeMap<String, String>, Error> {
-    let pair = |pair: &String| match pair.split_once('=').filter(|(name, _)| !name.is_empty()) {
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => {
-            let message = format!("`--env {pair}` has no `NAME=`");
-            Err(Error::Usage { message, hint: "use `--env NAME=VALUE`".to_owned() })
-        }
+/// A variable of `--env`: `NAME=VALUE`, or `NAME` alone, whose value the environment has.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn env(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<(String, String), Error> {
+    let (message, hint) = match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => return Ok((name.to_owned(), value.to_owned())),
+        None if is_name(text) => match variable(text) {
+            Some(value) => return Ok((text.to_owned(), value)),
+            None => {
+                let message = format!("`--env {text}`: the environment has no variable `{text}`");
+                (message, format!("export it first, or use `--env {text}=VALUE`"))
+            }
+        },
+        Some(_) | None => (format!("`--env {text}` has no name of a variable"), "use `--env NAME=VALUE`".to_owned()),
     };
-    typed.envs.iter().map(pair).collect()
+    Err(Error::Usage { message, hint })
+}
+
+/// The environment variables of the command line.
+fn envs(typed: &JobOverrides, variable: &dyn Fn(&str) -> Option<String>) -> Result<BTreeMap<String, String>, Error> {
+    typed.envs.iter().map(|text| env(text, variable)).collect()
 }
 
 /// Parses the text of a job file called `name`, with relative paths resolved against `folder`, and applies the
@@ -173,7 +191,7 @@ pub fn load(
         let message = format!("`workdir`: `{workdir}` is not a folder");
         return Err(Error::Usage { message, hint: "use a folder, relative to the job file".to_owned() });
     }
-    job.envs.extend(envs(typed)?);
+    job.envs.extend(envs(typed, variable)?);
     let is_given =
         |problem: &Problem| problem.key.strip_prefix("envs.").is_some_and(|name| job.envs.contains_key(name));
     let problems: Vec<Problem> = parsed.unset.into_iter().filter(|problem| !is_given(problem)).collect();
@@ -182,6 +200,19 @@ pub fn load(
     }
     secrets(&mut job, typed, variable, printer)?;
     Ok(LoadedJob { job, source: JobSource { name, text }, unrentable })
+}
+
+/// The error for a script in place of a job file, with the command that takes it; `None` for anything else.
+fn in_place_of_a_job(name: &str, text: &str) -> Option<Error> {
+    let hint = match Path::new(name).extension().and_then(|end| end.to_str()) {
+        Some("py") => format!("start it with `gradus launch {name}`, or write a job file with `gradus init`"),
+        _ if text.lines().any(|line| line.starts_with("#SBATCH")) => {
+            format!("turn it into a job file with `gradus import {name} > job.yaml`")
+        }
+        _ if text.starts_with("#!") => "write a job file with `run: bash FILE`".to_owned(),
+        _ => return None,
+    };
+    Some(Error::Usage { message: format!("`{name}` is a script, not a job file"), hint })
 }
 
 /// Sets the secrets of the command line, and masks the values of all in output.

@@ -101,7 +101,7 @@ fn wrong_input_is_refused_with_what_to_type() {
     check(&["train.py", "--gpus", "A100:8"], &["`--gpus`: accelerators cannot be rented yet"]);
     check(&["train.py", "--cpus", "few"], &["`--cpus`", "no number of cores"]);
     check(&["train.py", "--budget", "lots"], &["`--budget`"]);
-    check(&["train.py", "--env", "A"], &["--env NAME=VALUE"]);
+    check(&["train.py", "--env", "A"], &["the environment has no variable `A`", "--env A=VALUE"]);
     check(&["train.py", "--workdir", "sub"], &["not in the working folder `sub`"]);
     check(&["-m", "pkg/train.py"], &["not the name of a module", "-m pkg.train"]);
 }

@@ -119,6 +119,11 @@ fn a_variable_without_a_value_must_be_given() {
     assert!(refused.err.contains("hint: pass `--env TOKEN=VALUE`"), "{}", refused.err);
     let given = home.gradus(&["run", text(&job), "--env", "TOKEN=x"]);
     assert_eq!(given.code, Some(0), "{}", given.err);
+    let mut taken = home.command(&["run", text(&job), "--env", "TOKEN", "--new"]);
+    let taken = crate::home::said(taken.env("TOKEN", "x").output().unwrap());
+    assert_eq!(taken.code, Some(0), "{}", taken.err);
+    let unset = home.gradus(&["run", text(&job), "--env", "TOKEN_THAT_IS_NOT_SET"]);
+    assert!(unset.err.contains("the environment has no variable `TOKEN_THAT_IS_NOT_SET`"), "{}", unset.err);
 }
 
 #[test]
@@ -132,5 +137,33 @@ fn weights_that_are_not_there_are_refused_in_the_plan() {
         assert!(refused.err.contains("weights.yaml:1: `train.weights`: there is no file `/"), "{}", refused.err);
         assert!(refused.err.contains("hint: correct the path, which is relative to the job file"), "{}", refused.err);
     }
+    for (name, content, why) in [
+        ("lfs.safetensors", "version https://git-lfs.github.com/spec/v1\n", "is damaged: it does not begin as"),
+        ("data.csv", "1,2\n", "is no file of weights"),
+    ] {
+        home.job(name, content);
+        let job = home.job("weights.yaml", &format!("train: {{{}}}\n", train.replace("none.safetensors", name)));
+        let refused = home.gradus(&["plan", text(&job)]);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
     assert!(home.gradus(&["status"]).err.contains("no runs yet"));
+}
+
+#[test]
+fn a_script_in_place_of_a_job_file_is_told_its_command() {
+    let home = Home::new();
+    let check = |name: &str, content: &str, hint: &str| {
+        let job = home.job(name, content);
+        let refused = home.gradus(&["plan", text(&job)]);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains("is a script, not a job file") && refused.err.contains(hint), "{}", refused.err);
+    };
+    check("train.py", "import torch\nx = {1: 2}\n", "hint: start it with `gradus launch ");
+    check(
+        "batch.sh",
+        "#!/bin/bash\n#SBATCH -N 2\nsrun python train.py\n",
+        "hint: turn it into a job file with `gradus import ",
+    );
+    check("train.sh", "#!/bin/sh\npython train.py\n", "hint: write a job file with `run: bash FILE`");
 }

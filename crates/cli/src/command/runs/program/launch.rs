@@ -13,7 +13,7 @@ use super::script;
 use crate::command::runs::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::draft::draft_loaded;
-use crate::local::job_file::{JobOverrides, LoadedJob, load, require_secrets};
+use crate::local::job_file::{JobOverrides, LoadedJob, env, load, require_secrets};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     name: Option<String>,
     /// Set an environment variable (repeatable)
-    #[arg(long = "env", value_name = "NAME=VALUE")]
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
     envs: Vec<String>,
     /// Set a secret environment variable; `NAME` alone takes the value from the environment (repeatable)
     #[arg(long = "secret", value_name = "NAME[=VALUE]")]
@@ -202,13 +202,7 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
     program.extend(args.module.then(|| "-m".to_owned()));
     program.push(inner);
     program.extend(args.arguments.iter().cloned());
-    let pair = |text: &String| match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => {
-            let message = format!("`--env {text}` has no `NAME=`");
-            Err(Error::Usage { message, hint: "use `--env NAME=VALUE`".to_owned() })
-        }
-    };
+    let pair = |text: &String| env(text, &GlobalSettings::variable);
     Ok(ScriptRequest {
         name: args.name.clone().unwrap_or_else(|| name_from(&stem)),
         program,
