@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use domain::event::{RentIntended, Submitted};
 use domain::job::Budget;
 use domain::run::StopBy;
-use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
+use domain::wire::AgentCommand;
+use domain::{
+    Duration, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
+};
 use plan::{ObservedState, Policy, World, lease, reached};
 
 const SECOND: u64 = 1_000_000;
@@ -115,4 +118,49 @@ fn a_machine_that_has_not_called_yet_counts_in_the_lease_by_the_wall_clock() {
     let granted = |facts: &ObservedState| lease(&world, facts, &policy, &world.runs[&run]);
     assert!(granted(&heard).0 < 600 * SECOND, "10 dollars pay for 1,000 s");
     assert_eq!(granted(&unheard), granted(&heard));
+}
+
+/// The moment at which a run is stopped leaves money for what its agent is granted to save in, and for two calls: its
+/// bill is at most its budget, whatever of it the agent uses.
+#[test]
+fn what_is_reserved_for_saving_is_what_the_agent_is_granted() {
+    let policy = Policy::default();
+    for (budget, seconds) in [("$0.20", 20), ("$2", 200), ("$3", 300), ("$70", 7_000)] {
+        let bought = seconds * SECOND;
+        let stops = stopped_at(budget, bought);
+        let granted = granted(budget).micros();
+        let used = stops + granted + 2 * policy.heartbeat.0;
+        // A micro-dollar buys 100 µs.
+        assert!(used.abs_diff(bought) <= 100, "{budget}: stopped after {stops} µs, {granted} µs granted");
+    }
+}
+
+/// The least rent, in microseconds, after which a budget stops its run.
+fn stopped_at(budget: &str, bought: u64) -> u64 {
+    let (mut before, mut after_it) = (0, bought);
+    while after_it - before > 1 {
+        let middle = before.midpoint(after_it);
+        match after(Some(budget), None, middle) {
+            None => before = middle,
+            Some(_) => after_it = middle,
+        }
+    }
+    after_it
+}
+
+/// How long the agent of a run that is stopping may save.
+fn granted(budget: &str) -> Duration {
+    let (mut world, run, instance) = world(Some(budget), None);
+    let (attempt, fence) = (run.attempt(Fence(1)), Fence(1));
+    let started =
+        Event::AttemptIntended { run: run.clone(), attempt, fence, instance: instance.clone(), others: Vec::new() };
+    let stop = Event::StopRequested { run, by: StopBy::Budget };
+    for (event, seq) in [started, stop].into_iter().zip(5..) {
+        world.apply(&Record { seq, at: Timestamp(0), event }).unwrap();
+    }
+    let orders = plan::orders(&world, &Policy::default(), &instance, |_, _, _| unreachable!("it is stopped"));
+    match &orders[..] {
+        [AgentCommand::Stop { within: Some(within), .. }] => *within,
+        orders => panic!("{orders:?}"),
+    }
 }
