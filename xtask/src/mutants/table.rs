@@ -208,8 +208,8 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         name: "orphans-have-no-grace",
         harm: "the machine of a home that was restored from a backup is ended before anybody can look",
         file: "crates/control/src/controller/act.rs",
-        from: "let grace = self.policy.strangers;",
-        to: "let grace = domain::Elapsed(0);",
+        from: "now.0.saturating_sub(stranger.since.0) >= grace.0;",
+        to: "now.0.saturating_sub(stranger.since.0) >= 1;",
         test: CargoTest { package: "gradus-control", target: &["--test", "orphans"], filter: "" },
     },
 ];
