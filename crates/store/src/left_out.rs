@@ -29,6 +29,8 @@ impl NoRemote {
 pub struct NothingServed {
     /// The file or folder to open.
     pub path: PathBuf,
+    /// Keys of objects that were left out.
+    pub unreadable: Vec<String>,
     never: Infallible,
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use store::{Limits, Location, Places, Served};
 use tempfile::TempDir;
 
-use super::transfer::Transfer;
+use super::transfer::{Transfer, left_out};
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -56,6 +56,7 @@ impl OpenedData {
         let (places, access) = (Places { folder: &data, cache: &cache, socket: &socket }, &settings.access);
         let serve = |_: &store::Meter| store::serve(uri, budget, places, access, Limits::attended());
         let served = Transfer::fetching(&location).watch(printer, serve)?;
+        left_out(&served.unreadable).into_iter().for_each(|note| printer.say(note));
         Ok(OpenedData { given: named.to_owned(), path: served.path.clone(), _served: Some((served, folder)) })
     }
 
@@ -69,7 +70,9 @@ impl OpenedData {
             Some((uri, location)) => {
                 let (cache, access) = (settings.home.join("cache/data"), &settings.access);
                 let stage = |meter: &store::Meter| store::stage(uri, &cache, access, Limits::attended(), meter);
-                Transfer::fetching(&location).watch(printer, stage)?.path
+                let staged = Transfer::fetching(&location).watch(printer, stage)?;
+                left_out(&staged.pulled.unreadable).into_iter().for_each(|note| printer.say(note));
+                staged.path
             }
         };
         Ok(OpenedData { given: named.to_owned(), path, _served: None })

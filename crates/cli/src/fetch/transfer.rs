@@ -57,6 +57,17 @@ pub struct TransferSummary {
     pub marked: u64,
     /// Stored objects that were missing or damaged at the target.
     pub repaired: u64,
+    /// Keys of objects that were left out, because no file can have them.
+    pub unreadable: Vec<String>,
+}
+
+/// The note on objects that were left out; none if there are none.
+pub fn left_out(unreadable: &[String]) -> Option<String> {
+    let first = unreadable.first()?;
+    let count = counted(unreadable.len() as u64, "object");
+    Some(format!(
+        "note: {count} left out: no file can have a key with an empty part (`//`), `.` or `..`, such as `{first}`"
+    ))
 }
 
 impl TransferArgs {
@@ -156,7 +167,7 @@ impl Transfer {
             return;
         }
         let cost = cost.map_or("cost unknown (set `--egress`)".to_owned(), |cost| cost.to_string());
-        let TransferSummary { verb, files, bytes, new_bytes, moved, removed, marked, repaired } = told;
+        let TransferSummary { verb, files, bytes, new_bytes, moved, removed, marked, repaired, unreadable } = told;
         let whole = format!("{}, {}", counted(*files, "file"), size(*bytes));
         printer.data(match self.args.dry_run {
             true => {
@@ -182,6 +193,7 @@ impl Transfer {
             let done = if self.args.dry_run { "would be replaced" } else { "replaced" };
             printer.data(format!("missing or damaged at the target, {done}: {}", counted(*repaired, "object")));
         }
+        left_out(unreadable).into_iter().for_each(|note| printer.data(note));
     }
 
     fn json(&self, told: &TransferSummary, seconds: f64, cost: Option<Money>) -> Value {
@@ -195,6 +207,7 @@ impl Transfer {
             "removed": told.removed,
             "marked": told.marked,
             "repaired": told.repaired,
+            "unreadable": told.unreadable,
             "seconds": seconds,
             "cost_micro_usd": cost.map(Money::micros),
         })
@@ -214,13 +227,15 @@ impl TransferSummary {
             removed,
             marked,
             repaired,
+            unreadable: Vec::new(),
         }
     }
 
     /// Of a pull.
     pub fn pulled(pulled: &store::Pulled, is_dry: bool) -> TransferSummary {
         let store::Pulled { files, bytes, new_bytes, to_receive, received, removed, .. } = *pulled;
+        let unreadable = pulled.unreadable.clone();
         let moved = if is_dry { to_receive } else { received };
-        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed, marked: 0, repaired: 0 }
+        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed, marked: 0, repaired: 0, unreadable }
     }
 }

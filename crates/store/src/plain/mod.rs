@@ -40,9 +40,13 @@ pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
         Some(object) => Ok(vec![Object { name, ..object }]),
         None => {
             let location = remote.location().to_string();
-            let hint = match remote.can_list() {
-                true => "check the path: neither objects below it nor one of its name are there".into(),
-                false => NO_LIST.into(),
+            let hint = match (remote.can_list(), remote.unreadable().first()) {
+                (true, Some(key)) => format!(
+                    "rename the objects there: no file can have a key with an empty part (`//`), `.` or `..`, \
+                     such as `{key}`"
+                ),
+                (true, None) => "check the path: neither objects below it nor one of its name are there".into(),
+                (false, _) => NO_LIST.into(),
             };
             Err(Error::Missing { location, hint })
         }

@@ -44,6 +44,7 @@ pub(crate) fn pull(
         bytes: objects.iter().map(|object| object.bytes).sum(),
         new_bytes,
         to_receive: new_bytes,
+        unreadable: remote.unreadable(),
         ..Pulled::default()
     };
     if let [object] = &objects[..] {

@@ -6,6 +6,7 @@
 mod dialect;
 pub mod endpoint;
 pub mod failure;
+mod listing;
 pub mod open;
 mod patience;
 mod received;
@@ -35,6 +36,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::{NO_LIST, chain, generic, names_bucket, status};
 use crate::location::Location;
 use crate::{Error, Limits};
+use listing::UnreadableKeys;
 
 /// The interface for uploads in parts that outlive a process, where the service has one.
 pub(crate) type Multipart = Option<Arc<dyn MultipartStore>>;
@@ -63,6 +65,8 @@ pub struct Remote {
     pub(crate) endpoint: Option<Endpoint>,
     /// Whether anything was answered yet.
     is_reached: AtomicBool,
+    /// Keys that its listings left out.
+    unreadable: UnreadableKeys,
 }
 
 /// An object of a listing.
@@ -92,13 +96,23 @@ impl Remote {
     ) -> Result<Remote, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.map_err(|error| Error::Internal(error.to_string()))?);
-        let is_reached = AtomicBool::new(false);
-        Ok(Remote { location, store, multipart, prefix, runtime, limits, endpoint: None, is_reached })
+        let (is_reached, unreadable) = (AtomicBool::new(false), UnreadableKeys::default());
+        Ok(Remote { location, store, multipart, prefix, runtime, limits, endpoint: None, is_reached, unreadable })
     }
 
     /// The same, of which it is known whom requests go to.
     pub(crate) fn behind(self, endpoint: Option<Endpoint>) -> Remote {
         Remote { endpoint, ..self }
+    }
+
+    /// The same, whose client notes there which keys it leaves out.
+    fn noting(self, unreadable: UnreadableKeys) -> Remote {
+        Remote { unreadable, ..self }
+    }
+
+    /// Keys that the listings so far left out, because no file can have them: with an empty part, `.` or `..`.
+    pub(crate) fn unreadable(&self) -> Vec<String> {
+        self.unreadable.all()
     }
 
     /// Host and port that requests go to, if known.

@@ -13,6 +13,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::dialect::{AZ_HINT, GS_HINT, dialect};
+use super::listing::UnreadableKeys;
 use super::received::VerifyingConnector;
 use super::{Multipart, Remote};
 use crate::access::Access;
@@ -27,6 +28,7 @@ use crate::{Error, Limits};
 /// [`Error::NoCredentials`], or invalid settings.
 pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remote, Error> {
     install_tls();
+    let unreadable = UnreadableKeys::default();
     let (store, multipart, prefix): (Arc<dyn ObjectStore>, Multipart, &str) = match location {
         Location::Local(path) => {
             std::fs::create_dir_all(path).map_err(Error::file("make", path))?;
@@ -41,17 +43,17 @@ pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remo
         Location::Object { service, bucket, path } => {
             let (store, multipart) = match service {
                 StorageService::S3 | StorageService::Oss | StorageService::Cos => {
-                    s3(location, *service, bucket, access, limits)?
+                    s3(location, *service, bucket, (access, limits), &unreadable)?
                 }
-                StorageService::Gs => gs(location, bucket, access, limits)?,
-                StorageService::Az => az(location, bucket, access, limits)?,
+                StorageService::Gs => gs(location, bucket, access, limits, &unreadable)?,
+                StorageService::Az => az(location, bucket, access, limits, &unreadable)?,
             };
             (store, multipart, path)
         }
     };
     let prefix = Path::parse(prefix).map_err(|error| unusable(location, &error))?;
     let endpoint = endpoint(location, access).filter(|_| !access.has_proxy());
-    Ok(Remote::new(location.clone(), store, multipart, prefix, limits)?.behind(endpoint))
+    Ok(Remote::new(location.clone(), store, multipart, prefix, limits)?.behind(endpoint).noting(unreadable))
 }
 
 /// Whom requests for a location go to.
@@ -117,8 +119,8 @@ fn s3(
     location: &Location,
     service: StorageService,
     bucket: &str,
-    access: &Access,
-    limits: Limits,
+    (access, limits): (&Access, Limits),
+    unreadable: &UnreadableKeys,
 ) -> Result<Opened, Error> {
     let dialect = dialect(service, access);
     let is_true = |name: &str| access.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
@@ -167,7 +169,7 @@ fn s3(
             (_, false) => return Err(lacking()),
         },
     }
-    let builder = builder.with_http_connector(VerifyingConnector::default());
+    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
@@ -191,7 +193,13 @@ fn foreign_credentials(mut builder: AmazonS3Builder, access: &Access) -> (Amazon
     (builder, is_named)
 }
 
-fn gs(location: &Location, bucket: &str, access: &Access, limits: Limits) -> Result<Opened, Error> {
+fn gs(
+    location: &Location,
+    bucket: &str,
+    access: &Access,
+    limits: Limits,
+    unreadable: &UnreadableKeys,
+) -> Result<Opened, Error> {
     let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_retry(retries(limits));
     let base = access.get("GOOGLE_BASE_URL");
     if let Some(base) = base {
@@ -204,13 +212,19 @@ fn gs(location: &Location, bucket: &str, access: &Access, limits: Limits) -> Res
         None => return Err(no_credentials(location, GS_HINT)),
     }
     let allow_http = base.is_some_and(|base| base.starts_with("http://"));
-    let builder = builder.with_http_connector(VerifyingConnector::default());
+    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
 }
 
-fn az(location: &Location, container: &str, access: &Access, limits: Limits) -> Result<Opened, Error> {
+fn az(
+    location: &Location,
+    container: &str,
+    access: &Access,
+    limits: Limits,
+    unreadable: &UnreadableKeys,
+) -> Result<Opened, Error> {
     let lacking = || no_credentials(location, AZ_HINT);
     let account = access.get("AZURE_STORAGE_ACCOUNT_NAME").ok_or_else(lacking)?;
     let mut builder =
@@ -228,7 +242,7 @@ fn az(location: &Location, container: &str, access: &Access, limits: Limits) -> 
         builder = builder.with_endpoint(endpoint.to_owned());
     }
     let allow_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let builder = builder.with_http_connector(VerifyingConnector::default());
+    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))

@@ -16,19 +16,34 @@ use object_store::client::{
 use object_store::{ClientOptions, HeaderMap};
 
 use super::failure::RECEIVED_OTHER;
+use super::listing::{UnreadableKeys, is_listing, readable};
 
-/// Connects clients that verify what they send.
+/// Connects clients that verify what they send, and leave unreadable keys out of listings.
 #[derive(Debug, Default)]
-pub(super) struct VerifyingConnector(ReqwestConnector);
+pub(super) struct VerifyingConnector {
+    connector: ReqwestConnector,
+    unreadable: UnreadableKeys,
+}
+
+impl VerifyingConnector {
+    /// One that remembers the keys there.
+    pub fn noting(unreadable: &UnreadableKeys) -> VerifyingConnector {
+        VerifyingConnector { unreadable: unreadable.clone(), ..VerifyingConnector::default() }
+    }
+}
 
 impl HttpConnector for VerifyingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Verifying(self.0.connect(options)?)))
+        let client = self.connector.connect(options)?;
+        Ok(HttpClient::new(Verifying { client, unreadable: self.unreadable.clone() }))
     }
 }
 
 #[derive(Debug)]
-struct Verifying(HttpClient);
+struct Verifying {
+    client: HttpClient,
+    unreadable: UnreadableKeys,
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("{RECEIVED_OTHER}: their MD5 is {stored}, that of what was sent {sent}")]
@@ -40,11 +55,14 @@ struct Corrupted {
 #[async_trait]
 impl HttpService for Verifying {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if is_listing(&request) {
+            return readable(self.client.execute(request).await?, &self.unreadable).await;
+        }
         let is_upload = request.method().as_str() == "PUT" && request.body().content_length() > 0;
         // Objects of directory buckets have ETags that look like an MD5 and are none.
         let has_md5 = !request.uri().host().is_some_and(|host| host.contains("s3express"));
         let body = (is_upload && has_md5).then(|| request.body().clone());
-        let response = self.0.execute(request).await?;
+        let response = self.client.execute(request).await?;
         let stored = reported(response.headers()).filter(|_| response.status().is_success());
         let (Some(body), Some(stored)) = (body, stored) else { return Ok(response) };
         let sent = hex(&Md5::digest(body.collect().await?.to_bytes()));

@@ -34,6 +34,8 @@ use crate::{Access, Error, Limits, Location, Meter, Places, head, listen, open, 
 pub struct Served {
     /// The file or folder to open.
     pub path: PathBuf,
+    /// Keys of objects that were left out, because no file can have them.
+    pub unreadable: Vec<String>,
     socket: PathBuf,
     is_over: Arc<AtomicBool>,
     pieces: Arc<Pieces>,
@@ -126,7 +128,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     std::thread::spawn(move || accept(&listener, &ending, &answering));
     Pieces::fetch_ahead(&pieces);
     let path = single.unwrap_or_else(|| at.to_owned());
-    Ok(Served { path, socket: places.socket.to_owned(), is_over, pieces })
+    Ok(Served { path, unreadable: remote.unreadable(), socket: places.socket.to_owned(), is_over, pieces })
 }
 
 /// Fetches complete files into the folder, `at_a_time` concurrently.

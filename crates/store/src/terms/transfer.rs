@@ -74,6 +74,8 @@ pub struct Pulled {
     pub removed: u64,
     /// The file's name, when the data set is one file and not a folder of files.
     pub single: Option<String>,
+    /// Keys of objects that were left out, because no file can have them.
+    pub unreadable: Vec<String>,
 }
 
 /// What [`crate::check`] found.
