@@ -6,8 +6,9 @@ use std::time::Duration;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
+use node::oom::KillCounters;
 
-use super::process::{self, Exit};
+use super::process::Exit;
 use super::program::ProgramLink;
 use super::staging::first_rank;
 use super::verdict::Role;
@@ -85,7 +86,7 @@ impl Attempt {
         if process.pid() != pid {
             return Vec::new();
         }
-        let (exit, role, is_out_of_memory) = (process.reap(), *role, process::memory_kills() > *kills);
+        let (exit, role, memory) = (process.reap(), *role, KillCounters::read().since(*kills));
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
             return self.prepared(PathBuf::new(), now);
         }
@@ -93,7 +94,7 @@ impl Attempt {
             Working::Train { link, .. } => link.stop_listening(),
             Working::Command { link, .. } => link.iter().for_each(ProgramLink::stop_listening),
         }
-        self.stage = Stage::Ended { exit, role, is_out_of_memory, since: now };
+        self.stage = Stage::Ended { exit, role, memory, since: now };
         Vec::new()
     }
 

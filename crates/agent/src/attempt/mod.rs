@@ -30,6 +30,7 @@ use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
 use domain::{AttemptId, Command, Finding, Train, Work};
+use node::oom::{KillCounters, MemoryKill};
 use rustix::process::Signal;
 
 use crate::event::Serving;
@@ -89,9 +90,9 @@ enum Stage {
     /// All that the ranks need is here; they start once the other machines are prepared too.
     Prepared { data: PathBuf },
     /// A process runs.
-    Running { process: Process, role: Role, kills: u64 },
+    Running { process: Process, role: Role, kills: KillCounters },
     /// It has ended; its last reports may still be on their way.
-    Ended { exit: Exit, role: Role, is_out_of_memory: bool, since: Duration },
+    Ended { exit: Exit, role: Role, memory: MemoryKill, since: Duration },
     /// Its outcome is known; remaining processes are being ended.
     Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool },
     /// All its processes have ended; its outputs are being uploaded.
@@ -192,7 +193,7 @@ impl Attempt {
         });
         match started {
             Ok(process) => {
-                self.stage = Stage::Running { process, role, kills: process::memory_kills() };
+                self.stage = Stage::Running { process, role, kills: KillCounters::read() };
                 if role == Role::Setup { Vec::new() } else { vec![AgentEvent::Started] }
             }
             Err(finding) => {
@@ -282,16 +283,16 @@ impl Attempt {
             self.signal_tagged(Signal::KILL);
         }
         if let (Stage::Staging | Stage::Prepared { .. }, Some(_)) = (&self.stage, &self.ending) {
-            let end = self.verdict(Exit::Never, Role::Setup, false);
+            let end = self.verdict(Exit::Never, Role::Setup, MemoryKill::No);
             self.sweep(end, now);
         }
-        if let Stage::Ended { exit, role, is_out_of_memory, since } = self.stage {
+        if let Stage::Ended { exit, role, memory, since } = self.stage {
             let is_silent = match &mut self.work {
                 Working::Train { link, peers, .. } => link.is_silent() && peers.are_done(),
                 Working::Command { link, .. } => link.as_ref().is_none_or(ProgramLink::is_silent),
             };
             if is_silent || now >= since + self.late() {
-                let end = self.verdict(exit, role, is_out_of_memory);
+                let end = self.verdict(exit, role, memory);
                 self.sweep(end, now);
             }
         }
@@ -331,13 +332,13 @@ impl Attempt {
         }
     }
 
-    fn verdict(&self, exit: Exit, role: Role, is_out_of_memory: bool) -> AttemptEnd {
+    fn verdict(&self, exit: Exit, role: Role, memory: MemoryKill) -> AttemptEnd {
         let reports = match &self.work {
             Working::Train { reports, .. } | Working::Command { reports, .. } => (**reports).clone(),
         };
         if let (Working::Train { reports, peers, .. }, None) = (&self.work, &self.ending)
             && (reports.blames_another() || peers.kill_at() != Duration::MAX && !reports.has_ended())
-            && let Some(end) = peers.culprit(is_out_of_memory)
+            && let Some(end) = peers.culprit(memory)
         {
             return end;
         }
@@ -346,7 +347,7 @@ impl Attempt {
             role,
             is_follower: self.is_follower(),
             exit,
-            is_out_of_memory,
+            memory,
             reports,
             ending: self.ending.as_ref().map(|ending| (ending.why, ending.is_killed)),
             lease: self.tools.lease,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use domain::AttemptId;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
+use node::oom::MemoryKill;
 use rustix::process::Signal;
 
 use super::link::RankSocket;
@@ -116,7 +117,7 @@ impl Peers {
     }
 
     /// The end of the rank that the others miss, if one of these is it.
-    pub fn culprit(&self, is_out_of_memory: bool) -> Option<AttemptEnd> {
+    pub fn culprit(&self, memory: MemoryKill) -> Option<AttemptEnd> {
         let failed = |peer: &&Peer| peer.exit.is_some_and(|exit| exit != Exit::Code(0));
         let peer = self.list.iter().filter(failed).find(|peer| !peer.reports.blames_another())?;
         Some(verdict::verdict(Facts {
@@ -124,7 +125,7 @@ impl Peers {
             role: Role::Rank,
             is_follower: true,
             exit: peer.exit.unwrap_or(Exit::Never),
-            is_out_of_memory,
+            memory,
             reports: peer.reports.clone(),
             ending: None,
             lease: Duration::ZERO,

@@ -1,6 +1,6 @@
 //! A process started by an attempt, and its exit status.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -111,12 +111,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.try_wait();
     }
-}
-
-/// How many processes the kernel has killed for memory since the machine started.
-pub fn memory_kills() -> u64 {
-    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// How long the output of a process that has ended is waited for.

@@ -9,6 +9,7 @@ use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
 use domain::wire::{AgentEvent, NodeAddress, NodeRank, Start};
 use domain::{Command, Finding, Train, Work};
+use node::oom::KillCounters;
 use store::{Limits, Location, Meter, Places};
 
 use super::process::{self, Process};
@@ -135,7 +136,7 @@ impl Attempt {
         for (rank, socket, log) in peers.seats() {
             peers.started(rank, launch(rank, &socket, &log)?);
         }
-        self.stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
+        self.stage = Stage::Running { process, role: Role::Rank, kills: KillCounters::read() };
         Ok(vec![AgentEvent::Started])
     }
 

@@ -6,12 +6,17 @@ use std::time::Duration;
 use domain::rank::{Exported, Report};
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
+use node::oom::MemoryKill;
 
 use super::process::Exit;
 use control::StopReason;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
 const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
+
+/// What such an end means when memory ran out in another control group meanwhile, such as a container's.
+const KILLED_BESIDE: &str = ": a process in it got SIGKILL, while the kernel killed one of another control group because \
+                             memory ran out";
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +56,8 @@ pub struct Facts<'a> {
     pub is_follower: bool,
     /// How.
     pub exit: Exit,
-    /// The kernel has killed something for memory while it ran.
-    pub is_out_of_memory: bool,
+    /// What the kernel has killed for memory while it ran.
+    pub memory: MemoryKill,
     /// Its reports.
     pub reports: RankReports,
     /// Who requested the end, and whether it had to be killed.
@@ -148,17 +153,18 @@ fn of_program(facts: Facts) -> AttemptEnd {
         Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
-    let killed_for_memory = facts.is_out_of_memory && facts.exit == Exit::Code(KILLED_IN_BASH);
+    let killed_for_memory = facts.memory == MemoryKill::Here && facts.exit == Exit::Code(KILLED_IN_BASH);
     let what = if facts.role == Role::Setup { "`setup`" } else { "`run`" };
     let cause = if facts.role == Role::Setup { Cause::Setup } else { Cause::ExitCode };
     match facts.exit {
         Exit::Code(_) if killed_for_memory => failed(out_of_memory(what)),
         Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
         Exit::Code(code) => {
-            let killed = match (code, facts.is_out_of_memory) {
+            let killed = match (code, facts.memory) {
+                (KILLED_IN_BASH, MemoryKill::Elsewhere) => KILLED_BESIDE,
                 (KILLED_IN_BASH, _) => ": a process in it got SIGKILL",
                 // Such as torchrun, whose own code says nothing of what ended its workers.
-                (1.., true) => "; meanwhile the kernel killed a process because memory ran out",
+                (1.., MemoryKill::Here) => "; meanwhile the kernel killed a process because memory ran out",
                 _ => "",
             };
             let message = with_tail(format!("{what} ended with code {code}{killed}"), &facts);
@@ -197,10 +203,13 @@ fn without_report(facts: &Facts) -> Finding {
 }
 
 fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
-    if signal == libc::SIGKILL && facts.is_out_of_memory {
+    if signal == libc::SIGKILL && facts.memory == MemoryKill::Here {
         return out_of_memory(what);
     }
     let name = match signal {
+        libc::SIGKILL if facts.memory == MemoryKill::Elsewhere => {
+            "SIGKILL, while the kernel killed a process of another control group because memory ran out".to_owned()
+        }
         libc::SIGKILL => "SIGKILL".to_owned(),
         libc::SIGTERM => "SIGTERM".to_owned(),
         libc::SIGINT => "SIGINT".to_owned(),
@@ -311,6 +320,19 @@ mod tests {
         memory: bool,
         tail: &str,
     ) -> String {
+        let memory = if memory { MemoryKill::Here } else { MemoryKill::No };
+        ended(role, reports, exit, ending, memory, tail).0
+    }
+
+    /// The same with the message.
+    fn ended(
+        role: Role,
+        reports: &[Report],
+        exit: Exit,
+        ending: Option<(StopReason, bool)>,
+        memory: MemoryKill,
+        tail: &str,
+    ) -> (String, String) {
         let mut heard = RankReports::default();
         reports.iter().for_each(|report| heard.hear(report));
         let log = Path::new("/run/logs/a1-rank-0.log");
@@ -320,7 +342,7 @@ mod tests {
             role,
             is_follower: false,
             exit,
-            is_out_of_memory: memory,
+            memory,
             reports: heard,
             ending,
             lease,
@@ -329,13 +351,13 @@ mod tests {
             tail: tail.into(),
         };
         match verdict(facts) {
-            AttemptEnd::Trained { .. } => "trained".into(),
-            AttemptEnd::Succeeded => "succeeded".into(),
-            AttemptEnd::Stopped { step: Some(step) } => format!("stopped at {step}"),
-            AttemptEnd::Stopped { step: None } => "stopped".into(),
+            AttemptEnd::Trained { .. } => ("trained".into(), String::new()),
+            AttemptEnd::Succeeded => ("succeeded".into(), String::new()),
+            AttemptEnd::Stopped { step: Some(step) } => (format!("stopped at {step}"), String::new()),
+            AttemptEnd::Stopped { step: None } => ("stopped".into(), String::new()),
             AttemptEnd::Failed { finding, exit_code } => {
                 assert!(finding.message.contains(tail.lines().last().unwrap_or("")), "{finding:?}");
-                format!("{:?} {exit_code:?}", finding.cause)
+                (format!("{:?} {exit_code:?}", finding.cause), finding.message)
             }
         }
     }
@@ -374,6 +396,24 @@ mod tests {
         check(Exit::Signal(libc::SIGSEGV), true, "", "Killed None");
         check(Exit::Code(101), false, "thread panicked", "Internal None");
         check(Exit::Code(127), false, "rank: error while loading shared libraries: libc10.so", "Library None");
+    }
+
+    #[test]
+    fn a_kill_says_what_is_known_of_memory() {
+        let check = |exit, memory, end: &str, says: &str| {
+            let said = ended(Role::Program, &[], exit, None, memory, "");
+            assert_eq!(said, (end.to_owned(), says.to_owned()), "{exit:?} {memory:?}");
+        };
+        check(KILL, MemoryKill::Here, "OutOfMemory None", "the kernel killed `run` because memory ran out");
+        check(KILL, MemoryKill::No, "Killed None", "`run` was ended by SIGKILL");
+        let beside = "`run` was ended by SIGKILL, while the kernel killed a process of another control group because memory ran out";
+        check(KILL, MemoryKill::Elsewhere, "Killed None", beside);
+        let code = Exit::Code(KILLED_IN_BASH);
+        check(code, MemoryKill::Here, "OutOfMemory None", "the kernel killed `run` because memory ran out");
+        check(code, MemoryKill::No, "ExitCode Some(137)", "`run` ended with code 137: a process in it got SIGKILL");
+        check(code, MemoryKill::Elsewhere, "ExitCode Some(137)", &format!("`run` ended with code 137{KILLED_BESIDE}"));
+        // What happens elsewhere is no reason for a code of the program's own.
+        check(Exit::Code(1), MemoryKill::Elsewhere, "ExitCode Some(1)", "`run` ended with code 1");
     }
 
     #[test]
