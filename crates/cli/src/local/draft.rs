@@ -261,6 +261,7 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
     if let Some(text) = &outline.left_out {
         printer.say(text);
     }
+    damage(&outline.skipped).into_iter().for_each(|line| printer.say(line));
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(JobFacts {
         samples: Some(outline.counts),
@@ -270,6 +271,19 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
         bytes: train.data.preload.map(|_| machine::bytes_below(staged.path())),
         measured_step: measured(home, train)?,
     })
+}
+
+/// Damages that are described one by one.
+const DESCRIBED: usize = 3;
+
+/// Lines on what `corrupt: skip` passes over, as far as it is known before the images are decoded.
+fn damage(skipped: &[data::Skipped]) -> Vec<String> {
+    let mut lines: Vec<String> =
+        skipped.iter().take(DESCRIBED).map(|found| format!("damaged: `{}`: {}", found.name, found.why)).collect();
+    if let Some(more @ 1..) = skipped.len().checked_sub(DESCRIBED) {
+        lines.push(format!("and {more} more; `gradus data inspect` lists them"));
+    }
+    lines
 }
 
 /// The text columns and the training objective; `None` for images.

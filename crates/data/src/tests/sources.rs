@@ -9,7 +9,7 @@ use domain::train::{Corrupt, Data, Folders, Split};
 use super::forms::{all, open};
 use super::written::{ALL, Row, Written, example, field, record, tfrecord, webdataset};
 use super::{Files, complains, refused, scratch, spec};
-use crate::{Dataset, PackOptions, Part, TextOptions, TokenizerSource, pack};
+use crate::{Dataset, Outline, PackOptions, Part, TextOptions, TokenizerSource, pack};
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 
@@ -138,6 +138,9 @@ fn a_damaged_tar_keeps_all_but_the_damage_if_requested() {
     assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (29, 1));
     let why = &dataset.skipped()[0].why;
     assert!(why.contains("29 images of it are read, and how many are missing behind them is not known"), "{why}");
+    // A plan, which decodes no more than one image, has it too.
+    let outline = Outline::of(&Data { corrupt: Corrupt::Skip, ..spec() }, &path, 0).unwrap();
+    assert_eq!((outline.counts.iter().sum::<u64>(), &outline.skipped[..]), (29, dataset.skipped()));
     // A header in the middle: only its own member is lost, and the others are read.
     let mut broken = bytes.clone();
     let header = broken.windows(9).position(|name| name == b"a/006.png").unwrap();

@@ -358,6 +358,8 @@ pub struct Outline {
     pub counts: [u64; 3],
     /// A sentence about image files of unsupported formats, if there are any.
     pub left_out: Option<String>,
+    /// What listing passes over with `corrupt: skip`, such as the end of a tar that was cut off.
+    pub skipped: Vec<Skipped>,
 }
 
 impl Outline {
@@ -372,6 +374,6 @@ impl Outline {
             }
         };
         let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
-        Ok(Outline { classes: opening.classes, shape, counts, left_out: opening.left_out })
+        Ok(Outline { classes: opening.classes, shape, counts, left_out: opening.left_out, skipped: opening.skipped })
     }
 }
