@@ -21,6 +21,22 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// The same command with the lowest priority: it computes with what others leave.
+pub fn nice(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    nice
+}
+
 /// Runs one step: prints its name, and how long it took.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<T, Box<dyn Error>> {
     eprintln!("xtask: {what}");
@@ -55,4 +71,20 @@ pub fn read(command: &mut Command) -> Result<String, Box<dyn Error>> {
 /// Whether a program can be started with these arguments and succeeds.
 pub fn works(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nice_command_is_the_same_command() {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $ONE ${TWO-unset} $(pwd) $(nice)"])
+            .current_dir("/")
+            .env("ONE", "1")
+            .env_remove("TWO");
+        assert_eq!(read(&mut nice(&command)).expect("sh runs"), "1 unset / 19\n");
+    }
 }

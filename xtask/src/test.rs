@@ -75,11 +75,22 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
-    step("hosts, over SSH", || over_ssh(root))?;
-    step("schedules", || sim(root, &["--seeds".to_owned(), format!("0..{}", extent.schedules)]))?;
+    hosts_and_schedules(root, extent.schedules)?;
     let arguments = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))
+}
+
+/// Tests over SSH mostly wait and schedules only compute: both at once, the schedules with the time that is left.
+fn hosts_and_schedules(root: &Path, schedules: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let seeds = ["--seeds".to_owned(), format!("0..{schedules}")];
+    let computing = || step("schedules", || doing::run(&mut doing::nice(&simulation(root, &seeds)), SIM_HINT));
+    std::thread::scope(|scope| {
+        let computing = scope.spawn(|| computing().map_err(|error| error.to_string()));
+        let waiting = step("hosts, over SSH", || over_ssh(root));
+        let computed = computing.join().map_err(|_| "the step of the schedules panicked")?;
+        waiting.and(computed.map_err(Into::into))
+    })
 }
 
 /// Starts hosts that speak SSH, and runs the tests that need them: those called `hosts`, of any crate.
@@ -106,9 +117,16 @@ fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Runs schedules of the control protocol against a simulated cloud.
 pub fn sim(root: &Path, arguments: &[String]) -> Outcome {
-    let mut command = doing::cargo(root, &["run", "--release", "--quiet", "--package", "gradus-sim", "--"]);
-    doing::run(command.args(arguments), "`cargo xtask sim --explain SEED` tells what happens in a schedule")?;
+    doing::run(&mut simulation(root, arguments), SIM_HINT)?;
     Ok("every schedule came to its end".to_owned())
+}
+
+const SIM_HINT: &str = "`cargo xtask sim --explain SEED` tells what happens in a schedule";
+
+fn simulation(root: &Path, arguments: &[String]) -> std::process::Command {
+    let mut command = doing::cargo(root, &["run", "--release", "--quiet", "--package", "gradus-sim", "--"]);
+    command.args(arguments);
+    command
 }
 
 /// The fast layer: the checks that need no build, and the unit tests.
