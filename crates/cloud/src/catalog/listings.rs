@@ -55,6 +55,7 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
             reserved_3y: price(3)?,
             dedicated: price(4)?,
             interrupted: band(interrupted)?,
+            machines: None,
             ..machine.clone()
         });
         Ok(())
@@ -112,6 +113,7 @@ fn machines(texts: &Texts, gpus: &gpus::GpuTable) -> Result<Machines, Error> {
             reserved_3y: None,
             dedicated: None,
             interrupted: None,
+            machines: None,
         };
         machines.entry(cloud.to_owned()).or_default().insert(instance_type.to_owned(), machine);
         Ok(())

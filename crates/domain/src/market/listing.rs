@@ -32,6 +32,16 @@ pub struct Listing {
     pub dedicated: Option<Price>,
     /// Share of spot instances of this kind that the cloud takes back in a month: from, and up to, in per cent.
     pub interrupted: Option<(u8, u8)>,
+    /// How many such machines there are at most, where that is known.
+    #[serde(default)]
+    pub machines: Option<u32>,
+}
+
+impl Listing {
+    /// How many such machines a run can have at most: a machine of the user's own is one, unless more are stated.
+    pub fn most_machines(&self) -> Option<u32> {
+        self.machines.or((self.cloud == Cloud::Own).then_some(1))
+    }
 }
 
 /// The GPUs of one machine.

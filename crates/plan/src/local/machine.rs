@@ -249,6 +249,7 @@ fn listing(offer: &Offer, ranks: u32) -> Listing {
         reserved_3y: None,
         dedicated: None,
         interrupted: None,
+        machines: None,
     }
 }
 

@@ -85,6 +85,8 @@ pub enum Reason {
     Cores,
     Memory,
     Disk,
+    /// There are fewer such machines than the job runs on.
+    Machines,
     /// The GPU lacks the number format.
     Format,
     /// The batch cannot be divided among the ranks.

@@ -193,6 +193,11 @@ impl Tariffs {
 }
 
 impl PricedListing<'_> {
+    /// Whether there are not so many such machines.
+    pub fn has_fewer_than(&self, nodes: u32) -> bool {
+        self.listing.most_machines().is_some_and(|most| most < nodes)
+    }
+
     /// Whether there are such machines under these terms.
     pub fn availability(&self, terms: PurchaseOption) -> Availability {
         let place = PurchaseOption::ALL.iter().position(|other| *other == terms);

@@ -167,6 +167,10 @@ impl<'a, E: Estimator> Search<'a, E> {
             let steps = known[hardware].get_or_insert_with(|| self.steps(hardware, &constraints.nodes));
             let (mut found, mut reason) = (false, None);
             for (nodes, step) in constraints.nodes.iter().zip(steps) {
+                if market.listings[index].has_fewer_than(*nodes) {
+                    reason = reason.max(Some(Reason::Machines));
+                    continue;
+                }
                 let step = match step {
                     Ok(step) => *step,
                     Err(no) => {

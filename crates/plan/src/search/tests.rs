@@ -87,6 +87,7 @@ prop_compose! {
         cores in prop::option::of(4u32..96),
         network in prop::option::of(prop::sample::select(vec![10e9, 100e9])),
         band in prop::sample::select(vec![None, Some((0u8, 5u8)), Some((20, 100))]),
+        machines in prop::option::weighted(0.2, 1u32..16),
     ) -> Listing {
         let priced = |micros: i64| Price {
             rate: Rate::from_micros_per_hour(micros),
@@ -111,6 +112,7 @@ prop_compose! {
             reserved_3y: None,
             dedicated: price.zip(dedicated).map(|(price, percent)| priced(price * percent / 100)),
             interrupted: band,
+            machines,
         }
     }
 }
@@ -214,7 +216,8 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
     let mut points = Vec::new();
     for (index, terms) in admit(market, &constraints.admission).offers {
         let priced = &market.listings[index];
-        for nodes in &constraints.nodes {
+        let exist = |nodes: &&u32| priced.listing.machines.is_none_or(|machines| **nodes <= machines);
+        for nodes in constraints.nodes.iter().filter(exist) {
             let device = crate::estimate::Device { nodes: *nodes, ..market.hardware[priced.hardware].device.clone() };
             for way in every_way(spec, &device, &mut estimator.clone()) {
                 let availability = constraints.availability_of(priced, *nodes);
@@ -311,6 +314,7 @@ fn machines_that_a_region_does_not_have_are_not_planned_with() {
         reserved_3y: None,
         dedicated: None,
         interrupted: None,
+        machines: None,
     };
     let listings = [listing("there"), listing("not-there"), listing("nobody-says")];
     let availability = |listing: &Listing, _| match listing.region.as_str() {

@@ -16,7 +16,7 @@ use crate::catalog::table::{self, gibibytes, number, optional_rows, whole};
 use crate::catalog::{Error, listings};
 
 /// The columns; the first three must be there.
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 25] = [
     "instance_type",
     "gpu",
     "gpu_count",
@@ -41,6 +41,7 @@ const COLUMNS: [&str; 24] = [
     "dedicated",
     "spelled",
     "derived",
+    "machines",
 ];
 const NEEDED: usize = 3;
 
@@ -64,10 +65,10 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
     Ok(read)
 }
 
-fn listing(cells: [&str; 24], catalog: &Catalog, defaults: &Defaults) -> Result<Listing, String> {
+fn listing(cells: [&str; 25], catalog: &Catalog, defaults: &Defaults) -> Result<Listing, String> {
     let [instance_type, gpu, count, cloud, region, slice, gpu_memory, cores, memory, disk, network, rest @ ..] = cells;
     let [fabric, link, interrupted, currency, dated, source, on_demand, spot, reserved_1y, rest @ ..] = rest;
-    let [reserved_3y, dedicated, spelled, derived] = rest;
+    let [reserved_3y, dedicated, spelled, derived, machines] = rest;
     if instance_type.is_empty() {
         return Err("`instance_type` is empty".to_owned());
     }
@@ -109,7 +110,16 @@ fn listing(cells: [&str; 24], catalog: &Catalog, defaults: &Defaults) -> Result<
         reserved_3y: prices.price("reserved_3y", reserved_3y)?,
         dedicated: prices.price("dedicated", dedicated)?,
         interrupted: band(interrupted)?,
+        machines: self::machines(machines)?,
     })
+}
+
+/// How many machines a row stands for.
+fn machines(cell: &str) -> Result<Option<u32>, String> {
+    match whole("machines", cell)? {
+        Some(0) => Err("`machines` is 0: leave the row out, or write how many there are".to_owned()),
+        count => Ok(count),
+    }
 }
 
 /// Common fields of the prices of a row.
@@ -161,7 +171,7 @@ pub fn text(listings: &[Listing]) -> String {
     text
 }
 
-fn row(listing: &Listing) -> [String; 24] {
+fn row(listing: &Listing) -> [String; 25] {
     let gpus = &listing.gpus;
     let gibibytes = |bytes: Option<Bytes>| optional(bytes.map(|bytes| bytes.0 as f64 / f64::from(1 << 30)));
     let prices = [&listing.on_demand, &listing.spot, &listing.reserved_1y, &listing.reserved_3y, &listing.dedicated];
@@ -193,6 +203,7 @@ fn row(listing: &Listing) -> [String; 24] {
         dedicated,
         gpus.spelled.clone(),
         first.and_then(|price| price.derived.clone()).unwrap_or_default(),
+        optional(listing.machines),
     ]
 }
 

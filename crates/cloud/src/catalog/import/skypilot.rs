@@ -187,6 +187,7 @@ fn listing(
         reserved_3y: None,
         dedicated: None,
         interrupted: None,
+        machines: None,
     })
 }
 

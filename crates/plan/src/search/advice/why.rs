@@ -42,7 +42,11 @@ pub fn outcomes<E: Estimator>(
     if let Some(reason) = constraints.admission.refusal(priced, terms) {
         return vec![OfferOutcome::Refused { reason }];
     }
-    let steps = search.steps(priced.hardware, &constraints.nodes);
+    let nodes: Vec<u32> = constraints.nodes.iter().copied().filter(|nodes| !priced.has_fewer_than(*nodes)).collect();
+    if nodes.is_empty() {
+        return vec![OfferOutcome::Refused { reason: Reason::Machines }];
+    }
+    let steps = search.steps(priced.hardware, &nodes);
     let outcome = |(nodes, step): (&u32, crate::search::StepOrReason)| match step {
         Err(infeasible) => OfferOutcome::Infeasible { nodes: *nodes, why: infeasible },
         Ok(step) => {
@@ -53,5 +57,5 @@ pub fn outcomes<E: Estimator>(
             }
         }
     };
-    constraints.nodes.iter().zip(steps).map(outcome).collect()
+    nodes.iter().zip(steps).map(outcome).collect()
 }

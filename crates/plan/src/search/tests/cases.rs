@@ -26,6 +26,7 @@ fn spot_listing() -> Listing {
         reserved_3y: None,
         dedicated: None,
         interrupted: Some((5, 10)),
+        machines: None,
     }
 }
 

@@ -75,6 +75,7 @@ fn broken(constraints: &Constraints, market: &MarketIndex, candidate: &Candidate
         ("compliance", !admission.compliance.iter().all(|rule| region.compliance.contains(rule))),
         ("cores", admission.needs.cores.is_some_and(|needed| priced.listing.cores.is_none_or(|cores| cores < needed))),
         ("the number of machines", !constraints.nodes.contains(&candidate.nodes)),
+        ("as many as exist", priced.listing.machines.is_some_and(|machines| machines < candidate.nodes)),
         ("the budget", constraints.budget.is_some_and(|most| candidate.cost.total() > most)),
         ("the deadline", constraints.deadline.is_some_and(|most| candidate.timeline.wall * 1e6 > most.0 as f64 + 1.0)),
         ("carbon", constraints.max_carbon.is_some_and(|most| candidate.kilograms.is_none_or(|emitted| emitted > most))),

@@ -45,6 +45,7 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
         Reason::Cores => "too few processor cores, or a number that is not known".to_owned(),
         Reason::Memory => "too little memory, or an amount that is not known".to_owned(),
         Reason::Disk => "too small a disk".to_owned(),
+        Reason::Machines => "fewer machines than the job runs on".to_owned(),
         Reason::Format => "GPUs without the number format".to_owned(),
         Reason::Batch => "the batch does not divide into whole samples for so many GPUs".to_owned(),
         Reason::GpuMemory => match answer.short_of_memory {
