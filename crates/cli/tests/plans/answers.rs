@@ -81,6 +81,26 @@ fn other_families_are_compared_only_where_they_are_named() {
 }
 
 #[test]
+fn a_network_of_a_family_that_nobody_measured_has_a_wide_band_and_says_so() {
+    let workdir = Workdir::new();
+    let only = "resources: {instance_type: p4d.24xlarge, infra: aws/us-east-1, spot: never, nodes: 1}\n";
+    let told = |yaml: String| {
+        let plan = workdir.plan(&yaml, &[]);
+        let time = &plan["front"][0]["time"];
+        let seconds = |key: &str| time[key].as_str().unwrap().parse::<Duration>().unwrap().as_secs_f64();
+        workdir.file("job.yaml", yaml);
+        (seconds("high") / seconds("low"), workdir.gradus(&["plan", "job.yaml"]).out)
+    };
+    let (measured, said) = told(resnet(only));
+    assert!(!said.contains("the ranges are wide"), "{said}");
+    let other = "{model_type: mobilenet_v2}";
+    let (unmeasured, said) =
+        told(resnet(only).replace("{model_type: resnet, layer_type: bottleneck, depths: [3, 4, 6, 3]}", other));
+    assert!(said.contains("was measured: the ranges are wide"), "{said}");
+    assert!(unmeasured > 1.2 * measured, "{unmeasured} {measured}");
+}
+
+#[test]
 fn figures_are_explained_and_quota_is_named() {
     let workdir = Workdir::new();
     workdir.file("job.yaml", resnet("resources: {infra: aws}\n"));

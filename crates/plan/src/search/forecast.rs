@@ -18,6 +18,18 @@ use crate::spot::bootstrap::bands_of;
 pub struct Forecast {
     pub time: Spread,
     pub cost: CostSpread,
+    /// The share of simulated runs that end: on spot machines that are taken back too often, some never do.
+    pub ends: f64,
+}
+
+impl Constraints {
+    /// Whether one run in ten or more misses the deadline or the budget. What makes a run longer makes it dearer too, so
+    /// the runs that miss the one are taken to be those that miss the other.
+    pub fn is_risky(&self, forecast: &Forecast) -> bool {
+        forecast.ends < 0.9
+            || self.deadline.is_some_and(|most| forecast.time.high.micros() > most.0)
+            || self.budget.is_some_and(|most| forecast.cost.high > most)
+    }
 }
 
 /// The forecast, where one step in ten takes less than `step.0` times the estimate, and one more than `step.1` times.
@@ -53,6 +65,10 @@ pub fn forecast<E: Estimator>(
             bands_of(availability, timeline.work, timeline.interval, &profile.costs, policy, seed)
         }
     };
+    let ends = match candidate.terms {
+        PurchaseOption::OnDemand | PurchaseOption::Dedicated => 1.0,
+        PurchaseOption::Spot => spot.map_or(0.0, |bands| bands.ends),
+    };
     let ratios = |low: f64, high: f64, band: Option<(f64, f64)>| {
         let (fewer, more) = band.unwrap_or((1.0, 1.0));
         let both = |one: f64, other: f64| one.ln().hypot(other.ln()).exp();
@@ -73,5 +89,40 @@ pub fn forecast<E: Estimator>(
     Forecast {
         time: Spread { low: time(less), middle: time(1.0), high: time(more) },
         cost: CostSpread { low: money(cheaper), middle: total, high: money(dearer) },
+        ends,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Elapsed;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_is_kept_in_nine_runs_of_ten_or_it_is_risky() {
+        let time = Duration::from_micros;
+        let forecast = Forecast {
+            time: Spread { low: time(80), middle: time(100), high: time(120) },
+            cost: CostSpread {
+                low: Money::from_micros(8),
+                middle: Money::from_micros(10),
+                high: Money::from_micros(12),
+            },
+            ends: 1.0,
+        };
+        let check = |deadline: Option<u64>, budget: Option<i64>, ends: f64, risky: bool| {
+            let (deadline, budget) = (deadline.map(Elapsed), budget.map(Money::from_micros));
+            let constraints = Constraints { deadline, budget, ..Constraints::default() };
+            let forecast = Forecast { ends, ..forecast };
+            assert_eq!(constraints.is_risky(&forecast), risky, "{deadline:?} {budget:?} {ends}");
+        };
+        check(None, None, 1.0, false);
+        check(Some(120), Some(12), 1.0, false);
+        check(Some(110), Some(12), 1.0, true);
+        check(Some(120), Some(11), 1.0, true);
+        // The middle would keep both; runs that never end keep none.
+        check(Some(1_000), Some(1_000), 0.85, true);
+        check(None, None, 0.9, false);
     }
 }

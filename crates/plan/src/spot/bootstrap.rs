@@ -38,6 +38,8 @@ pub struct OutcomeBands {
     pub wall: Band,
     /// Means of all sample paths.
     pub mean: Ended,
+    /// The share of sample paths on which the run ends.
+    pub ends: f64,
 }
 
 /// The bands of a run of `work` seconds, from observed intervals. `None` if no interval had machines, or if a run does
@@ -78,6 +80,7 @@ pub fn bands(
             wall: mean(|ended| ended.wall),
             interruptions: mean(|ended| f64::from(ended.interruptions)).round() as u32,
         },
+        ends: ended.len() as f64 / PATHS as f64,
     })
 }
 

@@ -58,8 +58,8 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
         let band = (step.seconds.low / middle, step.seconds.high / middle);
         Some(forecast(&mut search, &question, candidate, band, SEED))
     };
-    let late = |forecast: Forecast| question.deadline.is_some_and(|most| forecast.time.high.micros() > most.0);
-    let picks = choose(&answer, &question, |candidate| forecast_of(candidate).is_none_or(late));
+    let risky = |forecast: Forecast| question.is_risky(&forecast);
+    let picks = choose(&answer, &question, |candidate| forecast_of(candidate).is_none_or(risky));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
         return unranked(offers);
     };

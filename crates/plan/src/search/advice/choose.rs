@@ -106,10 +106,12 @@ fn recommended(
     is_risky: &mut impl FnMut(&Candidate) -> bool,
 ) -> Option<(usize, &'static str)> {
     let at = |index: usize| &answer.candidates[index];
-    let front = sure_front(answer);
     let has_budget = constraints.budget.is_some();
+    // Not only the front: what is beaten in the middle may be what is still in time in nine runs of ten.
+    let mut all = eligible(answer);
     if constraints.deadline.is_some() {
-        let safe = front.iter().rev().copied().find(|index| !is_risky(at(*index)));
+        all.sort_by_key(|index| (at(*index).point().1, at(*index).point().0));
+        let safe = all.iter().copied().find(|index| !is_risky(at(*index)));
         return match (safe, has_budget) {
             (Some(safe), false) => Some((safe, "the cheapest that nine runs in ten finish before the deadline")),
             (Some(safe), true) => {
@@ -117,18 +119,17 @@ fn recommended(
             }
             (None, _) => {
                 let why = "the fastest: none keeps deadline and budget in nine runs of ten";
-                front.first().map(|first| (*first, why))
+                all.iter().min_by_key(|index| at(**index).point()).map(|first| (*first, why))
             }
         };
     }
-    let mut by_product = front;
-    by_product.sort_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
+    all.sort_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
     if !has_budget {
-        return by_product.first().map(|knee| {
+        return all.first().map(|knee| {
             (*knee, "the least of cost times time: what is faster costs more than it gains; with a `deadline`, the cheapest in time")
         });
     }
-    match by_product.iter().find(|index| !is_risky(at(**index))) {
+    match all.iter().find(|index| !is_risky(at(**index))) {
         Some(knee) => Some((*knee, "the least of cost times time that nine runs in ten finish within the budget")),
         None => {
             let why = "the cheapest: none stays within the budget in nine runs of ten";
@@ -173,11 +174,10 @@ fn product(candidate: &Candidate) -> f64 {
     time as f64 * cost as f64
 }
 
-/// The front of candidates that surely fit; the complete front if none does.
-fn sure_front(answer: &SearchResult) -> Vec<usize> {
-    if answer.front.iter().all(|index| answer.candidates[*index].is_sure()) {
-        return answer.front.clone();
-    }
-    let sure = answer.front_of(|candidate| candidate.is_sure() && answer.is_ranked_first(candidate));
-    if sure.is_empty() { answer.front.clone() } else { sure }
+/// The candidates that are as sure to be there as any, and of those the ones that surely fit, where any do.
+fn eligible(answer: &SearchResult) -> Vec<usize> {
+    let is_ranked = |index: &usize| answer.is_ranked_first(&answer.candidates[*index]);
+    let ranked: Vec<usize> = (0..answer.candidates.len()).filter(is_ranked).collect();
+    let sure: Vec<usize> = ranked.iter().copied().filter(|index| answer.candidates[*index].is_sure()).collect();
+    if sure.is_empty() { ranked } else { sure }
 }

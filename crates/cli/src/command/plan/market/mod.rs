@@ -245,14 +245,8 @@ impl PlanInputs {
             return Err(Error::Infeasible { reasons: refusal::reasons(&self.context(market), &answer) });
         }
         let mut show = |candidate: &Candidate| show(&mut search, question, subject, coefficients, lessons, candidate);
-        let picks = choose(&answer, question, |candidate| {
-            let is_risky = |row: PlanRow| {
-                let forecast = &row.forecast;
-                question.deadline.is_some_and(|deadline| forecast.time.high.micros() > deadline.0)
-                    || question.budget.is_some_and(|budget| forecast.cost.high > budget)
-            };
-            show(candidate).is_none_or(is_risky)
-        });
+        let picks =
+            choose(&answer, question, |candidate| show(candidate).is_none_or(|row| question.is_risky(&row.forecast)));
         let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
         let ends = [answer.unconfirmed.first(), answer.unconfirmed.last().filter(|_| answer.unconfirmed.len() > 1)];
         let unconfirmed = ends.into_iter().flatten().filter_map(|index| show(&answer.candidates[*index])).collect();

@@ -1,9 +1,9 @@
 //! The details of one candidate: parallel configuration, memory, time, interruptions, cost and assumptions.
 
-use domain::listing::Price;
+use domain::listing::{Cloud, Price};
 use domain::tariff::Service;
 use domain::{Money, Rate};
-use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
+use plan::estimate::{ActivationCheckpointing, Class, NumericFormat, Zero};
 use plan::search::{MemoryFit, ParallelConfig, PurchaseOption, UnknownTariff};
 
 use super::super::PlanRow;
@@ -13,11 +13,11 @@ use crate::figures::{counted, grouped};
 
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
-    let mut lines = vec![format!("way      {}", way(&row.way)), memory(row), waits(row)];
+    let mut lines = vec![format!("parallel {}", way(&row.way)), memory(row), waits(row)];
     lines.extend(needs(row));
     lines.extend(interruptions(row));
     lines.extend(costs(row, max_price));
-    lines.push(quota(row));
+    lines.extend((row.listing.cloud != Cloud::Own).then(|| quota(row)));
     lines.extend(evidence(row));
     if row.way.verdict != MemoryFit::Fits {
         let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
@@ -195,7 +195,21 @@ fn evidence(row: &PlanRow) -> Vec<String> {
         "measured nothing like this network on this GPU: the ranges come from how far estimates of others miss"
             .to_owned()
     });
-    anchor.into_iter().chain(unmeasured).chain(calibration).collect()
+    let other_family = match row.step.class {
+        Class::Unmeasured => Some(
+            "         no network with such operators (recurrent, depthwise or enlarging) was measured: the ranges are wide",
+        ),
+        Class::UnknownFamily => Some("         no network of this family was measured: the ranges are wide"),
+        Class::KnownFamily
+        | Class::Images
+        | Class::ImagesTogether
+        | Class::Sequences
+        | Class::SequencesTogether
+        | Class::SequencesOverPcie
+        | Class::SequencesFar => None,
+    };
+    let family = other_family.map(str::to_owned);
+    anchor.into_iter().chain(unmeasured).chain(family).chain(calibration).collect()
 }
 
 /// An unknown tariff, and its substitute.
