@@ -222,7 +222,7 @@ fn print(catalog: &Catalog, offers: &[(&Listing, usize)], market: Market, printe
         Market::OnDemand => "spot",
         Market::Spot => "on demand",
     };
-    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "there", "date"];
+    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "stock", "date"];
     let rows: Vec<Vec<String>> =
         offers.iter().map(|(listing, others)| row(catalog, listing, *others, market)).collect();
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
@@ -230,7 +230,7 @@ fn print(catalog: &Catalog, offers: &[(&Listing, usize)], market: Market, printe
     let unknown = |listing: &Listing| catalog.availability(listing, market.terms()) == Availability::Unknown;
     if offers.iter().any(|(listing, _)| unknown(listing)) {
         let what = "no source says that the region has such machines; these stand last: ask the cloud";
-        printer.say(format!("there `unknown`: {what}"));
+        printer.say(format!("stock `unknown`: {what}"));
     }
     let sources: BTreeSet<String> =
         offers.iter().filter_map(|(listing, _)| source(listing, market.price(listing)?)).collect();

@@ -10,7 +10,7 @@ fn offers_are_listed_with_price_date_and_source() {
     assert_eq!(
         said.out,
         "\
-cloud  region        machine        GPUs                memory  cores  price    per GPU  spot    there  date
+cloud  region        machine        GPUs                memory  cores  price    per GPU  spot    stock  date
 aws    us-east-1 +9  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447   7.2460  known  2026-07-20
 aws    us-east-1 +4  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309   9.6065  known  2026-07-20
 "
@@ -110,6 +110,48 @@ fn what_hints_name_lists_all() {
 }
 
 #[test]
+fn a_run_is_planned_on_as_many_own_machines_as_there_are() {
+    let home = Home::new();
+    let job = |lines: &str| {
+        let yaml = format!(
+            "run: python train.py\ndata: {{samples: 1281167, bytes: 147 GB}}\nresources: {{infra: own}}\n\
+             workload: {{model: {{config: {{model_type: resnet, layer_type: bottleneck, depths: [3, 4, 6, 3]}}}}, \
+             image: 224, batch: 1024, epochs: 90, optimizer: sgd_momentum}}\n{lines}"
+        );
+        home.job("job.yaml", &yaml)
+    };
+    let import = |machines: &str| {
+        let table = format!(
+            "cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib,network_gbps,on_demand,machines\n\
+             own,cellar,big-box,RTX4090,4,64,256,100,0.35,{machines}\n"
+        );
+        let said = home.gradus(&["catalog", "import", text(&home.job("mine.csv", &table))]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+    };
+    let planned = |lines: &str| {
+        let said = home.gradus(&["plan", text(&job(lines))]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let counts = [1, 2, 4, 8, 16].into_iter().filter(|count| said.out.contains(&format!("{count} × big-box")));
+        (counts.collect::<Vec<u32>>(), said.out)
+    };
+    import("");
+    let (counts, out) = planned("");
+    assert_eq!(counts, [1], "{out}");
+    assert!(!out.contains("your account must be allowed"), "{out}");
+    let refused = home.gradus(&["plan", text(&job("num_nodes: 2\n"))]);
+    assert!(refused.code == Some(2) && refused.err.contains("fewer machines than the job runs on"), "{}", refused.err);
+    import("4");
+    let (counts, out) = planned("");
+    assert!(counts.contains(&4) && !counts.contains(&8), "{out}");
+    let said = home.gradus(&[
+        "catalog",
+        "import",
+        text(&home.job("none.csv", "cloud,instance_type,gpu,gpu_count,machines\nown,box,T4,1,0\n")),
+    ]);
+    assert!(said.code == Some(2) && said.err.contains("`machines` is 0"), "{}", said.err);
+}
+
+#[test]
 fn own_machines_are_imported_and_forgotten() {
     let home = Home::new();
     let table =
@@ -122,7 +164,7 @@ fn own_machines_are_imported_and_forgotten() {
     assert_eq!(
         offers.out,
         "\
-cloud  region  machine  GPUs         memory  cores  price   per GPU  spot  there  date
+cloud  region  machine  GPUs         memory  cores  price   per GPU  spot  stock  date
 own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750   -     known  2026-11-01
 "
     );

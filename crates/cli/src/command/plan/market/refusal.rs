@@ -8,6 +8,7 @@ use plan::search::{Admission, Candidate, Change, Constraints, MarketIndex, Purch
 
 use super::figures::{cents, time};
 use super::remedies::{Likely, PlanContext};
+use crate::figures::counted;
 
 /// A reason, as it stands behind the number of offers that it rules out.
 pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -> String {
@@ -72,6 +73,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let subject = context.subject;
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
+    told.extend(too_few_machines(answer).filter(|_| !is_limited));
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // If offers failed on limits alone, memory is not the problem.
     if !is_limited
@@ -112,6 +114,14 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         told = alone(context);
     }
     told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
+}
+
+/// Own machines of which there are not so many.
+fn too_few_machines(answer: &SearchResult) -> Option<(String, String)> {
+    let offers = answer.ruled_out.get(&Reason::Machines)?;
+    let message = format!("of {} there are fewer machines than the job runs on", counted(*offers as u64, "offer"));
+    let hint = "write a smaller `num_nodes`, or import the machines with their number in the column `machines`";
+    Some((message, hint.to_owned()))
 }
 
 /// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
