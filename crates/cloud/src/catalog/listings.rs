@@ -55,7 +55,6 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
             reserved_3y: price(3)?,
             dedicated: price(4)?,
             interrupted: band(interrupted)?,
-            machines: None,
             ..machine.clone()
         });
         Ok(())
@@ -66,24 +65,26 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
 /// By cloud, then by the name of the type.
 type Machines = HashMap<String, HashMap<String, Listing>>;
 
+/// The columns of `catalog/instances.csv`.
+const COLUMNS: [&str; 12] = [
+    "cloud",
+    "instance_type",
+    "spelled",
+    "gpu",
+    "gpu_count",
+    "slice",
+    "vcpu",
+    "mem_gib",
+    "disk_gb",
+    "network_gbps",
+    "fabric",
+    "link",
+];
+
 /// Every instance type as a listing without region and price.
 fn machines(texts: &Texts, gpus: &gpus::GpuTable) -> Result<Machines, Error> {
     let mut machines = Machines::new();
-    let columns = [
-        "cloud",
-        "instance_type",
-        "spelled",
-        "gpu",
-        "gpu_count",
-        "slice",
-        "vcpu",
-        "mem_gib",
-        "disk_gb",
-        "network_gbps",
-        "fabric",
-        "link",
-    ];
-    rows("catalog/instances.csv", texts.instances, columns, |cells| {
+    rows("catalog/instances.csv", texts.instances, COLUMNS, |cells| {
         let [cloud, instance_type, spelled, gpu, count, slice, cores, memory, disk, network, fabric, own_link] = cells;
         let known = gpus.named(gpu);
         if known.is_none() && gpus.left_out(gpu).is_none() {
