@@ -121,7 +121,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> Outcome {
     Ok("every schedule came to its end".to_owned())
 }
 
-const SIM_HINT: &str = "`cargo xtask sim --explain SEED` tells what happens in a schedule";
+const SIM_HINT: &str = "`cargo xtask sim --explain SEED` shows what happens in a schedule";
 
 fn simulation(root: &Path, arguments: &[String]) -> std::process::Command {
     let mut command = doing::cargo(root, &["run", "--release", "--quiet", "--package", "gradus-sim", "--"]);
