@@ -46,6 +46,39 @@ fn a_machine_that_nobody_knows_is_reported_on_start_and_ended_after_its_grace() 
     assert!(ended.iter().all(|one| *one == ("forgotten-i3".into(), Some(MachineHandle("i-lost".into())))), "{ended:?}");
 }
 
+/// Each machine has a grace of its own: what is found meanwhile, and makes the controller look again, shortens none.
+#[test]
+fn a_second_unknown_machine_does_not_end_the_first_before_its_grace() {
+    let clock = std::cell::Cell::new(0);
+    let ended = std::cell::RefCell::new(Vec::new());
+    let mut lab = Lab::new(up(), |call, _| match call {
+        ProviderCall::End(requests) => {
+            let handles = requests.iter().filter_map(|request| request.handle.clone());
+            ended.borrow_mut().extend(handles.map(|handle| (handle.0, clock.get() / SECOND)));
+            ProviderAnswer::Ending
+        }
+        _ => {
+            let ProviderAnswer::Observed(mut view) = seen(MachineState::Running) else { unreachable!("it is a view") };
+            view.machines.push(orphan(MachineState::Running));
+            if clock.get() >= 300 * SECOND {
+                view.machines.push(SeenMachine { handle: MachineHandle("i-other".into()), ..view.machines[1].clone() });
+            }
+            ProviderAnswer::Observed(view)
+        }
+    });
+    while lab.now < 1_000 * SECOND {
+        lab.pass(SECOND);
+        clock.set(lab.now);
+    }
+    assert_eq!(lab.noted("i-lost").len(), 1);
+    assert_eq!(lab.noted("i-other").len(), 1);
+    let first = |name: &str| ended.borrow().iter().find(|(handle, _)| handle == name).map(|(_, at)| *at);
+    let (Some(lost), Some(other)) = (first("i-lost"), first("i-other")) else {
+        panic!("both are ended: {:?}", ended.borrow());
+    };
+    assert!((595..=615).contains(&lost) && (895..=915).contains(&other), "{lost} s, {other} s");
+}
+
 /// The provider is listed again and again though nothing is rented from it.
 #[test]
 fn a_machine_that_appears_later_is_found_within_ten_minutes() {

@@ -22,9 +22,11 @@ use tokenizers::{
     Tokenizer, Trainer,
 };
 
-/// A tokenizer of the library.
+use crate::words::WordIds;
+
+/// A tokenizer of the library, and the ids of words that it has encoded.
 #[derive(Debug)]
-struct Loaded(Tokenizer);
+struct Loaded(Tokenizer, Option<WordIds>);
 
 /// Reads a `tokenizer.json`.
 pub(crate) fn of_file(path: &Path) -> Result<Box<dyn TextEncoder>, String> {
@@ -74,7 +76,10 @@ pub(crate) fn word_pieces(
 
 fn done(tokenizer: tokenizers::Result<Tokenizer>) -> Result<Box<dyn TextEncoder>, String> {
     match tokenizer {
-        Ok(tokenizer) => Ok(Box::new(Loaded(tokenizer))),
+        Ok(tokenizer) => {
+            let words = WordIds::of(&tokenizer);
+            Ok(Box::new(Loaded(tokenizer, words)))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -95,6 +100,9 @@ impl TextEncoder for Loaded {
     }
 
     fn encode(&self, texts: &[&str], framed: bool) -> Result<Vec<Vec<u32>>, String> {
+        if let Some(words) = &self.1 {
+            return guarded(|| words.encode(&self.0, texts, framed)).map_err(|error| error.to_string());
+        }
         if let [text] = texts {
             let encoding = guarded(|| self.0.encode_fast(*text, framed)).map_err(|error| error.to_string())?;
             return Ok(vec![encoding.get_ids().to_vec()]);

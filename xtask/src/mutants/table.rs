@@ -204,6 +204,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         to: "let is_old = now.0.saturating_sub(stranger.since.0) > now.0.max(grace.0);",
         test: CargoTest { package: "gradus-control", target: &["--test", "orphans"], filter: "" },
     },
+    SourceMutant {
+        name: "orphans-have-no-grace",
+        harm: "the machine of a home that was restored from a backup is ended before anybody can look",
+        file: "crates/control/src/controller/act.rs",
+        from: "now.0.saturating_sub(stranger.since.0) >= grace.0;",
+        to: "now.0.saturating_sub(stranger.since.0) >= 1;",
+        test: CargoTest { package: "gradus-control", target: &["--test", "orphans"], filter: "" },
+    },
 ];
 
 #[cfg(test)]
