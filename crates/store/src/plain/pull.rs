@@ -4,14 +4,15 @@
 //! was listed, and the connection's own sums do the rest. Chunks are verified by their hashes instead.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use data::chunk::{ContentHash, check_name};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::receipt::{Done, Receipts};
+use super::receipt::{Done, Receipts, UnderWay};
 use super::{changed, objects};
 use crate::folder::Folder;
 use crate::pull::{is_right, part_name, place};
@@ -110,6 +111,15 @@ fn place_all(folder: &Folder, fetched: &[Object], mut receipts: Receipts) -> Res
     Ok(())
 }
 
+/// A part of an object, and the unfinished file that it belongs into.
+struct Part<'a> {
+    object: &'a Object,
+    key: &'a str,
+    path: &'a str,
+    number: usize,
+    range: Range<u64>,
+}
+
 struct Fetching<'a> {
     remote: &'a Remote,
     folder: &'a Folder,
@@ -129,10 +139,10 @@ impl Fetching<'_> {
         let earlier = self.receipts.borrow().under_way(&object.name).cloned().unwrap_or_default();
         // Without a version, parts of two attempts may not belong together.
         let there = match earlier.version == version && object.etag.is_some() {
-            true => earlier.parts,
+            true => earlier,
             false => {
                 self.receipts.borrow_mut().begun(&object.name, &version).map_err(refused())?;
-                Default::default()
+                UnderWay::default()
             }
         };
         let key = if self.is_itself { "" } else { &object.name };
@@ -143,48 +153,67 @@ impl Fetching<'_> {
     }
 
     /// Fetches the missing parts of an object.
-    async fn parts(
-        &self,
-        object: &Object,
-        key: &str,
-        file: &File,
-        there: &BTreeMap<usize, String>,
-        part: &str,
-    ) -> Result<(), Error> {
-        let refused = || Error::file("write", self.folder.path().join(part));
+    async fn parts(&self, object: &Object, key: &str, file: &File, there: &UnderWay, path: &str) -> Result<(), Error> {
         let length = self.remote.limits.part;
-        let refused = &refused;
         stream::iter(0..object.bytes.div_ceil(length))
             .map(|number| async move {
                 let begin = number * length;
-                let size = length.min(object.bytes - begin);
-                let known = there.get(&(number as usize)).and_then(|known| ContentHash::parse(known));
-                let is_there = known.is_some_and(|id| is_right(file, begin, id, &mut Vec::new(), size as u32));
-                if is_there {
-                    self.meter.moved(size);
+                let range = begin..object.bytes.min(begin + length);
+                let number = number as usize;
+                let known = there.parts.get(&number).and_then(|known| ContentHash::parse(known));
+                let size = (range.end - begin) as u32;
+                if known.is_some_and(|id| is_right(file, begin, id, &mut Vec::new(), size)) {
+                    self.meter.moved(u64::from(size));
                     return Ok::<(), Error>(());
                 }
-                let _stream = self.streams.take().await?;
-                // The bytes received: written at once, so that progress is visible, and hashed when the part is
-                // complete.
-                let come = RefCell::new(Vec::with_capacity(size as usize));
-                let poured = self.remote.pour(key, begin..begin + size, object.etag.as_deref(), |bytes| {
-                    let mut come = come.borrow_mut();
-                    let written = file.write_all_at(&bytes, begin + come.len() as u64).map_err(refused());
-                    come.extend_from_slice(&bytes);
-                    self.meter.received(bytes.len() as u64);
-                    self.meter.moved(bytes.len() as u64);
-                    std::future::ready(written)
-                });
-                poured.await?;
-                let id = ContentHash::of(&come.into_inner()).to_string();
-                self.receipts.borrow_mut().part(&object.name, number as usize, &id).map_err(refused())?;
-                self.streams.widen();
-                Ok(())
+                let begun = there.begun.get(&number).filter(|(bytes, _)| *bytes <= u64::from(size));
+                self.part(Part { object, key, path, number, range }, file, begun).await
             })
             .buffer_unordered(self.remote.limits.streams)
             .try_collect::<()>()
             .await
+    }
+
+    /// Fetches what is missing of a part behind its beginning. Bytes are written, and their hash noted, as they come, so
+    /// that a kill loses less than [`GRAIN`](crate::remote::GRAIN) of them.
+    async fn part(&self, part: Part<'_>, file: &File, begun: Option<&(u64, String)>) -> Result<(), Error> {
+        let Part { object, key, path, number, range } = part;
+        let _stream = self.streams.take().await?;
+        let refused = || Error::file("write", self.folder.path().join(path));
+        let (mut hash, mut at) = (blake3::Hasher::new(), range.start);
+        if let Some((bytes, known)) = begun {
+            let mut buffer = Vec::new();
+            let id = ContentHash::parse(known);
+            if id.is_some_and(|id| is_right(file, range.start, id, &mut buffer, *bytes as u32)) {
+                hash.update(&buffer);
+                at += bytes;
+                self.meter.moved(*bytes);
+            }
+        }
+        if at < range.end {
+            let state = RefCell::new((&mut hash, at));
+            let poured = self.remote.pour(key, at..range.end, object.etag.as_deref(), |bytes| {
+                let (hash, at) = &mut *state.borrow_mut();
+                let written = file.write_all_at(&bytes, *at).and_then(|()| {
+                    hash.update(&bytes);
+                    *at += bytes.len() as u64;
+                    let known = ContentHash(*hash.finalize().as_bytes()).to_string();
+                    let length = *at - range.start;
+                    match *at < range.end {
+                        true => self.receipts.borrow_mut().some(&object.name, number, length, &known),
+                        false => Ok(()),
+                    }
+                });
+                self.meter.received(bytes.len() as u64);
+                self.meter.moved(bytes.len() as u64);
+                std::future::ready(written.map_err(refused()))
+            });
+            poured.await?;
+        }
+        let id = ContentHash(*hash.finalize().as_bytes()).to_string();
+        self.receipts.borrow_mut().part(&object.name, number, &id).map_err(refused())?;
+        self.streams.widen();
+        Ok(())
     }
 
     /// Fetches an object from a server that does not support range requests.

@@ -32,14 +32,33 @@ pub(super) struct UnderWay {
     pub version: String,
     /// State of each finished part.
     pub parts: BTreeMap<usize, String>,
+    /// Of unfinished ones how many bytes are there from their beginning, and the hash of these.
+    pub begun: BTreeMap<usize, (u64, String)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    Begun { name: String, version: String },
-    Part { name: String, number: usize, known: String },
-    Done { name: String, receipt: Done },
+    Begun {
+        name: String,
+        version: String,
+    },
+    Part {
+        name: String,
+        number: usize,
+        known: String,
+    },
+    /// The first bytes of a part are there.
+    Some {
+        name: String,
+        number: usize,
+        bytes: u64,
+        known: String,
+    },
+    Done {
+        name: String,
+        receipt: Done,
+    },
 }
 
 impl Receipts {
@@ -52,10 +71,13 @@ impl Receipts {
         for line in bytes.split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(Line::Begun { name, version }) => {
-                    receipts.under_way.insert(name, UnderWay { version, parts: BTreeMap::new() });
+                    receipts.under_way.insert(name, UnderWay { version, ..UnderWay::default() });
                 }
                 Ok(Line::Part { name, number, known }) => {
                     receipts.under_way.entry(name).or_default().parts.insert(number, known);
+                }
+                Ok(Line::Some { name, number, bytes, known }) => {
+                    receipts.under_way.entry(name).or_default().begun.insert(number, (bytes, known));
                 }
                 Ok(Line::Done { name, receipt }) => {
                     receipts.under_way.remove(&name);
@@ -86,13 +108,18 @@ impl Receipts {
 
     /// Writes that an upload in parts has begun.
     pub fn begun(&mut self, name: &str, version: &str) -> std::io::Result<()> {
-        self.under_way.insert(name.into(), UnderWay { version: version.into(), parts: BTreeMap::new() });
+        self.under_way.insert(name.into(), UnderWay { version: version.into(), ..UnderWay::default() });
         self.write(&Line::Begun { name: name.into(), version: version.into() })
     }
 
     /// Writes that one part of an upload is stored, and how the service names it.
     pub fn part(&mut self, name: &str, number: usize, known: &str) -> std::io::Result<()> {
         self.write(&Line::Part { name: name.into(), number, known: known.into() })
+    }
+
+    /// Writes that so many bytes of a part are there, and their hash.
+    pub fn some(&mut self, name: &str, number: usize, bytes: u64, known: &str) -> std::io::Result<()> {
+        self.write(&Line::Some { name: name.into(), number, bytes, known: known.into() })
     }
 
     /// Writes that a file was moved.
