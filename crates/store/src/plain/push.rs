@@ -14,6 +14,7 @@ use object_store::{PutMode, PutPayload};
 use super::changed;
 use super::receipt::{Done, Receipts};
 use crate::remote::Remote;
+use crate::remote::upload::Upload;
 use crate::source::Local;
 use crate::streams::Streams;
 use crate::{Error, Meter, Options, Pushed};
@@ -101,10 +102,9 @@ impl Sending<'_> {
                 if length != file.bytes {
                     return Err(Error::Changed { path: file.path.clone() });
                 }
-                let etag = self.remote.put(&file.name, bytes, PutMode::Overwrite).await?;
+                let put = self.remote.put(&file.name, bytes, PutMode::Overwrite);
+                let etag = Upload::new(self.meter, length, length).during(put).await?;
                 self.streams.widen();
-                self.meter.sent(length);
-                self.meter.moved(length);
                 etag
             }
             Some(multipart) => self.parts(multipart.as_ref(), file, &receipt).await?,
@@ -162,20 +162,22 @@ impl Sending<'_> {
                 let size = length.min(file.bytes - begin);
                 let number = number as usize;
                 let content_id = match there.get(&number) {
-                    Some(etag) => etag.clone(),
+                    Some(etag) => {
+                        self.meter.moved(size);
+                        etag.clone()
+                    }
                     None => {
                         let _stream = self.streams.take().await?;
                         let mut bytes = vec![0; size as usize];
                         opened.read_exact_at(&mut bytes, begin).map_err(Error::read(&file.path))?;
                         let payload = PutPayload::from(bytes);
-                        let sent = self.remote.part(multipart, (&file.name, upload), number, payload).await?;
+                        let part = self.remote.part(multipart, (&file.name, upload), number, payload);
+                        let sent = Upload::new(self.meter, size, size).during(part).await?;
                         let noted = self.receipts.borrow_mut().part(&file.name, number, &sent.content_id);
                         noted.map_err(Error::file("write", "the receipts"))?;
-                        self.meter.sent(size);
                         sent.content_id
                     }
                 };
-                self.meter.moved(size);
                 Ok::<PartId, Error>(PartId { content_id })
             })
             .buffered(self.remote.limits.streams)

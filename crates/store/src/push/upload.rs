@@ -15,6 +15,7 @@ use super::journal::Journal;
 use crate::head::bundle_name;
 use crate::inventory::Inventory;
 use crate::remote::Remote;
+use crate::remote::upload::Upload;
 use crate::source::Local;
 use crate::streams::Streams;
 use crate::{Error, Meter};
@@ -85,10 +86,9 @@ impl Object<'_, '_> {
         let Some(multipart) = multipart else {
             let _stream = self.streams.take().await?;
             let length = bytes.len() as u64;
-            self.remote.put(self.name, bytes.into(), PutMode::Overwrite).await?;
+            let put = self.remote.put(self.name, bytes.into(), PutMode::Overwrite);
+            Upload::new(self.meter, length, raw).during(put).await?;
             self.streams.widen();
-            self.meter.sent(length);
-            self.meter.moved(raw);
             return Ok(());
         };
         let earlier = self.journal.borrow().upload(self.name);
@@ -126,20 +126,22 @@ impl Object<'_, '_> {
                 let part = bytes.slice(number * length..bytes.len().min((number + 1) * length));
                 let (there, upload) = (&there, &upload);
                 async move {
-                    let size = part.len();
+                    let (size, data) = (part.len() as u64, share(part.len()));
                     let content_id = match there.get(&number) {
-                        Some(etag) => etag.clone(),
+                        Some(etag) => {
+                            self.meter.moved(data);
+                            etag.clone()
+                        }
                         None => {
                             let _stream = self.streams.take().await?;
                             let payload = PutPayload::from_bytes(part);
-                            let sent = self.remote.part(multipart, (self.name, upload), number, payload).await?;
+                            let part = self.remote.part(multipart, (self.name, upload), number, payload);
+                            let sent = Upload::new(self.meter, size, data).during(part).await?;
                             self.journal.borrow_mut().part(self.name, number, &sent.content_id)?;
-                            self.meter.sent(size as u64);
                             self.streams.widen();
                             sent.content_id
                         }
                     };
-                    self.meter.moved(share(size));
                     Ok::<PartId, Error>(PartId { content_id })
                 }
             })

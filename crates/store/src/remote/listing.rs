@@ -4,11 +4,37 @@
 //! out of each page of it, and remembered, so that a command can name them.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::TryStreamExt;
 use http_body_util::BodyExt;
 use object_store::client::{HttpError, HttpRequest, HttpResponse};
 use object_store::path::Path;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use serde::Deserialize;
+
+use super::{Object, Remote};
+use crate::Error;
+
+impl Remote {
+    /// Everything below the location, sorted by name.
+    pub(crate) async fn list(&self) -> Result<Vec<Object>, Error> {
+        let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
+        let metas: Vec<_> = self.patiently("list", "", || self.store.list(prefix).try_collect::<Vec<_>>()).await?;
+        let mut objects = Vec::with_capacity(metas.len());
+        for meta in metas {
+            let Some(parts) = meta.location.prefix_match(&self.prefix) else { continue };
+            let name = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
+            if !name.is_empty() {
+                objects.push(Object::of(name, meta));
+            }
+        }
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(objects)
+    }
+}
 
 /// Keys that were left out of listings, by all clones.
 #[derive(Debug, Clone, Default)]
@@ -42,68 +68,57 @@ pub(super) async fn readable(response: HttpResponse, unreadable: &UnreadableKeys
     Ok(HttpResponse::from_parts(parts, kept.map_or_else(|| bytes.into(), Into::into)))
 }
 
-/// A page without these entries; `None` if it has none. Folder markers, which are empty and end in `/`, are left out
-/// without being remembered.
+/// What is read of an object's element; Google's is that of S3.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "Key", alias = "Name")]
+    key: String,
+    #[serde(rename = "Size")]
+    bytes: Option<u64>,
+    /// Azure's.
+    #[serde(rename = "Properties")]
+    properties: Option<Properties>,
+}
+
+#[derive(Deserialize)]
+struct Properties {
+    #[serde(rename = "Content-Length")]
+    bytes: Option<u64>,
+}
+
+/// A page without these entries; `None` if it has none, or is no XML, which the client tells. Folder markers, which are
+/// empty and end in `/`, are left out without being remembered.
 fn without_unreadable(page: &str, unreadable: &UnreadableKeys) -> Option<String> {
-    let mut kept = String::new();
-    let (mut rest, mut is_changed) = (page, false);
-    while let Some((before, entry, after)) = next_entry(rest) {
-        kept.push_str(before);
-        let key = text_of(entry, "Key").or_else(|| text_of(entry, "Name")).map(unescaped).unwrap_or_default();
-        match Path::parse(&key) {
-            Ok(path) if path.as_ref() == key => kept.push_str(entry),
-            _ => {
-                is_changed = true;
-                let bytes = text_of(entry, "Size").or_else(|| text_of(entry, "Content-Length"));
-                if !(key.ends_with('/') && bytes == Some("0")) {
-                    unreadable.add(key);
-                }
-            }
+    let (mut kept, mut copied) = (String::new(), 0);
+    for range in entries(page).ok()? {
+        let entry: Entry = quick_xml::de::from_str(page.get(range.clone())?).ok()?;
+        if Path::parse(&entry.key).is_ok_and(|path| path.as_ref() == entry.key) {
+            continue;
         }
-        rest = after;
+        kept.push_str(page.get(copied..range.start)?);
+        copied = range.end;
+        let bytes = entry.bytes.or(entry.properties.and_then(|properties| properties.bytes));
+        if !(entry.key.ends_with('/') && bytes == Some(0)) {
+            unreadable.add(entry.key);
+        }
     }
-    is_changed.then(|| kept + rest)
+    (copied > 0).then(|| kept + &page[copied..])
 }
 
-/// What stands before the next object's element, the element, and what stands behind it.
-fn next_entry(page: &str) -> Option<(&str, &str, &str)> {
-    let (begin, close) = [("<Contents>", "</Contents>"), ("<Blob>", "</Blob>")]
-        .into_iter()
-        .find_map(|(open, close)| Some((page.find(open)?, close)))?;
-    let end = begin + page[begin..].find(close)? + close.len();
-    Some((&page[..begin], &page[begin..end], &page[end..]))
-}
-
-/// The text of the first element of that name, as it is written.
-fn text_of<'a>(entry: &'a str, name: &str) -> Option<&'a str> {
-    let (_, from) = entry.split_once(&format!("<{name}>"))?;
-    from.split_once('<').map(|(text, _)| text)
-}
-
-/// A text of XML without its escapes.
-fn unescaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('&') {
-        plain.push_str(before);
-        let (name, after) = after.split_once(';').unwrap_or((after, ""));
-        plain.extend(match name {
-            "amp" => Some('&'),
-            "lt" => Some('<'),
-            "gt" => Some('>'),
-            "quot" => Some('"'),
-            "apos" => Some('\''),
-            number => number.strip_prefix('#').and_then(|number| {
-                let code = match number.strip_prefix(['x', 'X']) {
-                    Some(hex) => u32::from_str_radix(hex, 16),
-                    None => number.parse(),
-                };
-                code.ok().and_then(char::from_u32)
-            }),
-        });
-        rest = after;
+/// Where the elements of objects are in a page.
+fn entries(page: &str) -> Result<Vec<Range<usize>>, quick_xml::Error> {
+    let (mut reader, mut found) = (Reader::from_str(page), Vec::new());
+    loop {
+        let begin = reader.buffer_position() as usize;
+        match reader.read_event()? {
+            Event::Start(element) if matches!(element.name().as_ref(), b"Contents" | b"Blob") => {
+                reader.read_to_end(element.name())?;
+                found.push(begin..reader.buffer_position() as usize);
+            }
+            Event::Eof => return Ok(found),
+            _ => {}
+        }
     }
-    plain + rest
 }
 
 #[cfg(test)]
@@ -133,5 +148,12 @@ mod tests {
         };
         check(&s3);
         check(&az);
+        let unreadable = UnreadableKeys::default();
+        let page = "<?xml version=\"1.0\"?><List xmlns=\"x\"><!-- <Contents> --><Contents a=\"b\"><ETag>&quot;1&quot;</ETag>\
+                    <Key><![CDATA[a//b]]></Key></Contents><Contents><Key>a/&#x26;</Key></Contents></List>";
+        let rest = "<?xml version=\"1.0\"?><List xmlns=\"x\"><!-- <Contents> --><Contents><Key>a/&#x26;</Key></Contents></List>";
+        assert_eq!(without_unreadable(page, &unreadable).as_deref(), Some(rest));
+        assert_eq!(unreadable.all(), ["a//b"]);
+        assert_eq!(without_unreadable("<List><Contents><Key>a//b</Key>", &unreadable), None);
     }
 }

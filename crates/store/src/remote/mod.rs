@@ -6,6 +6,7 @@
 mod dialect;
 pub mod endpoint;
 pub mod failure;
+pub(crate) mod heard;
 mod listing;
 pub mod open;
 mod patience;
@@ -13,6 +14,7 @@ mod received;
 pub mod swap;
 pub mod tls;
 mod told;
+pub(crate) mod upload;
 pub mod web;
 mod write;
 
@@ -36,6 +38,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::{NO_LIST, chain, generic, names_bucket, status};
 use crate::location::Location;
 use crate::{Error, Limits};
+use heard::LastHeard;
 use listing::UnreadableKeys;
 
 /// The interface for uploads in parts that outlive a process, where the service has one.
@@ -67,6 +70,7 @@ pub struct Remote {
     is_reached: AtomicBool,
     /// Keys that its listings left out.
     unreadable: UnreadableKeys,
+    heard: LastHeard,
 }
 
 /// An object of a listing.
@@ -96,8 +100,19 @@ impl Remote {
     ) -> Result<Remote, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.map_err(|error| Error::Internal(error.to_string()))?);
-        let (is_reached, unreadable) = (AtomicBool::new(false), UnreadableKeys::default());
-        Ok(Remote { location, store, multipart, prefix, runtime, limits, endpoint: None, is_reached, unreadable })
+        let (is_reached, unreadable, heard) = (AtomicBool::new(false), UnreadableKeys::default(), LastHeard::default());
+        Ok(Remote {
+            location,
+            store,
+            multipart,
+            prefix,
+            runtime,
+            limits,
+            endpoint: None,
+            is_reached,
+            unreadable,
+            heard,
+        })
     }
 
     /// The same, of which it is known whom requests go to.
@@ -108,6 +123,11 @@ impl Remote {
     /// The same, whose client notes there which keys it leaves out.
     fn noting(self, unreadable: UnreadableKeys) -> Remote {
         Remote { unreadable, ..self }
+    }
+
+    /// The same, which notes there when bytes come.
+    pub(crate) fn heard_at(self, heard: &LastHeard) -> Remote {
+        Remote { heard: heard.clone(), ..self }
     }
 
     /// Keys that the listings so far left out, because no file can have them: with an empty part, `.` or `..`.
@@ -332,6 +352,7 @@ impl Remote {
             let next = timeout(self.limits.stall, stream.try_next()).await;
             let next = next.map_err(|_| generic(format!("the store sent nothing for {:?}", self.limits.stall)))?;
             let Some(more) = next? else { return Ok(bytes) };
+            self.heard.note();
             bytes.extend_from_slice(more.as_ref());
             if bytes.len() as u64 > most {
                 return Err(generic("the store sent more bytes than were requested".to_owned()));
@@ -350,22 +371,6 @@ impl Remote {
             }
         })
         .await
-    }
-
-    /// Everything below the location, sorted by name.
-    pub(crate) async fn list(&self) -> Result<Vec<Object>, Error> {
-        let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
-        let metas: Vec<_> = self.patiently("list", "", || self.store.list(prefix).try_collect::<Vec<_>>()).await?;
-        let mut objects = Vec::with_capacity(metas.len());
-        for meta in metas {
-            let Some(parts) = meta.location.prefix_match(&self.prefix) else { continue };
-            let name = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
-            if !name.is_empty() {
-                objects.push(Object::of(name, meta));
-            }
-        }
-        objects.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(objects)
     }
 
     /// An object's address, for messages.

@@ -22,38 +22,39 @@ use crate::location::{Location, StorageService};
 use crate::remote::tls::install_tls;
 use crate::{Error, Limits};
 
+/// How requests name this program.
+const USER_AGENT: &str = concat!("gradus/", env!("CARGO_PKG_VERSION"));
+
 /// Opens a location. No requests are sent, except to find credentials.
 ///
 /// # Errors
 /// [`Error::NoCredentials`], or invalid settings.
 pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remote, Error> {
     install_tls();
-    let unreadable = UnreadableKeys::default();
+    let opening = Opening { location, access, limits, unreadable: UnreadableKeys::default() };
     let (store, multipart, prefix): (Arc<dyn ObjectStore>, Multipart, &str) = match location {
         Location::Local(path) => {
             std::fs::create_dir_all(path).map_err(Error::file("make", path))?;
             let path = std::fs::canonicalize(path).map_err(Error::file("open", path))?;
-            (Arc::new(LocalFileSystem::new_with_prefix(path).map_err(|error| unusable(location, &error))?), None, "")
+            (Arc::new(LocalFileSystem::new_with_prefix(path).map_err(|error| opening.unusable(&error))?), None, "")
         }
         Location::Web { origin, path } => {
-            let builder = HttpBuilder::new().with_url(origin).with_client_options(options(limits, true));
-            let store = builder.with_retry(retries(limits)).build().map_err(|error| unusable(location, &error))?;
+            let builder = HttpBuilder::new().with_url(origin).with_client_options(opening.options(true));
+            let store = builder.with_retry(opening.retries()).build().map_err(|error| opening.unusable(&error))?;
             (Arc::new(store), None, path)
         }
         Location::Object { service, bucket, path } => {
             let (store, multipart) = match service {
-                StorageService::S3 | StorageService::Oss | StorageService::Cos => {
-                    s3(location, *service, bucket, (access, limits), &unreadable)?
-                }
-                StorageService::Gs => gs(location, bucket, access, limits, &unreadable)?,
-                StorageService::Az => az(location, bucket, access, limits, &unreadable)?,
+                StorageService::S3 | StorageService::Oss | StorageService::Cos => opening.s3(*service, bucket)?,
+                StorageService::Gs => opening.gs(bucket)?,
+                StorageService::Az => opening.az(bucket)?,
             };
             (store, multipart, path)
         }
     };
-    let prefix = Path::parse(prefix).map_err(|error| unusable(location, &error))?;
+    let prefix = Path::parse(prefix).map_err(|error| opening.unusable(&error))?;
     let endpoint = endpoint(location, access).filter(|_| !access.has_proxy());
-    Ok(Remote::new(location.clone(), store, multipart, prefix, limits)?.behind(endpoint).noting(unreadable))
+    Ok(Remote::new(location.clone(), store, multipart, prefix, limits)?.behind(endpoint).noting(opening.unreadable))
 }
 
 /// Whom requests for a location go to.
@@ -89,90 +90,155 @@ fn endpoint(location: &Location, access: &Access) -> Option<Endpoint> {
     }
 }
 
-fn unusable(location: &Location, error: &dyn std::fmt::Display) -> Error {
-    let message = format!("`{location}` cannot be opened: {error}");
-    Error::Usage { message, hint: "check the address and the variables of the service".into() }
-}
-
-fn options(limits: Limits, allow_http: bool) -> ClientOptions {
-    ClientOptions::new()
-        .with_connect_timeout(limits.connect)
-        .with_timeout(limits.request)
-        .with_allow_http(allow_http)
-        .with_user_agent(object_store::HeaderValue::from_static(concat!("gradus/", env!("CARGO_PKG_VERSION"))))
-}
-
-/// A request is retried within a quarter of the patience; if it still fails, the transfer restarts.
-fn retries(limits: Limits) -> RetryConfig {
-    let backoff =
-        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(8), base: 2.0 };
-    RetryConfig { backoff, max_retries: 6, retry_timeout: limits.patience / 4 }
-}
-
 /// Amazon verifies it for each object and part, and stores it with the object. Others refuse unknown headers; for all
 /// of them the reported checksum is compared (`received`).
 const AMAZON_CHECKSUM: Checksum = Checksum::SHA256;
 
 type Opened = (Arc<dyn ObjectStore>, Multipart);
 
-fn s3(
-    location: &Location,
-    service: StorageService,
-    bucket: &str,
-    (access, limits): (&Access, Limits),
-    unreadable: &UnreadableKeys,
-) -> Result<Opened, Error> {
-    let dialect = dialect(service, access);
-    let is_true = |name: &str| access.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
-    let is_amazon = dialect.endpoint.is_none();
-    let mut builder = AmazonS3Builder::new()
-        .with_bucket_name(bucket)
-        .with_region(dialect.region.unwrap_or("us-east-1"))
-        .with_retry(retries(limits));
-    let mut allow_http = false;
-    if let Some(endpoint) = &dialect.endpoint {
-        allow_http = endpoint.starts_with("http://");
-        // Both Chinese services use virtual-hosted addresses; for others that must be requested.
-        let is_virtual = matches!(service, StorageService::Oss | StorageService::Cos)
-            && access.first(&["OSS_ENDPOINT", "TENCENTCLOUD_COS_ENDPOINT"]).is_none();
-        let is_virtual = is_virtual || is_true("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
-        let endpoint = match (is_virtual, endpoint.split_once("://")) {
-            (true, Some((scheme, host))) if !host.starts_with(&format!("{bucket}.")) => {
-                format!("{scheme}://{bucket}.{host}")
-            }
-            (true | false, _) => endpoint.clone(),
-        };
-        builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(is_virtual);
-    } else if service != StorageService::S3 {
-        return Err(no_credentials(location, dialect.hint));
+/// What the clients of all services are made from.
+struct Opening<'a> {
+    location: &'a Location,
+    access: &'a Access,
+    limits: Limits,
+    /// Keys that listings leave out.
+    unreadable: UnreadableKeys,
+}
+
+impl Opening<'_> {
+    fn unusable(&self, error: &dyn std::fmt::Display) -> Error {
+        let message = format!("`{}` cannot be opened: {error}", self.location);
+        Error::Usage { message, hint: "check the address and the variables of the service".into() }
     }
-    if is_amazon {
-        builder = builder.with_checksum_algorithm(AMAZON_CHECKSUM);
+
+    fn no_credentials(&self, hint: &str) -> Error {
+        Error::NoCredentials { location: self.location.to_string(), hint: hint.to_owned() }
     }
-    let lacking = || no_credentials(location, dialect.hint);
-    match (dialect.key, dialect.secret) {
-        _ if service == StorageService::S3 && is_true("AWS_SKIP_SIGNATURE") => {
-            builder = builder.with_skip_signature(true)
+
+    fn options(&self, allow_http: bool) -> ClientOptions {
+        ClientOptions::new()
+            .with_connect_timeout(self.limits.connect)
+            .with_timeout(self.limits.request)
+            .with_allow_http(allow_http)
+            .with_user_agent(object_store::HeaderValue::from_static(USER_AGENT))
+    }
+
+    /// A request is retried within a quarter of the patience; if it still fails, the transfer restarts.
+    fn retries(&self) -> RetryConfig {
+        let backoff =
+            BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(8), base: 2.0 };
+        RetryConfig { backoff, max_retries: 6, retry_timeout: self.limits.patience / 4 }
+    }
+
+    fn connector(&self, allow_http: bool) -> Result<VerifyingConnector, Error> {
+        let uploads = reqwest::Client::builder()
+            .connect_timeout(self.limits.connect)
+            .timeout(self.limits.request)
+            .https_only(!allow_http)
+            .user_agent(USER_AGENT);
+        let uploads = uploads.build().map_err(|error| self.unusable(&error))?;
+        Ok(VerifyingConnector::new(uploads, &self.unreadable))
+    }
+
+    fn s3(&self, service: StorageService, bucket: &str) -> Result<Opened, Error> {
+        let dialect = dialect(service, self.access);
+        let is_true =
+            |name: &str| self.access.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
+        let is_amazon = dialect.endpoint.is_none();
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_region(dialect.region.unwrap_or("us-east-1"))
+            .with_retry(self.retries());
+        let mut allow_http = false;
+        if let Some(endpoint) = &dialect.endpoint {
+            allow_http = endpoint.starts_with("http://");
+            // Both Chinese services use virtual-hosted addresses; for others that must be requested.
+            let is_virtual = matches!(service, StorageService::Oss | StorageService::Cos)
+                && self.access.first(&["OSS_ENDPOINT", "TENCENTCLOUD_COS_ENDPOINT"]).is_none();
+            let is_virtual = is_virtual || is_true("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
+            let endpoint = match (is_virtual, endpoint.split_once("://")) {
+                (true, Some((scheme, host))) if !host.starts_with(&format!("{bucket}.")) => {
+                    format!("{scheme}://{bucket}.{host}")
+                }
+                (true | false, _) => endpoint.clone(),
+            };
+            builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(is_virtual);
+        } else if service != StorageService::S3 {
+            return Err(self.no_credentials(dialect.hint));
         }
-        (Some(key), Some(secret)) => {
-            builder = builder.with_access_key_id(key).with_secret_access_key(secret);
-            if let Some(token) = dialect.token {
-                builder = builder.with_token(token);
-            }
+        if is_amazon {
+            builder = builder.with_checksum_algorithm(AMAZON_CHECKSUM);
         }
-        (Some(_), None) | (None, Some(_)) => return Err(lacking()),
-        (None, None) if service != StorageService::S3 => return Err(lacking()),
-        (None, None) => match foreign_credentials(builder, access) {
-            (named, true) => builder = named,
-            // An Amazon machine has credentials of its own; elsewhere there is no answer, and trying would take long.
-            (plain, false) if is_amazon && has_metadata() => builder = plain,
-            (_, false) => return Err(lacking()),
-        },
+        let lacking = || self.no_credentials(dialect.hint);
+        match (dialect.key, dialect.secret) {
+            _ if service == StorageService::S3 && is_true("AWS_SKIP_SIGNATURE") => {
+                builder = builder.with_skip_signature(true)
+            }
+            (Some(key), Some(secret)) => {
+                builder = builder.with_access_key_id(key).with_secret_access_key(secret);
+                if let Some(token) = dialect.token {
+                    builder = builder.with_token(token);
+                }
+            }
+            (Some(_), None) | (None, Some(_)) => return Err(lacking()),
+            (None, None) if service != StorageService::S3 => return Err(lacking()),
+            (None, None) => match foreign_credentials(builder, self.access) {
+                (named, true) => builder = named,
+                // An Amazon machine has credentials of its own; elsewhere there is no answer, and trying would take long.
+                (plain, false) if is_amazon && has_metadata() => builder = plain,
+                (_, false) => return Err(lacking()),
+            },
+        }
+        let builder = builder.with_http_connector(self.connector(allow_http)?);
+        let store = builder.with_client_options(self.options(allow_http)).build();
+        let store = Arc::new(store.map_err(|error| self.unusable(&error))?);
+        Ok((store.clone(), Some(store)))
     }
-    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
-    let store = builder.with_client_options(options(limits, allow_http)).build();
-    let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
-    Ok((store.clone(), Some(store)))
+
+    fn gs(&self, bucket: &str) -> Result<Opened, Error> {
+        let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_retry(self.retries());
+        let base = self.access.get("GOOGLE_BASE_URL");
+        if let Some(base) = base {
+            builder = builder.with_base_url(base);
+        }
+        match self.access.first(&["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"]) {
+            Some(path) => builder = builder.with_application_credentials(path),
+            None if self.access.get("GOOGLE_SKIP_SIGNATURE").is_some() => builder = builder.with_skip_signature(true),
+            None if has_metadata() => {}
+            None => return Err(self.no_credentials(GS_HINT)),
+        }
+        let allow_http = base.is_some_and(|base| base.starts_with("http://"));
+        let builder = builder.with_http_connector(self.connector(allow_http)?);
+        let store = builder.with_client_options(self.options(allow_http)).build();
+        let store = Arc::new(store.map_err(|error| self.unusable(&error))?);
+        Ok((store.clone(), Some(store)))
+    }
+
+    fn az(&self, container: &str) -> Result<Opened, Error> {
+        let lacking = || self.no_credentials(AZ_HINT);
+        let account = self.access.get("AZURE_STORAGE_ACCOUNT_NAME").ok_or_else(lacking)?;
+        let mut builder = MicrosoftAzureBuilder::new()
+            .with_container_name(container)
+            .with_account(account)
+            .with_retry(self.retries());
+        match (self.access.get("AZURE_STORAGE_ACCOUNT_KEY"), self.access.get("AZURE_STORAGE_SAS_TOKEN")) {
+            (Some(key), _) => builder = builder.with_access_key(key),
+            (None, Some(token)) => {
+                builder = builder.with_config(object_store::azure::AzureConfigKey::SasKey, token);
+            }
+            (None, None) if has_metadata() => {}
+            (None, None) => return Err(lacking()),
+        }
+        let endpoint = self.access.get("AZURE_STORAGE_ENDPOINT");
+        if let Some(endpoint) = endpoint {
+            builder = builder.with_endpoint(endpoint.to_owned());
+        }
+        let allow_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+        let builder = builder.with_http_connector(self.connector(allow_http)?);
+        let store = builder.with_client_options(self.options(allow_http)).build();
+        let store = Arc::new(store.map_err(|error| self.unusable(&error))?);
+        Ok((store.clone(), Some(store)))
+    }
 }
 
 /// Passes on where a container or a role gets its credentials; returns whether any such source is configured.
@@ -191,65 +257,6 @@ fn foreign_credentials(mut builder: AmazonS3Builder, access: &Access) -> (Amazon
         }
     }
     (builder, is_named)
-}
-
-fn gs(
-    location: &Location,
-    bucket: &str,
-    access: &Access,
-    limits: Limits,
-    unreadable: &UnreadableKeys,
-) -> Result<Opened, Error> {
-    let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_retry(retries(limits));
-    let base = access.get("GOOGLE_BASE_URL");
-    if let Some(base) = base {
-        builder = builder.with_base_url(base);
-    }
-    match access.first(&["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"]) {
-        Some(path) => builder = builder.with_application_credentials(path),
-        None if access.get("GOOGLE_SKIP_SIGNATURE").is_some() => builder = builder.with_skip_signature(true),
-        None if has_metadata() => {}
-        None => return Err(no_credentials(location, GS_HINT)),
-    }
-    let allow_http = base.is_some_and(|base| base.starts_with("http://"));
-    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
-    let store = builder.with_client_options(options(limits, allow_http)).build();
-    let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
-    Ok((store.clone(), Some(store)))
-}
-
-fn az(
-    location: &Location,
-    container: &str,
-    access: &Access,
-    limits: Limits,
-    unreadable: &UnreadableKeys,
-) -> Result<Opened, Error> {
-    let lacking = || no_credentials(location, AZ_HINT);
-    let account = access.get("AZURE_STORAGE_ACCOUNT_NAME").ok_or_else(lacking)?;
-    let mut builder =
-        MicrosoftAzureBuilder::new().with_container_name(container).with_account(account).with_retry(retries(limits));
-    match (access.get("AZURE_STORAGE_ACCOUNT_KEY"), access.get("AZURE_STORAGE_SAS_TOKEN")) {
-        (Some(key), _) => builder = builder.with_access_key(key),
-        (None, Some(token)) => {
-            builder = builder.with_config(object_store::azure::AzureConfigKey::SasKey, token);
-        }
-        (None, None) if has_metadata() => {}
-        (None, None) => return Err(lacking()),
-    }
-    let endpoint = access.get("AZURE_STORAGE_ENDPOINT");
-    if let Some(endpoint) = endpoint {
-        builder = builder.with_endpoint(endpoint.to_owned());
-    }
-    let allow_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let builder = builder.with_http_connector(VerifyingConnector::noting(unreadable));
-    let store = builder.with_client_options(options(limits, allow_http)).build();
-    let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
-    Ok((store.clone(), Some(store)))
-}
-
-fn no_credentials(location: &Location, hint: &str) -> Error {
-    Error::NoCredentials { location: location.to_string(), hint: hint.to_owned() }
 }
 
 /// Whether this is a cloud machine, whose metadata service answers at the address that all clouds use.

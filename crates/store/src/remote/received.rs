@@ -17,31 +17,36 @@ use object_store::{ClientOptions, HeaderMap};
 
 use super::failure::RECEIVED_OTHER;
 use super::listing::{UnreadableKeys, is_listing, readable};
+use super::upload::Upload;
 
 /// Connects clients that verify what they send, and leave unreadable keys out of listings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct VerifyingConnector {
     connector: ReqwestConnector,
+    uploads: reqwest::Client,
     unreadable: UnreadableKeys,
 }
 
 impl VerifyingConnector {
-    /// One that remembers the keys there.
-    pub fn noting(unreadable: &UnreadableKeys) -> VerifyingConnector {
-        VerifyingConnector { unreadable: unreadable.clone(), ..VerifyingConnector::default() }
+    /// One whose uploads go through that client, and that remembers the keys there.
+    pub fn new(uploads: reqwest::Client, unreadable: &UnreadableKeys) -> VerifyingConnector {
+        VerifyingConnector { connector: ReqwestConnector::default(), uploads, unreadable: unreadable.clone() }
     }
 }
 
 impl HttpConnector for VerifyingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = self.connector.connect(options)?;
-        Ok(HttpClient::new(Verifying { client, unreadable: self.unreadable.clone() }))
+        let (uploads, unreadable) = (self.uploads.clone(), self.unreadable.clone());
+        Ok(HttpClient::new(Verifying { client, uploads, unreadable }))
     }
 }
 
 #[derive(Debug)]
 struct Verifying {
     client: HttpClient,
+    /// The client of uploads whose progress is told.
+    uploads: reqwest::Client,
     unreadable: UnreadableKeys,
 }
 
@@ -58,14 +63,19 @@ impl HttpService for Verifying {
         if is_listing(&request) {
             return readable(self.client.execute(request).await?, &self.unreadable).await;
         }
-        let is_upload = request.method().as_str() == "PUT" && request.body().content_length() > 0;
+        if request.method().as_str() != "PUT" || request.body().content_length() == 0 {
+            return self.client.execute(request).await;
+        }
         // Objects of directory buckets have ETags that look like an MD5 and are none.
         let has_md5 = !request.uri().host().is_some_and(|host| host.contains("s3express"));
-        let body = (is_upload && has_md5).then(|| request.body().clone());
-        let response = self.client.execute(request).await?;
-        let stored = reported(response.headers()).filter(|_| response.status().is_success());
-        let (Some(body), Some(stored)) = (body, stored) else { return Ok(response) };
-        let sent = hex(&Md5::digest(body.collect().await?.to_bytes()));
+        let body = request.body().clone().collect().await?.to_bytes();
+        let response = match Upload::current() {
+            Some(upload) => upload.send(&self.uploads, request, body.clone()).await?,
+            None => self.client.execute(request).await?,
+        };
+        let stored = reported(response.headers()).filter(|_| has_md5 && response.status().is_success());
+        let Some(stored) = stored else { return Ok(response) };
+        let sent = hex(&Md5::digest(&body));
         match sent == stored {
             true => Ok(response),
             // Sent again, if the request may be.

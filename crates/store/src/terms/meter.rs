@@ -1,10 +1,14 @@
 //! Progress of a transfer, for observation from another thread.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts bytes while they move.
+/// Counts bytes while they move. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(Arc<Counts>);
+
 #[derive(Debug, Default)]
-pub struct Meter {
+struct Counts {
     total: AtomicU64,
     done: AtomicU64,
     sent: AtomicU64,
@@ -30,33 +34,39 @@ pub struct Reading {
 impl Meter {
     /// The current reading.
     pub fn read(&self) -> Reading {
-        let [total, done, sent, received, read] = [&self.total, &self.done, &self.sent, &self.received, &self.read]
-            .map(|count| count.load(Ordering::Relaxed));
+        let Counts { total, done, sent, received, read } = &*self.0;
+        let [total, done, sent, received, read] =
+            [total, done, sent, received, read].map(|count| count.load(Ordering::Relaxed));
         Reading { total, done, sent, received, read }
     }
 
     pub(crate) fn expect(&self, bytes: u64) {
-        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.0.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The remaining expected bytes will not arrive, and something else is expected next.
     pub(crate) fn begin_again(&self) {
-        self.total.store(self.done.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.0.total.store(self.0.done.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(crate) fn moved(&self, bytes: u64) {
-        self.done.fetch_add(bytes, Ordering::Relaxed);
+        self.0.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// They move again.
+    pub(crate) fn moves_again(&self, bytes: u64) {
+        self.0.done.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn sent(&self, bytes: u64) {
-        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        self.0.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn received(&self, bytes: u64) {
-        self.received.fetch_add(bytes, Ordering::Relaxed);
+        self.0.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn looked_through(&self, bytes: u64) {
-        self.read.fetch_add(bytes, Ordering::Relaxed);
+        self.0.read.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -225,3 +225,69 @@ fn progress_is_seen_before_a_part_is_whole() {
     assert_eq!((meter.read().done, meter.read().received), (4 << 20, 4 << 20));
     assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
 }
+
+/// A service of S3 with an empty bucket, which takes the first mebibyte of each object that is put, and the rest of it
+/// only when it is told to.
+fn hesitant(go: std::sync::mpsc::Receiver<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (mut lines, mut stream) = (BufReader::new(stream.try_clone().unwrap()), stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") && lines.read_line(&mut head).unwrap() > 0 {}
+            let mut answer = |text: &str| {
+                let head = format!("HTTP/1.1 {text}");
+                stream.write_all(head.as_bytes()).unwrap();
+            };
+            if !head.starts_with("PUT") {
+                let is_listing = head.contains("list-type=2");
+                let body = if is_listing { "<ListBucketResult />" } else { "<Error><Code>NoSuchKey</Code></Error>" };
+                let status = if is_listing { "200 OK" } else { "404 Not Found" };
+                answer(&format!("{status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()));
+                continue;
+            }
+            let length = head.to_ascii_lowercase();
+            let length =
+                length.split_once("content-length: ").unwrap().1.lines().next().unwrap().parse::<u64>().unwrap();
+            let first = std::io::copy(&mut lines.by_ref().take(1 << 20), &mut std::io::sink()).unwrap();
+            if go.recv().is_err() {
+                return;
+            }
+            std::io::copy(&mut lines.by_ref().take(length - first), &mut std::io::sink()).unwrap();
+            answer("200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    endpoint
+}
+
+/// Of an object of 64 MiB of which the service has taken 1, some are on the way, the rest is not sent.
+#[test]
+fn progress_is_seen_before_an_object_is_sent() {
+    const WHOLE: u64 = 64 << 20;
+    let scene = Scene::new();
+    write(&scene.path("here"), &Tree::from([("x.bin".into(), Draws::new(25).bytes(WHOLE as usize))]));
+    let (go, wait) = std::sync::mpsc::channel();
+    let endpoint = hesitant(wait);
+    let access = Access::gather(|name| match name {
+        "AWS_ENDPOINT_URL" => Some(endpoint.clone()),
+        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("hush".to_owned()),
+        _ => None,
+    });
+    let patient = Limits { part: WHOLE, request: Duration::from_secs(60), ..limits() };
+    let remote = open(&"s3://bucket/set".parse().unwrap(), &access, patient).unwrap();
+    let meter = Meter::default();
+    let (began, mut seen) = (std::time::Instant::now(), 0);
+    std::thread::scope(|scope| {
+        let (here, options, meter) = (scene.path("here"), scene.options(StoreFormat::Plain), &meter);
+        let pushing = scope.spawn(move || push(&here, &remote, &options, meter).unwrap());
+        while seen < 1 << 20 && began.elapsed() < Duration::from_secs(20) && !pushing.is_finished() {
+            seen = meter.read().done;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        go.send(()).unwrap();
+        assert_eq!(pushing.join().unwrap().sent, WHOLE);
+    });
+    assert!((1 << 20..WHOLE).contains(&seen), "{seen} bytes were seen before the object was sent");
+    assert_eq!((meter.read().done, meter.read().sent), (WHOLE, WHOLE));
+}
