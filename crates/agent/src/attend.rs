@@ -146,12 +146,17 @@ impl Agent {
     }
 
     /// Runs the attempt's due timers.
-    fn turn(&mut self) -> Option<SupervisorInput> {
-        let attempt = self.attempt.as_mut()?;
-        let end = attempt.turn(self.clock.now())?;
-        let id = attempt.id().clone();
-        self.attempt = None;
-        Some(SupervisorInput::Ended { attempt: id, end })
+    fn turn(&mut self) -> Vec<SupervisorInput> {
+        let Some(attempt) = &mut self.attempt else { return Vec::new() };
+        let (id, now) = (attempt.id().clone(), self.clock.now());
+        let told = attempt.look_at_origin(now);
+        let happened = |event| SupervisorInput::Happened { attempt: id.clone(), events: vec![event] };
+        let mut inputs: Vec<SupervisorInput> = told.map(happened).into_iter().collect();
+        if let Some(end) = attempt.turn(now) {
+            self.attempt = None;
+            inputs.push(SupervisorInput::Ended { attempt: id, end });
+        }
+        inputs
     }
 
     /// Passes inputs to the supervisor and carries out its outputs; returns the departure once it leaves.

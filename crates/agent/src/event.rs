@@ -9,6 +9,7 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
+use crate::attempt::watchdog::OriginWatch;
 use crate::travel::Brought;
 
 /// What woke the agent.
@@ -37,15 +38,25 @@ pub struct StagedInput {
     pub served: Option<Serving>,
     /// Copies on this machine of the job's inputs on the loop's.
     pub brought: Brought,
+    /// What a person should know of it.
+    pub note: Option<String>,
 }
 
-/// The server of remote data, and the folder handle that keeps the path of its socket valid.
-pub type Serving = (store::Served, File);
+/// The server of remote data.
+#[derive(Debug)]
+pub struct Serving {
+    /// What it serves.
+    pub served: store::Served,
+    /// The folder handle that keeps the path of its socket valid.
+    pub _handle: File,
+    /// Whether its origin answers.
+    pub origin: OriginWatch,
+}
 
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None, brought: Brought::new() }
+        StagedInput { path, served: None, brought: Brought::new(), note: None }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use data::cache::CacheCounts;
 
@@ -40,8 +41,8 @@ impl NothingServed {
         match self.never {}
     }
 
-    /// Whether a rank waits for bytes now.
-    pub fn is_awaited(&self) -> bool {
+    /// For how long the origin has sent nothing while a rank waits for bytes.
+    pub fn silence(&self) -> Option<Duration> {
         match self.never {}
     }
 }

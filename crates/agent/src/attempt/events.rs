@@ -122,6 +122,7 @@ impl Attempt {
     }
 }
 
-fn reported(report: Report) -> AgentEvent {
+/// A report of the agent itself.
+pub(super) fn reported(report: Report) -> AgentEvent {
     AgentEvent::Reported { rank: 0, report }
 }

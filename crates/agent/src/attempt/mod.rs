@@ -17,7 +17,7 @@ mod sweeping;
 mod trainer;
 mod uploading;
 mod verdict;
-mod watchdog;
+pub(crate) mod watchdog;
 pub mod workdir;
 
 use std::fs;
@@ -310,9 +310,10 @@ impl Attempt {
             (Stage::Running { .. }, None, _) if self.stacks_until.is_some() => {
                 self.stacks_until.unwrap_or(Duration::MAX)
             }
-            (Stage::Running { .. }, None, Working::Train { peers, .. }) if self.is_follower() => peers.kill_at(),
             (Stage::Running { .. }, None, Working::Train { watchdog, peers, .. }) => {
-                watchdog.hangs_at().min(peers.kill_at())
+                let look = self.served.as_ref().map_or(Duration::MAX, |serving| serving.origin.due());
+                let hangs = if self.is_follower() { Duration::MAX } else { watchdog.hangs_at() };
+                hangs.min(peers.kill_at()).min(look)
             }
             (Stage::Running { .. }, None, Working::Command { link, .. }) => {
                 link.as_ref().map_or(Duration::MAX, ProgramLink::hangs_at)

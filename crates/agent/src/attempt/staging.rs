@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::files::RunInput;
+use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
 use domain::wire::{AgentEvent, NodeAddress, NodeRank, Start};
@@ -12,12 +13,13 @@ use domain::{Command, Finding, Train, Work};
 use node::oom::KillCounters;
 use store::{Limits, Location, Meter, Places};
 
+use super::events::reported;
 use super::process::{self, Process};
 use super::trainer::Seat;
 use super::verdict::Role;
-use super::watchdog::Watchdog;
+use super::watchdog::{OriginWatch, Watchdog};
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
-use crate::event::{AttemptEvent, StagedInput, Wakeup};
+use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::travel::{self, Brought};
 
 /// The path of data on this machine; `None` if it is remote.
@@ -42,7 +44,14 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
             let places = Places { folder: &folder, cache: &cache, socket: &short };
             let served =
                 store::serve(&uri, budget.0, places, &access, Limits::default()).map_err(|error| error.finding())?;
-            Ok(StagedInput { path: served.path.clone(), served: Some((served, handle)), brought: Brought::new() })
+            let note = store::left_out_objects(&served.unreadable);
+            let (path, origin) = (served.path.clone(), OriginWatch::new(&uri));
+            Ok(StagedInput {
+                path,
+                served: Some(Serving { served, _handle: handle, origin }),
+                brought: Brought::new(),
+                note,
+            })
         });
     }
     let cache = home.join("cache/data");
@@ -51,7 +60,8 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
             return Ok(path.clone().into());
         }
         let staged = store::stage(&uri, &cache, &access, Limits::default(), &Meter::default());
-        staged.map(|staged| staged.path.into()).map_err(|error| error.finding())
+        let staged = staged.map_err(|error| error.finding())?;
+        Ok(StagedInput { note: store::left_out_objects(&staged.pulled.unreadable), ..staged.path.into() })
     });
 }
 
@@ -98,18 +108,20 @@ impl Attempt {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served, brought } = input;
+        let StagedInput { path, served, brought, note } = input;
+        let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
         self.served = served;
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);
         }
-        match &self.work {
+        events.extend(match &self.work {
             Working::Command { command: Command { setup: Some(text), .. }, .. } => {
                 self.start_program(Role::Setup, &text.clone())
             }
             Working::Command { .. } | Working::Train { .. } => self.prepared(path, now),
-        }
+        });
+        events
     }
 
     /// Starts the trainer on data that is on this machine.

@@ -63,11 +63,7 @@ pub struct TransferSummary {
 
 /// The note on objects that were left out; none if there are none.
 pub fn left_out(unreadable: &[String]) -> Option<String> {
-    let first = unreadable.first()?;
-    let count = counted(unreadable.len() as u64, "object");
-    Some(format!(
-        "note: {count} left out: no file can have a key with an empty part (`//`), `.` or `..`, such as `{first}`"
-    ))
+    store::left_out_objects(unreadable).map(|told| format!("note: {told}"))
 }
 
 impl TransferArgs {

@@ -47,10 +47,10 @@ impl Served {
         self.pieces.counts()
     }
 
-    /// Whether a rank waits for bytes now. It waits no longer than a failing request is retried ([`Limits::patience`]),
-    /// and then gets an error.
-    pub fn is_awaited(&self) -> bool {
-        self.pieces.is_awaited()
+    /// For how long the origin has sent nothing while a rank waits for bytes; `None` if none waits. It waits no longer
+    /// than a failing request is retried ([`Limits::patience`]), and then gets an error.
+    pub fn silence(&self) -> Option<Duration> {
+        self.pieces.silence()
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use data::cache::{AccessSchedule, CacheCounts, DiskCache, NEVER};
 use data::chunk::ContentHash;
@@ -16,6 +17,7 @@ use data::remote::{AccessTime, ByteRange};
 use super::Opener;
 use super::origin::Source;
 use crate::remote::Remote;
+use crate::remote::heard::LastHeard;
 
 /// Fetches that are under way ahead of their readers.
 const AHEAD: usize = 16;
@@ -36,23 +38,38 @@ pub(super) struct Pieces {
     opener: Opener,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Readers that have not been answered yet.
-    readers: AtomicU64,
+    readers: Mutex<Readers>,
+    /// When the origin was last heard.
+    heard: LastHeard,
+}
+
+/// Readers that have not been answered yet.
+#[derive(Debug, Default)]
+struct Readers {
+    count: u64,
+    /// Since when there are any.
+    since: Option<Instant>,
 }
 
 /// A reader that waits for its answer.
-struct Waiting<'a>(&'a AtomicU64);
+struct Waiting<'a>(&'a Mutex<Readers>);
 
 impl<'a> Waiting<'a> {
-    fn begin(readers: &'a AtomicU64) -> Waiting<'a> {
-        readers.fetch_add(1, Ordering::Relaxed);
+    fn begin(readers: &'a Mutex<Readers>) -> Waiting<'a> {
+        let mut waiting = readers.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count += 1;
+        waiting.since.get_or_insert_with(Instant::now);
         Waiting(readers)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count -= 1;
+        if waiting.count == 0 {
+            waiting.since = None;
+        }
     }
 }
 
@@ -138,7 +155,8 @@ impl Pieces {
             opener,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            readers: AtomicU64::new(0),
+            readers: Mutex::default(),
+            heard: LastHeard::default(),
         }
     }
 
@@ -169,9 +187,16 @@ impl Pieces {
         CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 
-    /// Whether a reader waits for its answer now.
-    pub fn is_awaited(&self) -> bool {
-        self.readers.load(Ordering::Relaxed) > 0
+    /// For how long the origin has sent nothing while a reader waits; `None` if none waits.
+    pub fn silence(&self) -> Option<Duration> {
+        let since = self.readers.lock().unwrap_or_else(PoisonError::into_inner).since?;
+        Some(self.heard.at().map_or(since, |heard| heard.max(since)).elapsed())
+    }
+
+    /// When the origin was last heard.
+    #[cfg(test)]
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.heard.at()
     }
 
     /// Records that a chunk is needed soon.
@@ -261,7 +286,10 @@ impl Pieces {
     fn fetch(&self, source: &Source, span: ByteRange, fetcher: &mut Option<Remote>) -> io::Result<Vec<u8>> {
         let remote = match fetcher {
             Some(remote) => remote,
-            None => fetcher.insert((self.opener)().map_err(|error| io::Error::other(told(&error)))?),
+            None => {
+                let opened = (self.opener)().map_err(|error| io::Error::other(told(&error)))?;
+                fetcher.insert(opened.heard_at(&self.heard))
+            }
         };
         let range = span.offset..span.offset + u64::from(span.bytes);
         remote.wait(source.fetch(remote, range)).map_err(|error| io::Error::other(told(&error)))

@@ -197,15 +197,20 @@ fn a_reader_that_waits_is_seen() {
     let cache = DiskCache::open(&root.path().join("cache"), 1 << 20).unwrap();
     let pieces = Pieces::new(cache, vec![Source::object(object.name.clone(), object)], silent);
     let span = data::remote::ByteRange { file: 0, offset: 100, bytes: 1000 };
-    assert!(!pieces.is_awaited());
+    assert_eq!(pieces.silence(), None);
+    let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| pieces.read(span, data::remote::AccessTime::SOME_TIME, &mut None).is_ok());
         is_asked.recv().unwrap();
-        assert!(pieces.is_awaited());
+        let silence = pieces.silence().unwrap();
+        assert!(silence <= began.elapsed());
+        // It grows as long as nothing comes.
+        while pieces.silence().unwrap() <= silence {}
         answer.send(()).unwrap();
         assert!(reader.join().unwrap());
     });
-    assert!(!pieces.is_awaited());
+    assert_eq!(pieces.silence(), None);
+    assert!(pieces.last_heard().is_some_and(|heard| heard > began), "what came was not noticed");
 }
 
 #[test]

@@ -78,6 +78,16 @@ pub struct Pulled {
     pub unreadable: Vec<String>,
 }
 
+/// Tells of objects that were left out because no file can have their keys; `None` if there are none.
+pub fn left_out_objects(unreadable: &[String]) -> Option<String> {
+    let first = unreadable.first()?;
+    let count = unreadable.len();
+    let objects = if count == 1 { "object" } else { "objects" };
+    Some(format!(
+        "{count} {objects} left out: no file can have a key with an empty part (`//`), `.` or `..`, such as `{first}`"
+    ))
+}
+
 /// What [`crate::check`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
