@@ -98,7 +98,10 @@ fn wrong_input_is_refused_with_what_to_type() {
     check(&["train.py", "--nnodes", "1:4"], &["write one number"]);
     check(&["train.py", "--nnodes", "2"], &["`--nnodes`", "--infra ssh"]);
     check(&["train.py", "--rdzv-endpoint", "h:1"], &["`--rdzv-endpoint` is not needed"]);
-    check(&["train.py", "--gpus", "A100:8"], &["`--gpus`: accelerators cannot be rented yet"]);
+    check(
+        &["train.py", "--gpus", "A100:8"],
+        &["`--gpus`: GPUs can be asked for only from a cloud, and the job names none that can be rented"],
+    );
     check(&["train.py", "--cpus", "few"], &["`--cpus`", "no number of cores"]);
     check(&["train.py", "--budget", "lots"], &["`--budget`"]);
     check(&["train.py", "--env", "A"], &["the environment has no variable `A`", "--env A=VALUE"]);

@@ -48,8 +48,14 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
 const ONE_MACHINE: &str =
     "only this machine, those of `gradus nodes` and machines of AWS, Lambda and Google can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
-const NO_GPU: &str = "accelerators cannot be rented yet";
-const NO_CLOUD: &str = "clouds cannot be rented yet";
+const NO_GPU: &str = "GPUs can be asked for only from a cloud, and the job names none that can be rented";
+const NAME_CLOUD: &str =
+    "add `infra: aws`, `infra: lambda` or `infra: gcp`, or leave it out to use this machine as it is";
+const NO_SPOT: &str = "spot machines can be asked for only from a cloud, and the job names none that can be rented";
+const NAME_CLOUD_OR_NO_SPOT: &str = "add `infra: aws` or `infra: gcp`, or write `spot: never`, or leave it out";
+const NO_LIMIT: &str =
+    "a limit on the hourly price is for machines of clouds, and the job names none that can be rented";
+const BUDGET: &str = "write `budget: {max: $10}` for the whole run, or add `infra: aws`";
 const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH, or machines of AWS";
 const NO_STORE: &str = "object stores and mounts are not supported yet";
 const COPY: &str = "put the files under `workdir`, which is copied to the machine";
@@ -73,40 +79,30 @@ pub const SKY_KEYS: &[SkyKey] = &[
         ONE_MACHINE,
         "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
     ),
-    planned("resources.accelerators", &[], NO_GPU, "leave it out to run on this machine's CPU"),
-    no("resources.accelerator_args", NO_GPU, LEAVE_OUT),
+    planned("resources.accelerators", &[], NO_GPU, NAME_CLOUD),
+    no("resources.accelerator_args", "TPUs and their arguments are not supported", LEAVE_OUT),
     yes("resources.cpus"),
     yes("resources.memory"),
     planned(
         "resources.instance_type",
         &[],
-        NO_CLOUD,
-        "state what the machine needs with `cpus`, `memory` and `disk_size`",
+        "types of instances belong to a cloud, and the job names none that can be rented",
+        "add `infra: aws`, or state what the machine needs with `cpus`, `memory` and `disk_size`",
     ),
-    planned(
-        "resources.use_spot",
-        &["false"],
-        "spot instances cannot be rented yet",
-        "write `spot: never` or leave it out",
-    ),
+    planned("resources.use_spot", &["false"], NO_SPOT, NAME_CLOUD_OR_NO_SPOT),
     yes("resources.disk_size"),
-    no("resources.disk_tier", NO_CLOUD, LEAVE_OUT),
-    no("resources.network_tier", NO_CLOUD, LEAVE_OUT),
-    no("resources.local_disk", NO_CLOUD, LEAVE_OUT),
+    no("resources.disk_tier", "the kind of disk cannot be chosen yet", LEAVE_OUT),
+    no("resources.network_tier", "the kind of network cannot be chosen yet", LEAVE_OUT),
+    no("resources.local_disk", "disks inside the machine cannot be chosen yet", LEAVE_OUT),
     no("resources.ephemeral_storage", "it is SkyPilot's old name for `disk_size`", "write `disk_size`"),
-    planned(
-        "resources.max_hourly_cost",
-        &[],
-        "a limit on the hourly price is not supported yet",
-        "write `budget: {max: $10}` for the whole run",
-    ),
+    planned("resources.max_hourly_cost", &[], NO_LIMIT, BUDGET),
     no("resources.ports", "opening ports is not supported yet", LEAVE_OUT),
     no(
         "resources.image_id",
         "containers and machine images are not supported yet",
         "install what the program needs in `setup`",
     ),
-    no("resources.labels", NO_CLOUD, LEAVE_OUT),
+    no("resources.labels", "labels are not supported yet", LEAVE_OUT),
     no("resources.autostop", "a machine is always released when its run ends", LEAVE_OUT),
     no("resources.hooks", "hooks are not supported yet", LEAVE_OUT),
     no("resources.priority", "runs start in order of submission", LEAVE_OUT),
@@ -123,9 +119,18 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.any_of", "a choice between machines is not supported yet", "write one set of resources"),
     no("resources.ordered", "a choice between machines is not supported yet", "write one set of resources"),
     no("resources.volumes", NO_STORE, COPY),
-    planned("resources.cloud", &[], NO_CLOUD, "write `infra: local` or leave it out"),
-    planned("resources.region", &[], NO_CLOUD, LEAVE_OUT),
-    no("resources.zone", NO_CLOUD, LEAVE_OUT),
+    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda` or `gcp`, or leave it out"),
+    planned(
+        "resources.region",
+        &[],
+        "regions belong to a cloud, and the job names none that can be rented",
+        "write it behind the cloud, such as `infra: aws/us-east-1`, or leave it out",
+    ),
+    no(
+        "resources.zone",
+        "a zone is named with its cloud and region",
+        "write `infra: aws/us-east-1/us-east-1a` or the like",
+    ),
     yes("envs"),
     yes("secrets"),
     no("file_mounts", NO_STORE, COPY),
@@ -144,20 +149,15 @@ pub const SKY_KEYS: &[SkyKey] = &[
 
 /// Our own keys among SkyPilot's that only a plan can serve yet.
 pub(super) const OUR_PLANNED: &[SkyKey] = &[
-    planned("resources.compliance", &[], NO_CLOUD, LEAVE_OUT),
     planned(
-        "resources.spot",
-        &["auto", "never"],
-        "spot instances cannot be rented yet",
-        "write `spot: never` or leave it out",
-    ),
-    planned(
-        "resources.max_price",
+        "resources.compliance",
         &[],
-        "a limit on the hourly price is not supported yet",
-        "write `budget: {max: $10}` for the whole run",
+        "certificates are those of a cloud's data centers, and the job names no cloud that can be rented",
+        "add `infra: aws` or the like, or leave it out",
     ),
-    planned("resources.dedicated", &["false"], NO_CLOUD, LEAVE_OUT),
+    planned("resources.spot", &["auto", "never"], NO_SPOT, NAME_CLOUD_OR_NO_SPOT),
+    planned("resources.max_price", &[], NO_LIMIT, BUDGET),
+    planned("resources.dedicated", &["false"], "dedicated machines cannot be rented yet", LEAVE_OUT),
     planned(
         "resources.nodes",
         &["1"],

@@ -27,7 +27,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {use_spot: true}",
-        "2 resources.use_spot: spot instances cannot be rented yet (write `spot: never` or leave it out)
+        "2 resources.use_spot: spot machines can be asked for only from a cloud, and the job names none that can be rented (add `infra: aws` or `infra: gcp`, or write `spot: never`, or leave it out)
          ok",
     );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
@@ -84,10 +84,9 @@ fn skypilot_keys_are_served_or_refused_by_name() {
 }
 
 #[test]
-fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
+fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
     let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
-    let gpu =
-        "2 resources.accelerators: accelerators cannot be rented yet (leave it out to run on this machine's CPU)\nok";
+    let gpu = "2 resources.accelerators: GPUs can be asked for only from a cloud, and the job names none that can be rented (add `infra: aws`, `infra: lambda` or `infra: gcp`, or leave it out to use this machine as it is)\nok";
     check("accelerators: A100:8", gpu);
     check("accelerators: [A100:8, 40GB+:4]", gpu);
     check("accelerators: {A100: 8, H100: 8}", gpu);
