@@ -74,19 +74,27 @@ pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
 fn holds_texts(path: &Path) -> bool {
     let is_text = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        // A table of numbers is one of pixels.
-        [".txt", ".jsonl"].iter().any(|ending| name.ends_with(ending)) || name.ends_with(".csv") && has_letters(path)
+        // A table of numbers is one of pixels or of features.
+        [".txt", ".jsonl"].iter().any(|ending| name.ends_with(ending)) || name.ends_with(".csv") && has_words(path)
     };
     let Ok(entries) = std::fs::read_dir(path) else { return is_text(path) };
     let mut files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).peekable();
     files.peek().is_some() && files.all(|path| is_text(&path))
 }
 
-/// Whether a file's beginning has letters in it.
-pub(super) fn has_letters(path: &Path) -> bool {
+/// Whether a table seems to hold texts, by its beginning.
+pub(super) fn has_words(path: &Path) -> bool {
     let mut begin = [0; 512];
     let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut begin)).unwrap_or(0);
-    begin[..read].iter().any(u8::is_ascii_alphabetic)
+    let begin = &begin[..read];
+    begin.iter().any(u8::is_ascii_alphabetic) && !has_features(&String::from_utf8_lossy(begin))
+}
+
+/// Whether the line below the header is mostly numbers.
+fn has_features(begin: &str) -> bool {
+    let fields: Vec<&str> = begin.lines().nth(1).unwrap_or_default().split(',').collect();
+    let numbers = fields.iter().filter(|field| field.trim().parse::<f64>().is_ok()).count();
+    numbers > 2 && 2 * numbers > fields.len()
 }
 
 /// Maximum number of damaged samples, or of classes, that are listed.
@@ -144,4 +152,17 @@ fn lines(found: &Inspection) -> Vec<String> {
         lines.push(format!("verified  {} samples, {} damaged", found.verified, found.damaged.len()));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_features;
+
+    #[test]
+    fn tables_of_features_are_no_texts() {
+        assert!(has_features("length,width,depth,kind\n5.1,3.5,1.4,setosa\n"));
+        assert!(!has_features("text,label\na good one, of its kind,1\n"));
+        assert!(!has_features("id,text,label\n7,good,1\n"));
+        assert!(!has_features("text\n"));
+    }
 }

@@ -75,7 +75,7 @@ impl Args {
         let path = place.path();
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-            return Err(not_images(place.given(), name.ends_with(".csv") && inspect::has_letters(path)));
+            return Err(not_images(place.given(), name.ends_with(".csv") && inspect::has_words(path)));
         }
         let spec = Data {
             path: String::new(),
