@@ -13,7 +13,7 @@ figcaption,p{color:var(--faint)}table{border-collapse:collapse;width:100%}.scrol
 th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);white-space:nowrap}.said td,.said th{border-bottom:none;padding-bottom:0}.why td{white-space:normal;color:var(--faint);padding-top:0}.why div{position:sticky;left:0;max-width:calc(100vw - 3rem)}\
 th{color:var(--faint);font-weight:500}tbody th{color:var(--ink)}.n{text-align:right;font-variant-numeric:tabular-nums}\
 pre{white-space:pre-wrap;font-size:12.5px}.key{display:inline-block;width:.7rem;height:.7rem;border-radius:50%}.key.spot{background:var(--spot)}.key.demand{background:var(--demand);margin-left:.8rem}\
-@media(max-width:640px){svg{min-width:600px;font-size:17px}.ruled td{white-space:normal}}";
+@media(max-width:640px){svg{min-width:600px;font-size:17px}.ruled td{white-space:normal}pre{white-space:pre;overflow-x:auto}}";
 
 /// The page.
 pub fn html(plan: &MarketPlan) -> String {
