@@ -3,6 +3,7 @@
 //! A test that never fails proves nothing. The checkout is copied below `target/`, each test must pass there, and then
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
+mod seed;
 mod table;
 
 use std::collections::BTreeSet;
@@ -55,7 +56,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static SourceMutant>, String> {
     }
 }
 
-/// A copy of the checkout with a build of its own, without optimisation: a mutant is built in seconds.
+/// A copy of the checkout with a build of its own, which begins with the libraries that the checkout's release build has.
 struct Copy {
     folder: PathBuf,
     libtorch: PathBuf,
@@ -83,12 +84,13 @@ impl Copy {
             fs::create_dir_all(to.parent().ok_or("a file lies in a folder")?)?;
             fs::write(to, from)?;
         }
+        step("libraries of the release build", || Ok(seed::seed(&build::target(root), &copy.build)?))?;
         Ok(copy)
     }
 
     /// Builds tests, and nothing more.
     fn build(&self, test: CargoTest) -> std::process::Command {
-        let mut command = doing::cargo(&self.folder, &["test", "--package", test.package]);
+        let mut command = doing::cargo(&self.folder, &["test", "--release", "--package", test.package]);
         command.args(test.target).arg("--quiet");
         command.env("CARGO_TARGET_DIR", &self.build).env("LIBTORCH", &self.libtorch).env("CARGO_INCREMENTAL", "1");
         command

@@ -165,6 +165,26 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "pairs_of_texts_are_encoded_as_pairs" },
     },
     SourceMutant {
+        name: "closures-are-dropped-anywhere",
+        harm: "autograd drops what a closure holds on a thread that it does not belong to, and memory is corrupted",
+        file: "crates/train/src/torch/bridge.rs",
+        from: "Some(waiting) => waiting.push(work),",
+        to: "Some(_) => drop(work),",
+        test: CargoTest {
+            package: "gradus-train",
+            target: &["--lib"],
+            filter: "a_closure_is_dropped_where_it_was_made",
+        },
+    },
+    SourceMutant {
+        name: "words-are-divided-between-spaces",
+        harm: "a text gets other tokens than its tokenizer gives it",
+        file: "crates/formats/src/words.rs",
+        from: "last.is_some_and(|last| !last.is_whitespace())",
+        to: "last.is_some()",
+        test: CargoTest { package: "gradus-formats", target: &["--lib"], filter: "ids_are_those_of_the_library" },
+    },
+    SourceMutant {
         name: "any-cuda-library-is-used",
         harm: "a `libgradus-cuda.so` of another version or for another PyTorch is used, and crashes or computes wrongly",
         file: "crates/train/src/torch/load.rs",
