@@ -21,14 +21,11 @@ pub fn mutants(root: &Path, names: &[String]) -> Outcome {
     let chosen = chosen(names)?;
     eprintln!("{}", build::setup(root)?);
     let copy = Copy::of(root)?;
-    let mut tested = BTreeSet::new();
+    let (mut tested, mut survivors) = (BTreeSet::new(), Vec::new());
     for mutant in &chosen {
         if tested.insert(mutant.test) {
             step(&format!("without a mutant: `{}`", mutant.test), || copy.passes(mutant.test))?;
         }
-    }
-    let mut survivors = Vec::new();
-    for mutant in &chosen {
         let is_noticed = step(&format!("mutant {}", mutant.name), || copy.notices(mutant))?;
         let SourceMutant { name, harm, .. } = mutant;
         match is_noticed {

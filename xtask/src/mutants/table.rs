@@ -73,6 +73,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "a_flipped_bit_is_an_error" },
     },
     SourceMutant {
+        name: "samples-are-verified-once",
+        harm: "a bit that flips in a shard after the first epoch becomes a wrong pixel",
+        file: "crates/data/src/shard/read.rs",
+        from: "verified.load(Ordering::Relaxed) != checksum {",
+        to: "verified.load(Ordering::Relaxed) == 0 {",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "a_flipped_bit_is_an_error" },
+    },
+    SourceMutant {
         name: "tokens-are-stored-twice",
         harm: "an interrupted tokenization resumes at the wrong text, and other tokens are trained on",
         file: "crates/data/src/texts/encode.rs",

@@ -412,10 +412,21 @@ fn a_flipped_bit_is_an_error_and_never_another_pixel() {
     let pixels = PackOptions { codec: SampleCodec::Pixels, ..options() };
     let manifest = packed(&source, &out, &pixels).manifest;
     let shard = out.join(&manifest.shards[1].file);
+    let shards = crate::shard::Shards::open(&out, &manifest).unwrap();
+    let read = || {
+        let read = |sample| shards.read(sample, &mut Vec::new(), crate::files::remote::AccessTime::SOME_TIME);
+        (0..shards.places().len()).filter_map(|sample| read(sample).err()).collect::<Vec<Error>>()
+    };
+    assert!(read().is_empty() && read().is_empty());
     let mut bytes = fs::read(&shard).unwrap();
     // Behind the head of the file and that of the image: any value is a pixel.
     bytes[32 + 60] ^= 4;
     fs::write(&shard, bytes).unwrap();
+    // In every epoch, though the sample was whole in those before.
+    for errors in [read(), read()] {
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        complains(&errors[0], "sample 1 of `data-000001.shard` does not match its checksum", "replace the file");
+    }
     let error = Dataset::open(&spec(), &out, 0).unwrap_err();
     complains(&error, "sample 1 of `data-000001.shard` does not match its checksum", "replace the file");
     let left = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &out, 0).unwrap();
