@@ -62,6 +62,7 @@ pub use formats::{EXTENSIONS as IMAGE_EXTENSIONS, Skipped, lists_images, preload
 pub use identity::preparation::Preparation;
 pub use identity::{DataChange, DataIdentity, Provenance};
 pub use loader::dataset::{Dataset, Outline};
+pub use loader::handover::{HandedMemory, MemoryHandover};
 pub use loader::{Batch, Loader, LoaderOptions, LoaderStats, MixedLabels, bound};
 pub use pack::inspect::{ImageSizes, InspectOptions, Inspection, ShuffleQuality, inspect};
 pub use pack::{PackFormat, PackOptions, PackProgress, PackSummary, pack};

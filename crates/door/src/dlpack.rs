@@ -8,9 +8,8 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use data::{Batch, BatchDtype};
+use data::{Batch, BatchDtype, HandedMemory, MemoryHandover};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -28,8 +27,7 @@ pub struct BatchTensor {
     batch: Arc<Batch>,
     place: Place,
     shape: Vec<usize>,
-    /// Whether the memory was exported.
-    is_taken: AtomicBool,
+    handover: MemoryHandover,
 }
 
 /// A cache line, aligned for any data type.
@@ -98,26 +96,28 @@ const FRESH: &CStr = c"dltensor";
 impl BatchTensor {
     /// The values at `place`, of this shape, row by row.
     pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> BatchTensor {
-        BatchTensor { batch, place, shape, is_taken: AtomicBool::new(false) }
+        BatchTensor { batch, place, shape, handover: MemoryHandover::default() }
     }
 
     /// The memory to export, which must not be exported yet, or a copy of it.
     fn take(&self, copies: bool) -> PyResult<(*mut u8, Kept)> {
         let (address, bytes, _) = self.address();
-        if copies && !self.is_taken.load(Ordering::Acquire) {
-            let mut copy = vec![Line([0; 64]); bytes.div_ceil(64)];
-            let target: *mut u8 = copy.as_mut_ptr().cast();
-            // SAFETY: the batch has `bytes` bytes at `address`, which nobody writes to while Python's lock is held and the
-            // memory is not taken; `copy` has as many, and is new.
-            unsafe { std::ptr::copy_nonoverlapping(address, target, bytes) };
-            return Ok((target, Kept::Copy(copy)));
+        match self.handover.take(copies) {
+            Some(HandedMemory::Own) => Ok((address.cast_mut(), Kept::Batch(Arc::clone(&self.batch)))),
+            Some(HandedMemory::Copy) => {
+                let mut copy = vec![Line([0; 64]); bytes.div_ceil(64)];
+                let target: *mut u8 = copy.as_mut_ptr().cast();
+                // SAFETY: the batch has `bytes` bytes at `address`, which nobody writes to while Python's lock is held and
+                // the memory is not handed over; `copy` has as many, and is new.
+                unsafe { std::ptr::copy_nonoverlapping(address, target, bytes) };
+                Ok((target, Kept::Copy(copy)))
+            }
+            None => {
+                let message = "the memory of this batch was handed over already, to a tensor that may write to it\n\
+                    hint: copy that tensor (`x.clone()` in PyTorch, `x.copy()` in NumPy)";
+                Err(PyBufferError::new_err(message))
+            }
         }
-        if self.is_taken.swap(true, Ordering::AcqRel) {
-            let message = "the memory of this batch was handed over already, to a tensor that may write to it\n\
-                hint: copy that tensor (`x.clone()` in PyTorch, `x.copy()` in NumPy)";
-            return Err(PyBufferError::new_err(message));
-        }
-        Ok((address.cast_mut(), Kept::Batch(Arc::clone(&self.batch))))
     }
 
     fn address(&self) -> (*const u8, usize, Type) {

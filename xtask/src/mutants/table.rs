@@ -193,6 +193,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-formats", target: &["--lib"], filter: "ids_are_those_of_the_library" },
     },
     SourceMutant {
+        name: "memory-is-handed-over-twice",
+        harm: "`x.add_(1)` on a tensor of a batch in Python changes another tensor of it",
+        file: "crates/data/src/loader/handover.rs",
+        from: "self.is_done.swap(true, Ordering::AcqRel)",
+        to: "self.is_done.load(Ordering::Acquire)",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "handed_over_once" },
+    },
+    SourceMutant {
         name: "any-cuda-library-is-used",
         harm: "a `libgradus-cuda.so` of another version or for another PyTorch is used, and crashes or computes wrongly",
         file: "crates/train/src/torch/load.rs",

@@ -9,6 +9,7 @@ mod ahead;
 pub mod bound;
 pub(crate) mod dataset;
 mod fill;
+pub(crate) mod handover;
 mod upcoming;
 
 use std::collections::VecDeque;
