@@ -9,7 +9,7 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
-use crate::attempt::watchdog::OriginWatch;
+use crate::origin::OriginWatch;
 use crate::travel::Brought;
 
 /// What woke the agent.

@@ -15,6 +15,7 @@ mod event;
 mod loop_client;
 mod loop_request;
 mod meter;
+mod origin;
 mod reclaim;
 mod signals;
 mod stacks;

@@ -120,6 +120,13 @@ impl Attempt {
         }
         vec![AgentEvent::Reported { rank: first_rank(&self.start), report }]
     }
+
+    /// What is to tell now of the origin of its data.
+    pub fn look_at_origin(&mut self, now: Duration) -> Option<AgentEvent> {
+        let serving = self.served.as_mut().filter(|serving| now >= serving.origin.due())?;
+        let text = serving.origin.look(serving.served.silence(), now)?;
+        Some(reported(Report::Note { text }))
+    }
 }
 
 /// A report of the agent itself.

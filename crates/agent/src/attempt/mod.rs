@@ -17,7 +17,7 @@ mod sweeping;
 mod trainer;
 mod uploading;
 mod verdict;
-pub(crate) mod watchdog;
+mod watchdog;
 pub mod workdir;
 
 use std::fs;

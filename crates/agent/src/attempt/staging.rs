@@ -17,9 +17,10 @@ use super::events::reported;
 use super::process::{self, Process};
 use super::trainer::Seat;
 use super::verdict::Role;
-use super::watchdog::{OriginWatch, Watchdog};
+use super::watchdog::Watchdog;
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
+use crate::origin::OriginWatch;
 use crate::travel::{self, Brought};
 
 /// The path of data on this machine; `None` if it is remote.
