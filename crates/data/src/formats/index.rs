@@ -22,6 +22,8 @@ pub(crate) struct Index {
     pub replaced: Vec<String>,
     /// Image files of unsupported formats, by extension.
     pub unread: Vec<String>,
+    /// Images of archives whose names lead elsewhere.
+    pub renamed: Option<Renamed>,
 }
 
 impl Index {
@@ -90,6 +92,17 @@ pub(crate) struct Decoded {
     /// The largest value of a pixel, which maps to 1.0.
     pub full: u8,
     pub pixels: Vec<u8>,
+}
+
+/// Images whose names in an archive are absolute or hold `..`; they are read under names below its root.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Renamed {
+    /// How many.
+    pub count: u64,
+    /// The first of them, as it is written.
+    pub name: String,
+    /// The name that it is read under.
+    pub read_as: String,
 }
 
 /// An image that was skipped because it cannot be read.

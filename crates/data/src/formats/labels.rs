@@ -24,7 +24,16 @@ impl Labels {
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
         let content = Content::Encoded(encoded);
-        Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new(), unread: Vec::new() }
+        Index {
+            classes,
+            labels,
+            homes,
+            content,
+            skipped: Vec::new(),
+            replaced: Vec::new(),
+            unread: Vec::new(),
+            renamed: None,
+        }
     }
 
     /// Classes, labels, and the split that the layout names for each sample if it names any.

@@ -125,7 +125,16 @@ fn shards(folder: &Path, manifest: ShardManifest, reading: &Reading) -> Result<I
     let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
     let homes = homes_of(folder, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new(), unread: Vec::new() })
+    Ok(Index {
+        classes,
+        labels,
+        homes,
+        content,
+        skipped: Vec::new(),
+        replaced: Vec::new(),
+        unread: Vec::new(),
+        renamed: None,
+    })
 }
 
 /// The files that a pattern with braces names.
@@ -196,6 +205,7 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
         skipped,
         replaced: Vec::new(),
         unread: Vec::new(),
+        renamed: None,
     })
 }
 

@@ -12,7 +12,7 @@ use image::ImageFormat;
 use super::mutate::mutate;
 use super::written::{ALL, Written, example, field, record, tfrecord, zip};
 use super::{Files, encoded, image, scratch, spec};
-use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
+use crate::{Dataset, InspectOptions, PackOptions, Renamed, inspect, pack};
 
 /// Opens a data set with both settings of `corrupt`. It must be refused with a message that contains `message`; with
 /// `skip`, `left` is the number of skipped samples, if opening succeeds.
@@ -156,6 +156,14 @@ fn tars() {
     fs::write(&path, [sound, &hostile.concat()].concat()).unwrap();
     // Paths are labels: the absolute one and the one that climbs begin at the root of the tar.
     assert_eq!(Dataset::open(&spec(), &path, 0).unwrap().counts().iter().sum::<u64>(), 22);
+    let renamed = |path: &Path| {
+        let options = InspectOptions { verify: false, sheet: None, threads: 1 };
+        inspect(path, &options).unwrap().renamed.map(|Renamed { count, name, read_as }| (count, name, read_as))
+    };
+    assert_eq!(renamed(&path), Some((2, "../../b/out.png".to_owned(), "b/out.png".to_owned())));
+    fs::write(&path, sound).unwrap();
+    assert_eq!(renamed(&path), None);
+    fs::write(&path, [sound, &hostile.concat()].concat()).unwrap();
     // PackSummary, their names stay names.
     let out = root.path().join("in/out");
     pack(&path, &out, &PackOptions::default(), &mut |_| {}).unwrap();
@@ -288,6 +296,8 @@ fn zips() {
     more.extend(names.map(|(name, number)| (name.to_owned(), image(number).1)));
     more.push(("a/notes.txt".into(), vec![0; 1000]));
     assert_eq!(Dataset::open(&spec(), &of(&zip(&more)), 0).unwrap().counts().iter().sum::<u64>(), 13);
+    let options = InspectOptions { verify: false, sheet: None, threads: 1 };
+    assert_eq!(inspect(&of(&zip(&more)), &options).unwrap().renamed.map(|renamed| renamed.count), Some(2));
 }
 
 #[test]

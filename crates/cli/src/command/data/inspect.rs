@@ -4,7 +4,7 @@ use std::io::Read;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use data::{InspectOptions, Inspection};
+use data::{InspectOptions, Inspection, Renamed};
 
 use crate::error::Error;
 use crate::error::exit;
@@ -143,6 +143,10 @@ fn lines(found: &Inspection) -> Vec<String> {
     if let Some(first) = found.replaced.first() {
         let count = found.replaced.len();
         lines.push(format!("replaced  {count} by a later image of the same name in the tar, the first `{first}`"));
+    }
+    if let Some(Renamed { count, name, read_as }) = &found.renamed {
+        lines
+            .push(format!("renamed   {count} whose name is absolute or holds `..`, the first `{name}` to `{read_as}`"));
     }
     if let Some(first) = found.unread.first() {
         let count = found.unread.len();

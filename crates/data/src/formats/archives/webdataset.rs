@@ -19,7 +19,7 @@ use crate::files::remote::AccessTime;
 use crate::formats::class_names::{Named, numbered};
 use crate::formats::encoded::Encoded;
 use crate::formats::encoded::spans::{Beside, Names, Span, Spans, Wrapping};
-use crate::formats::index::{Content, Home, Index, Reading, Skipped};
+use crate::formats::index::{Content, Home, Index, Reading, Renamed, Skipped};
 use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image, is_unread};
 
 /// A class or JSON member is read when the data is opened; longer ones hold no class.
@@ -49,6 +49,7 @@ struct Members {
     replaced: Vec<String>,
     /// Images of kinds that are not read, by name.
     unread: Vec<String>,
+    renamed: Option<Renamed>,
 }
 
 /// The samples of some archives, which are one data set; `homes` are the parts that the names of the archives imply.
@@ -62,6 +63,7 @@ pub(in crate::formats) fn index(
     let mut skipped = Vec::new();
     let mut members = Members::of(kind, &tars, reading.skip, &mut skipped)?;
     let (replaced, unread) = (std::mem::take(&mut members.replaced), std::mem::take(&mut members.unread));
+    let renamed = members.renamed.take();
     let handles = Handles::with_held(tars, std::mem::take(&mut members.held));
     let mut images: Vec<Image> = std::mem::take(&mut members.images).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
@@ -88,7 +90,7 @@ pub(in crate::formats) fn index(
     let beside = members.beside(&images);
     let names = Names::each(images.iter().map(|((name, _), _)| name.as_str()));
     let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
-    Ok(Index { classes, labels, homes, content, skipped, replaced, unread })
+    Ok(Index { classes, labels, homes, content, skipped, replaced, unread, renamed })
 }
 
 /// Removes the images that have no class although others have one; returns the reason for each.
@@ -142,10 +144,10 @@ impl Members {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
         let file = Opened::open(path).map_err(refused)?;
         let mut lost = Vec::new();
-        let read = zip::members(&file, number, |Member { name, piece }| {
-            let Some(name) = tidy(&name) else { return };
+        let read = zip::members(&file, number, |Member { name: written, piece }| {
+            let Some(name) = tidy(&written) else { return };
             match piece {
-                Ok(span) => self.add(name, span),
+                Ok(span) => self.add(&written, name, span),
                 Err(why) if is_image(Path::new(&name)) => lost.push(Skipped { name, why }),
                 Err(_) => {}
             }
@@ -187,22 +189,22 @@ impl Members {
         }
         let (mut links, mut sparse) = (Vec::new(), None);
         let before = self.images.len();
-        let read = archive::entries(&file, skip, |Entry { name, kind }| {
-            let Some(name) = tidy(&name) else { return };
+        let read = archive::entries(&file, skip, |Entry { name: written, kind }| {
+            let Some(name) = tidy(&written) else { return };
             match kind {
                 Kind::File { offset, bytes } => {
                     // An image beyond the size limit is refused when it is read, by name.
                     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                    self.add(name, Span { file: number, offset, bytes, wrapping: Wrapping::Plain });
+                    self.add(&written, name, Span { file: number, offset, bytes, wrapping: Wrapping::Plain });
                 }
-                Kind::Link(target) => links.extend(tidy(&target).map(|target| (name, target))),
+                Kind::Link(target) => links.extend(tidy(&target).map(|target| (written, name, target))),
                 Kind::Sparse if is_image(Path::new(&name)) => sparse = Some(name),
                 Kind::Sparse => {}
             }
         });
-        for (name, target) in links {
+        for (written, name, target) in links {
             if let Some(&span) = self.images.get(&(target, number)) {
-                self.add(name, span);
+                self.add(&written, name, span);
             }
         }
         if matches!(file, Opened::Memory(_)) {
@@ -225,10 +227,15 @@ impl Members {
         }
     }
 
-    /// Of two members with one path the later counts, as when unpacking.
-    fn add(&mut self, name: String, span: Span) {
+    /// Adds a member of that name, which is `written` so. Of two with one path the later counts, as when unpacking.
+    fn add(&mut self, written: &[u8], name: String, span: Span) {
         let (key, ending) = split(&name);
         if is_image(Path::new(&name)) {
+            if written.starts_with(b"/") || written.split(|byte| *byte == b'/').any(|part| part == b"..") {
+                let first =
+                    || Renamed { count: 0, name: String::from_utf8_lossy(written).into_owned(), read_as: name.clone() };
+                self.renamed.get_or_insert_with(first).count += 1;
+            }
             let before = self.images.insert((name.clone(), span.file), span);
             if before.is_some_and(|before| before != span) {
                 self.replaced.push(name);

@@ -126,6 +126,7 @@ pub(in crate::formats) fn index(binary: &Binary, by_folders: ByFolders, skip: bo
         skipped,
         replaced: Vec::new(),
         unread: Vec::new(),
+        renamed: None,
     })
 }
 

@@ -165,6 +165,7 @@ impl Table {
             skipped: self.skipped,
             replaced: Vec::new(),
             unread: Vec::new(),
+            renamed: None,
         })
     }
 }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::flow::in_order;
 use crate::decode::jpeg::PackedJpeg;
 use crate::decode::rgb::decode_once;
-use crate::formats::Skipped;
 use crate::formats::{self, ByFolders, Content, Encoded, Index, Reading};
+use crate::formats::{Renamed, Skipped};
 use crate::{Error, Part, SampleCodec, ShardManifest, shard};
 
 /// Options of [`inspect`].
@@ -59,6 +59,8 @@ pub struct Inspection {
     pub replaced: Vec<String>,
     /// Names of image files that are skipped because their format is not supported.
     pub unread: Vec<String>,
+    /// Images whose names in an archive lead elsewhere, and are changed.
+    pub renamed: Option<Renamed>,
     /// Samples that were read and checked.
     pub verified: u64,
 }
@@ -109,7 +111,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         (Err(_), Some(wrong)) if !wrong.is_empty() => return Ok(unlisted(manifest, wrong.clone())),
         (Err(error), _) => return Err(error),
     };
-    let Index { classes, labels, homes, content, skipped, replaced, unread } = &index;
+    let Index { classes, labels, homes, content, skipped, replaced, unread, renamed } = &index;
     let mut counts = vec![0; classes.len()];
     labels.iter().for_each(|label| counts[*label as usize] += 1);
     let mut damaged = skipped.clone();
@@ -149,6 +151,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         damaged,
         replaced: replaced.clone(),
         unread: unread.clone(),
+        renamed: renamed.clone(),
         verified,
     })
 }
@@ -170,6 +173,7 @@ fn unlisted(manifest: Option<ShardManifest>, damaged: Vec<Skipped>) -> Inspectio
         damaged,
         replaced: Vec::new(),
         unread: Vec::new(),
+        renamed: None,
         verified: samples,
     }
 }

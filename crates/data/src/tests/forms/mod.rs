@@ -206,7 +206,7 @@ fn a_tar_is_read_in_every_dialect() {
     assert_eq!(dataset.skipped(), []);
     let options = InspectOptions { verify: true, sheet: None, threads: 1 };
     let found = inspect(&path, &options).unwrap();
-    assert_eq!((found.replaced, found.damaged), (vec!["a/2.png".to_owned()], Vec::new()));
+    assert_eq!((found.replaced, found.damaged, found.renamed), (vec!["a/2.png".to_owned()], Vec::new(), None));
     let packed = crate::pack(&path, &root.path().join("packed"), &PackOptions::default(), &mut |_| {}).unwrap();
     assert_eq!(packed.manifest.samples, 21);
     let firsts: Vec<u8> =
