@@ -93,6 +93,25 @@ fn data_goes_to_a_bucket_and_comes_back() {
     mistakes(moto.port);
 }
 
+/// Keys that no file can have, which anybody can put into a bucket, are left out of its listing and named.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn keys_that_are_no_paths_are_left_out() {
+    let moto = Moto::start();
+    for key in ["odd/a.jpg", "odd/b&c.jpg", "odd/../5.jpg", "odd/./6.jpg", "odd//7.jpg"] {
+        assert_eq!(moto.request("PUT", &format!("/bucket/{key}")), Some(200), "{key}");
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let there = temporary.path().join("there");
+    let options = options(temporary.path(), StoreFormat::Plain);
+    let pulled = pull(&remote(moto.port, "s3://bucket/odd"), &there, &options, &Meter::default()).unwrap();
+    assert_eq!(
+        (pulled.files, pulled.unreadable),
+        (2, ["odd/../5.jpg", "odd/./6.jpg", "odd//7.jpg"].map(String::from).into())
+    );
+    assert_eq!(read(&there).into_keys().collect::<Vec<_>>(), ["a.jpg", "b&c.jpg"]);
+}
+
 /// Every form of upload (a bundle in parts, a plain file in parts, an object in one request) with some of its bytes
 /// changed in transit: the reported checksum shows it, it is sent again, and arrives intact.
 #[test]

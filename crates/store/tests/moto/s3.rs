@@ -28,7 +28,7 @@ impl Moto {
     }
 
     /// The status of one request without a body.
-    fn request(&self, method: &str, path: &str) -> Option<u16> {
+    pub fn request(&self, method: &str, path: &str) -> Option<u16> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         // moto recognizes S3 by this header.
         let head = "Host: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close";
