@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Prepares pictures with another loader, and prints its CPU time a picture: loaders.py PEER RECIPE FOLDER WORKERS
 
-PEER: pillow, simplejpeg-opencv (which does not antialias), torchvision (DataLoader), webdataset, dali (its CPU back-end).
+PEER: pillow, simplejpeg-opencv (which does not antialias), torchvision (DataLoader with Pillow), torchvision-tensors
+(DataLoader with torchvision's own decoder and v2 transforms of bytes), datasets (Hugging Face's), webdataset, dali (its
+CPU back-end).
 RECIPE: resize256-randomcrop224 or imagenet-train. One pass over all pictures, decoded, cropped, mirrored, normalised, as
 32-bit floats. Prints one JSON object: peer, images, seconds, cpu_us_per_image (user and system, with child processes)."""
 import glob
@@ -109,6 +111,64 @@ def torchvision(recipe):
     return work
 
 
+def torchvision_tensors(recipe):
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+    from torchvision.io import ImageReadMode, decode_jpeg, read_file
+    from torchvision.transforms import v2
+
+    torch.set_num_threads(1)
+    first = [v2.RandomResizedCrop(224)] if recipe == "imagenet-train" else [v2.Resize(256), v2.RandomCrop(224)]
+    last = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN.tolist(), STD.tolist())]
+    prepare = v2.Compose(first + [v2.RandomHorizontalFlip()] + last)
+
+    class Pictures(Dataset):
+        def __init__(self, paths):
+            self.paths = paths
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, at):
+            return prepare(decode_jpeg(read_file(self.paths[at]), mode=ImageReadMode.RGB)), 0
+
+    def work(paths, workers):
+        return sum(len(x) for x, _ in DataLoader(Pictures(paths), batch_size=BATCH, num_workers=workers, shuffle=True))
+
+    return work
+
+
+def datasets(recipe):
+    os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+    import datasets
+    import torch
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    prepare = transform(recipe)
+
+    class Prepared(torch.utils.data.Dataset):
+        def __init__(self, rows):
+            self.rows = rows
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, at):
+            return prepare(self.rows[at]["image"].convert("RGB")), 0
+
+    def work(paths, workers):
+        features = datasets.Features({"image": datasets.Image()})
+        encoded = {"image": [{"bytes": None, "path": path} for path in paths]}
+        table = datasets.table.InMemoryTable.from_pydict(encoded, schema=features.arrow_schema)
+        # Named by hand: the hash that would name it cannot be computed with Python 3.11 and PyArrow 26.
+        rows = datasets.Dataset(table, datasets.DatasetInfo(features=features), fingerprint="bench")
+        start_again()
+        return sum(len(x) for x, _ in DataLoader(Prepared(rows), batch_size=BATCH, num_workers=workers, shuffle=True))
+
+    return work
+
+
 def webdataset(recipe):
     import torch
     import webdataset as wds
@@ -189,6 +249,8 @@ PEERS = {
     "pillow": pillow,
     "simplejpeg-opencv": simplejpeg_opencv,
     "torchvision": torchvision,
+    "torchvision-tensors": torchvision_tensors,
+    "datasets": datasets,
     "webdataset": webdataset,
     "dali": dali,
 }

@@ -4,7 +4,8 @@
 //! is compared, which a busy machine changes less than wall time. A peer that cannot be installed is skipped. Ours runs
 //! from the JPEG files and from the same images packed as coefficients; how much a second thread adds is compared with
 //! what a second process of Pillow adds.
-//! With `--images FOLDER` they are the user's own. With `--numerics N`, the pixels of N images are compared with
+//! With `--images photographs` they are crops of those that come with scikit-image and scikit-learn, with `--images FOLDER`
+//! the user's own. With `--numerics N`, the pixels of N images are compared with
 //! torchvision's instead, in every recipe.
 
 use std::error::Error;
@@ -18,8 +19,15 @@ use xtask::doing::{self, Outcome};
 use xtask::{build, peers, setup};
 
 /// Other loaders, and how many of the recipes each knows.
-const PEERS: [(&str, usize); 5] =
-    [("torchvision", 2), ("webdataset", 2), ("dali", 2), ("simplejpeg-opencv", 1), ("pillow", 1)];
+const PEERS: [(&str, usize); 7] = [
+    ("torchvision", 2),
+    ("torchvision-tensors", 2),
+    ("datasets", 2),
+    ("webdataset", 2),
+    ("dali", 2),
+    ("simplejpeg-opencv", 1),
+    ("pillow", 1),
+];
 const RECIPES: [&str; 2] = ["resize256-randomcrop224", "imagenet-train"];
 
 /// Default number of images to load. Fewer would show how long peers take to start.
@@ -30,6 +38,8 @@ const IMAGES: usize = 1000;
 enum Images {
     /// So many that are made.
     Made(usize),
+    /// Crops of photographs that come with Python packages.
+    Photographs,
     /// Those of a folder.
     Of(PathBuf),
 }
@@ -65,6 +75,10 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         Some(_) => vec![peers::pytorch()?],
         None => peers::loaders()?.to_vec(),
     };
+    let photographs = match &images {
+        Images::Photographs => Some(peers::photographs()?),
+        Images::Made(_) | Images::Of(_) => None,
+    };
     let gradus = build::target(root).join("release/gradus");
     let mut bench = Bench {
         gradus,
@@ -74,6 +88,14 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         threads,
     };
     bench.set = match &images {
+        Images::Photographs => {
+            let crops = bench.set.join("photographs");
+            let mut cut = bench.python("photographs.py")?;
+            let packages = bench.packages.iter().chain(&photographs);
+            cut.env("PYTHONPATH", std::env::join_paths(packages)?).arg(&crops);
+            doing::run(&mut cut, "read Python's message above")?;
+            copied(&crops, &bench.set.join("own-images"))?
+        }
         Images::Of(folder) => copied(folder, &bench.set.join("own-images"))?,
         Images::Made(count) => bench.made(&bench.set.join(format!("images-{count}")), *count)?,
     };
@@ -138,11 +160,16 @@ impl Bench {
         for round in 1..=rounds {
             eprintln!("{recipe}: round {round} of {rounds}");
             for (set, costs) in [self.set.as_path(), packed].into_iter().zip(&mut own) {
-                costs.push(cost(&mut self.ours(set, recipe, self.threads))?);
+                let found = cost(&mut self.ours(set, recipe, self.threads))?;
+                eprintln!("gradus: {found:.0} µs of CPU time per image");
+                costs.push(found);
             }
             for (peer, costs) in &mut others {
                 match cost(&mut self.theirs(peer, recipe)?) {
-                    Ok(found) => costs.push(found),
+                    Ok(found) => {
+                        eprintln!("{peer}: {found:.0} µs of CPU time per image");
+                        costs.push(found);
+                    }
                     Err(error) if round == 1 => eprintln!("{peer} is left out: {error}"),
                     Err(_) => {}
                 }
@@ -271,8 +298,9 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--images" | "--pictures" => {
                 options.images = match number() {
                     Ok(count) => Images::Made(count),
+                    Err(_) if told == "photographs" => Images::Photographs,
                     Err(_) if Path::new(told).is_dir() => Images::Of(told.into()),
-                    Err(error) => return Err(format!("{error}, and no folder")),
+                    Err(error) => return Err(format!("{error}, and neither `photographs` nor a folder")),
                 };
             }
             "--rounds" => options.rounds = number()?,
@@ -294,7 +322,11 @@ mod tests {
         let folder = env!("CARGO_MANIFEST_DIR");
         assert_eq!(asked(&["--pictures", "7"]).unwrap().images, Images::Made(7));
         assert_eq!(asked(&["--pictures", folder]).unwrap().images, Images::Of(folder.into()));
-        assert_eq!(asked(&["--pictures", "0"]).unwrap_err(), "`0` is no number above 0, and no folder");
+        assert_eq!(asked(&["--images", "photographs"]).unwrap().images, Images::Photographs);
+        assert_eq!(
+            asked(&["--pictures", "0"]).unwrap_err(),
+            "`0` is no number above 0, and neither `photographs` nor a folder"
+        );
         assert_eq!(asked(&["--rounds", folder]).unwrap_err(), format!("`{folder}` is no number above 0"));
     }
 

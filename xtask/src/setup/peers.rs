@@ -57,11 +57,23 @@ pub fn pytorch() -> Result<PathBuf, Box<dyn Error>> {
     installed(&PYTORCH, "PyTorch through pip, which we are measured against (4.7 GB on disk, minutes on a fast line)")
 }
 
+/// Hugging Face's loader, with all that it needs.
+const DATASETS: &str = "datasets==5.2.0";
+
 /// The same for other loaders, and PyTorch's folder that they are used with.
-pub fn loaders() -> Result<[PathBuf; 2], Box<dyn Error>> {
+pub fn loaders() -> Result<[PathBuf; 3], Box<dyn Error>> {
     let torch = pytorch()?;
     let what = "other loaders through pip, which ours is measured against (1.5 GB on disk)";
-    Ok([torch, installed_alone(&LOADERS, what)?])
+    let hugging_face = installed(&[DATASETS], &format!("{DATASETS} through pip, which ours is measured against too"))?;
+    Ok([torch, installed_alone(&LOADERS, what)?, hugging_face])
+}
+
+/// Packages that come with photographs. Only these files are used.
+const PHOTOGRAPHS: [&str; 2] = ["scikit-image==0.26.0", "scikit-learn==1.9.1"];
+
+/// The folder with these photographs.
+pub fn photographs() -> Result<PathBuf, Box<dyn Error>> {
+    installed_alone(&PHOTOGRAPHS, "scikit-image and scikit-learn through pip, for their photographs (75 MB on disk)")
 }
 
 /// Other tools that transfer files to a bucket.
