@@ -97,3 +97,30 @@ pub(super) fn in_our_words<'word>(text: &str, known: &[&'word str]) -> Option<&'
     };
     known.iter().copied().find(|word| *word == short)
 }
+
+/// Families of models that are not here, and the model here that does the same work.
+const FAMILIES: [(&[&str], &str); 6] = [
+    (
+        &[
+            "llama", "mistral", "mixtral", "qwen", "gemma", "falcon", "opt-", "phi-", "gpt", "pythia", "deepseek",
+            "bloom",
+        ],
+        "gpt2",
+    ),
+    (&["bert", "electra", "xlm", "modernbert"], "bert_base"),
+    (&["vgg", "alexnet", "densenet", "resnext", "regnet", "inception", "googlenet", "resnet"], "resnet50"),
+    (&["deit", "swin", "beit", "maxvit", "vit"], "vit_s_16"),
+    (&["mobilenet", "squeezenet", "shufflenet", "mnasnet"], "mobilenet_v3_small"),
+    (&["yolo", "ssd", "rcnn", "retinanet", "detr"], "yolo_s"),
+];
+
+/// The hint for a model that is not among `choices`: the one there that does the same work, and how to train another.
+pub(super) fn similar_model(text: &str, choices: &[&str]) -> Option<String> {
+    let lower = text.to_lowercase();
+    let is_of = |family: &&(&[&str], &'static str)| family.0.iter().any(|name| lower.contains(name));
+    let (_, near) = FAMILIES.iter().find(is_of).filter(|(_, near)| choices.contains(near))?;
+    Some(format!(
+        "the nearest here is `{near}`; any other model trains as a program of your own under `run:`, or as \
+         `{{torchscript: FILE.pt}}`"
+    ))
+}

@@ -33,6 +33,7 @@ use crate::workload::{Workload, WorkloadModel};
 
 use sweep::Space;
 
+pub use sense::{SET_VARIABLES, is_variable};
 pub use served::{SKY_KEYS, SkyKey, SkySupport};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
@@ -133,6 +134,7 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     let new: Vec<Problem> = sense.problems.into_iter().filter(is_new).collect();
     problems.extend(new);
     let mut warnings = sense.warnings;
+    warnings.extend(bare_deadline(&tree));
     if let Some(space) = &space {
         space.rename(&mut problems);
         space.rename(&mut warnings);
@@ -153,6 +155,17 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
         }
         Some(_) | None => Err(problems),
     }
+}
+
+/// A deadline without a unit, which is in seconds: hours are far more often meant.
+fn bare_deadline(tree: &tree::Node) -> Option<Problem> {
+    let (_, node) = tree.get("deadline")?;
+    let tree::Value::Scalar(raw) = &node.value else { return None };
+    let text = raw.text.trim();
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0)?;
+    let message = format!("a bare number is in seconds: the run ends {seconds} s after its submission");
+    let hint = format!("write the unit: `{text}m`, `{text}h`, or `{text}s` if seconds are meant");
+    Some(Problem::at("deadline", message).hint(hint))
 }
 
 /// The variables of `envs` that are null.

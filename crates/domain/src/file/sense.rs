@@ -6,6 +6,7 @@ mod learning;
 mod module;
 mod reads;
 mod search;
+mod variables;
 
 use super::lower::name_from;
 use super::tree::clip;
@@ -13,6 +14,8 @@ use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Every, Model, Split, Train};
 use crate::workload::{Workload, WorkloadModel};
+
+pub use variables::{SET_VARIABLES, is_variable};
 
 /// Schemes of addresses that data can be fetched from.
 const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
@@ -65,18 +68,7 @@ impl Validator {
                 self.wrong(key, message, format!("write `{}`", name_from(name)));
             }
         }
-        let secrets =
-            job.secrets.iter().map(|(name, secret)| ("secrets", name, secret.0.as_deref().unwrap_or_default()));
-        for (section, name, value) in job.envs.iter().map(|(name, value)| ("envs", name, value.as_str())).chain(secrets)
-        {
-            let key = format!("{section}.{name}");
-            let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-            if !starts_well || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-                let message = format!("`{}` is no name of a variable", clip(name));
-                self.wrong(&key, message, "use letters, digits and `_`, and no digit first");
-            }
-            self.text(&key, value);
-        }
+        self.variables(job);
         if let Some(budget) = job.budget {
             if budget.max.micros() == 0 {
                 self.wrong(

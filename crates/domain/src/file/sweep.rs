@@ -27,6 +27,8 @@ const FILES: [&str; 5] = ["data", "data.path", "data.text", "data.text.tokenizer
 /// The keys of a sweep as they were written.
 pub(super) struct Space {
     entries: Vec<Entry>,
+    /// The kind of the job's optimizer, if it names one.
+    optimizer: Option<String>,
 }
 
 struct Entry {
@@ -50,7 +52,7 @@ impl Space {
             let none = Problem { line: Some(place.line), ..Problem::at(PLACE, "nothing is searched") };
             problems.push(none.hint("write for example `optimizer.adamw.lr: {min: 1e-4, max: 1e-2, log: true}`"));
         }
-        let mut space = Space { entries: Vec::new() };
+        let mut space = Space { entries: Vec::new(), optimizer: optimizer(tree) };
         for (key, node) in written {
             let mut reader = Reader { key, problems };
             if reader.is_key(&space)
@@ -103,6 +105,17 @@ impl Space {
         parameters
     }
 
+    /// The whole key for one that belongs to the optimizer: `lr` is `optimizer.adamw.lr`.
+    fn below_optimizer(&self, key: &str) -> Option<String> {
+        let name = match key {
+            "lr" | "learning_rate" | "base_lr" | "max_lr" => "lr",
+            "weight_decay" | "momentum" | "betas" => key,
+            _ => return None,
+        };
+        let usual = if name == "momentum" { "sgd" } else { "adamw" };
+        Some(format!("optimizer.{}.{name}", self.optimizer.as_deref().unwrap_or(usual)))
+    }
+
     /// Translates the keys of problems to those in the file, under `sweep`.
     pub(super) fn rename(&self, problems: &mut [Problem]) {
         for problem in problems {
@@ -116,8 +129,25 @@ impl Space {
             if let Some(entry) = self.entries.iter().find(is_in) {
                 let rest = below.strip_prefix(entry.key.as_str()).unwrap_or_default();
                 problem.key = format!("{PLACE}.{}{rest}", entry.key);
+                if problem.message == UNKNOWN
+                    && let Some(key) = self.below_optimizer(&entry.key)
+                {
+                    problem.hint = Some(format!("write the key with its sections: `{key}`"));
+                }
             }
         }
+    }
+}
+
+/// What is said of a key that the schema lacks.
+const UNKNOWN: &str = "unknown key";
+
+/// The kind of optimizer that `train` names.
+fn optimizer(tree: &Node) -> Option<String> {
+    let (_, train) = tree.get("train")?;
+    match &train.get("optimizer")?.1.value {
+        Value::Map(kinds) => kinds.first().map(|(kind, _)| kind.raw.text.clone()),
+        Value::List(_) | Value::Scalar(_) => None,
     }
 }
 

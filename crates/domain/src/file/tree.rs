@@ -357,7 +357,8 @@ fn syntax(error: &ScanError) -> Problem {
     // The parser has a limit of its own and looks ahead, so that it may reject endless nesting first.
     let message = match error.info() {
         "recursion limit exceeded" => too_deep(),
-        info => format!("this is not YAML: {}", clip(info)),
+        // Its end says what was expected.
+        info => format!("this is not YAML: {}", clip_to(info, 200)),
     };
     let problem = Problem { line: u32::try_from(error.marker().line()).ok(), ..Problem::at("", message) };
     match error.info() {
@@ -385,9 +386,12 @@ fn line(span: Span) -> u32 {
 
 /// The start of a text that may be long or hold line ends, fit for a message.
 pub(super) fn clip(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    clip_to(text, 60)
+}
+
+fn clip_to(text: &str, longest: usize) -> String {
+    let mut short: String = text.chars().take(longest).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(longest).is_some() {
         short.push('…');
     }
     short

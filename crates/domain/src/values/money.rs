@@ -109,6 +109,9 @@ impl FromStr for Money {
 
     fn from_str(text: &str) -> Result<Money, String> {
         let wrong = || format!("`{text}` is no amount of money; write for example `$120` or `0.35`");
+        if text.trim_start().starts_with('-') {
+            return Err(format!("`{text}` is below zero; write for example `$120` or `0.35`"));
+        }
         let bare = text.trim().trim_start_matches('$').trim();
         let (digits, scale) = match bare.strip_suffix(['k', 'K']) {
             Some(digits) => (digits.trim(), 1_000),
@@ -134,6 +137,9 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Rate, String> {
         let amount = text.trim().trim_end_matches("/hour").trim_end_matches("/h");
+        if amount.starts_with('-') {
+            return Err(format!("`{text}` is below zero; the least price is `0/h`"));
+        }
         let money: Money = amount.parse().map_err(|_| format!("`{text}` is no price; write for example `0.35/h`"))?;
         Ok(Rate(money.0))
     }

@@ -4,9 +4,16 @@ use super::Validator;
 use crate::architecture::Architecture;
 use crate::train::{Average, ClassWeights, Decay, Optimizer, Parameters, Recompute, Sampling, Span, Task, Train};
 
+/// The largest rate of SGD and LARS without a warning; LARS takes 30 for batches of 32,768.
+const LARGEST_RATE: f64 = 100.0;
+
+/// The same of optimizers whose steps are as long as the rate, whatever the gradient.
+const LARGEST_ADAPTIVE_RATE: f64 = 1.0;
+
 impl Validator {
     pub(super) fn learning(&mut self, train: &Train) {
         self.optimizer(&train.optimizer);
+        self.learning_rate(&train.optimizer);
         self.parameters(&train.parameters);
         self.schedule(train);
         self.average(train);
@@ -31,6 +38,21 @@ impl Validator {
             Optimizer::Adamw(adamw) => self.betas("adamw", adamw.betas),
             Optimizer::Lamb(lamb) => self.betas("lamb", lamb.betas),
             Optimizer::Lars(_) | Optimizer::Adafactor(_) => {}
+        }
+    }
+
+    /// A rate with which weights grow without bound: a slip of the exponent.
+    fn learning_rate(&mut self, optimizer: &Optimizer) {
+        let (rule, lr, most, usual) = match optimizer {
+            Optimizer::Sgd(sgd) => ("sgd", sgd.lr, LARGEST_RATE, "0.1"),
+            Optimizer::Lars(lars) => ("lars", lars.lr, LARGEST_RATE, "10"),
+            Optimizer::Adamw(adamw) => ("adamw", adamw.lr, LARGEST_ADAPTIVE_RATE, "0.001"),
+            Optimizer::Lamb(lamb) => ("lamb", lamb.lr, LARGEST_ADAPTIVE_RATE, "0.01"),
+            Optimizer::Adafactor(adafactor) => ("adafactor", adafactor.lr, LARGEST_ADAPTIVE_RATE, "0.001"),
+        };
+        if lr > most {
+            let message = format!("a learning rate of {lr} most likely diverges in the first steps");
+            self.warn(&format!("train.optimizer.{rule}.lr"), message, format!("`lr: {usual}` is usual for `{rule}`"));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::elsewhere::in_our_words;
+use super::super::elsewhere::{in_our_words, similar_model};
 use super::super::nearest::nearest;
 use super::super::scalar::python_text;
 use super::super::tree::{Key, Node, Value};
@@ -17,7 +17,7 @@ pub(super) fn of_word(text: &str, choices: &[&str]) -> String {
         None if text.ends_with(".py") => {
             "a Python file is a program of its own: write `run: python FILE.py` in place of `train:`".to_owned()
         }
-        None => format!("write one of {}", quoted(choices)),
+        None => similar_model(text, choices).unwrap_or_else(|| format!("write one of {}", quoted(choices))),
     }
 }
 

@@ -194,7 +194,7 @@ fn money_and_time_make_sense() {
     check("epochs: 3", "2 epochs: unknown key (this belongs to the trainer: write it below `train:`)");
     check("budget: $5", "2 budget: expected a mapping, found the text `$5` (write `budget: {max: $5}`)");
     check("deadline: 1h30m", "ok");
-    check("deadline: 90", "ok");
+    check("deadline: 90s", "ok");
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
     check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");
     check(

@@ -236,3 +236,15 @@ fn searches_that_do_not_end_or_fit_are_told() {
         "6 sweep: trials are judged by validation samples, and the split has none (give validation a share in `train.data.split`)",
     );
 }
+
+#[test]
+fn keys_of_the_optimizer_are_searched_by_their_whole_names() {
+    check_key(
+        "lr: [0.1, 0.2]",
+        "9 sweep.parameters.lr: unknown key (write the key with its sections: `optimizer.adamw.lr`)",
+    );
+    check_key(
+        "momentum: [0.1, 0.2]",
+        "9 sweep.parameters.momentum: unknown key (write the key with its sections: `optimizer.sgd.momentum`)",
+    );
+}

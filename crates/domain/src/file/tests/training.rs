@@ -75,7 +75,13 @@ fn values_of_a_train_section_make_sense() {
         "optimizer: {adamw: {lr: 1e-3, betas: [0.9, 1]}}",
         "6 train.optimizer.adamw.betas[1]: `1` is out of range: it must be at least 0 and below 1 (the usual betas are `[0.9, 0.999]`)",
     );
-    check("optimizer: {adamw: {lr: 0x10}}", "ok");
+    check("optimizer: {adamw: {lr: 0x1}}", "ok");
+    check("optimizer: {sgd: {lr: 30}}", "ok");
+    check(
+        "optimizer: {adamw: {lr: 1e9}}",
+        "6 train.optimizer.adamw.lr: a learning rate of 1000000000 most likely diverges in the first steps (`lr: 0.001` is usual for `adamw`)
+         ok",
+    );
     check("label_smoothing: 1", "6 train.label_smoothing: `1` is out of range: it must be below 1");
     check("label_smoothing: 0.1", "ok");
     check("class_weights: balanced", "ok");
@@ -390,4 +396,43 @@ fn words_of_other_tools_are_translated() {
         "2 train.model: `./model.py` is not known here (a Python file is a program of its own: write `run: python FILE.py` in place of `train:`)",
     );
     model("{name: resnet18}", "2 train.model.name: unknown kind (write `model: resnet18`)");
+}
+
+#[test]
+fn models_that_are_not_here_have_one_that_does_the_same() {
+    let hint = |model: &str| {
+        let text = format!("train: {{model: {model}, data: {{path: d}}, epochs: 1, batch: 8}}");
+        Job::parse(&text, "job.yaml").unwrap_err().problems[0].hint.clone().unwrap()
+    };
+    for (model, near) in [
+        ("llama", "gpt2"),
+        ("meta-llama/Llama-3-8B", "gpt2"),
+        ("distilbert-base-uncased", "bert_base"),
+        ("vgg16", "resnet50"),
+        ("swin_t", "vit_s_16"),
+        ("fasterrcnn", "yolo_s"),
+    ] {
+        assert!(hint(model).starts_with(&format!("the nearest here is `{near}`; any other model trains")), "{model}");
+    }
+    assert!(hint("completely_else").starts_with("write one of `mlp`"));
+}
+
+#[test]
+fn a_deadline_without_a_unit_is_seconds_and_says_so() {
+    check(
+        &run_with("deadline: 5"),
+        "2 deadline: a bare number is in seconds: the run ends 5 s after its submission (write the unit: `5m`, `5h`, or `5s` if seconds are meant)
+         ok",
+    );
+    check(&run_with("deadline: 5s"), "ok");
+}
+
+#[test]
+fn variables_that_gradus_sets_are_not_the_job_s() {
+    let unused =
+        "gradus sets this variable for each process, so this value is not used (leave it out, or use another name)";
+    check(
+        &run_with("envs: {RANK: 1, MINE: 2,\n  GRADUS_CHECKPOINTS: /x}"),
+        &format!("2 envs.RANK: {unused}\n3 envs.GRADUS_CHECKPOINTS: {unused}\nok"),
+    );
 }

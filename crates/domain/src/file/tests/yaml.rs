@@ -43,6 +43,10 @@ fn yaml_itself_is_checked() {
         "run: a\nname: b: c\n",
         "2 -: this is not YAML: mapping values are not allowed in this context (put text that has `: ` in it in quotes)",
     );
+    check(
+        "train: {model: cnn\nname: a\n",
+        "2 -: this is not YAML: while parsing a flow mapping, did not find expected ',' or '}' (close the bracket that is open, or put text that begins with one in quotes)",
+    );
     check("\u{feff}run: a\n", "ok");
     check("run: a\r\nname: b\r\n", "ok");
     check("run: !!str 5\n", "ok");

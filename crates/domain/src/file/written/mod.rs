@@ -14,6 +14,7 @@ mod slurm;
 mod tests;
 mod yaml;
 
+use super::shape::OUR_SECTIONS;
 use super::tree::{self, Node, Value};
 use crate::problem::{Problem, Problems};
 
@@ -38,6 +39,13 @@ pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
         let hint = "SkyPilot task files, dstack tasks and scripts with `#SBATCH` lines are; or write a job file: `gradus init`";
         return Err(wrong(Problem::at("", format!("files of {system} are not imported")).hint(hint)));
     }
+    if file_name.ends_with(".py")
+        || text.lines().next().is_some_and(|line| line.starts_with("#!") && line.contains("python"))
+    {
+        let hint =
+            format!("start it with `gradus launch {file_name}`, or write a job file for its folder with `gradus init`");
+        return Err(wrong(Problem::at("", "this is a Python program, not a task file").hint(hint)));
+    }
     if text.starts_with("#!") {
         let hint = "write a job file with `run: bash SCRIPT`, or start a Python script with `gradus launch SCRIPT`";
         return Err(wrong(Problem::at("", "this script has no `#SBATCH` lines").hint(hint)));
@@ -55,6 +63,14 @@ pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     }
     if !doubled.is_empty() {
         return Err(Problems { file: file_name.to_owned(), problems: doubled });
+    }
+    if !is_dstack(&tree)
+        && let Some((key, _)) = OUR_SECTIONS.iter().find_map(|name| tree.get(name))
+    {
+        let message = format!("this is a job file of gradus already: `{}` is a key of no other system", key.raw.text);
+        let hint = format!("use it as it is: `gradus plan {file_name}`, then `gradus run {file_name}`");
+        let line = Some(key.line);
+        return Err(wrong(Problem { line, ..Problem::at("", message) }.hint(hint)));
     }
     match is_dstack(&tree) {
         true => dstack::import(&tree, file_name),

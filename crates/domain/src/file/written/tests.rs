@@ -395,3 +395,14 @@ fn other_files_are_refused_with_what_to_do() {
         "file: there is nothing to do: neither `train` nor `run` is given\n  hint: write a `train:` section, or a `run:` program of your own",
     );
 }
+
+#[test]
+fn what_is_no_task_file_says_what_to_do() {
+    let found = |text: &str, file: &str| import(text, file).unwrap_err().to_string();
+    let ours = found("train:\n  model: cnn\n", "digits.yaml");
+    assert!(ours.starts_with("digits.yaml:1: this is a job file of gradus already: `train`"), "{ours}");
+    assert!(ours.contains("`gradus plan digits.yaml`"), "{ours}");
+    for (text, file) in [("import torch\nx: int = 3\n", "run.py"), ("#!/usr/bin/env python3\n", "run")] {
+        assert!(found(text, file).contains(&format!("`gradus launch {file}`")), "{file}");
+    }
+}
