@@ -6,6 +6,9 @@ use domain::{Bytes, Elapsed, Job, Offer, Share, Work};
 use super::machine::OnMachine;
 use crate::estimate::processor::START_AND_END;
 
+/// The provider of the machine that gradus runs on, whose price is what `--price` says.
+const HERE: &str = "local";
+
 /// Every reason why the job does not fit this machine; empty if it does.
 pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &OnMachine) -> Vec<Problem> {
     let mut reasons = lacking(job, offer);
@@ -50,7 +53,8 @@ fn unaffordable(job: &Job, offer: &Offer) -> Option<Problem> {
         "the budget of {} does not pay for a start: at {rate} the {START_AND_END:.1} s to start and to end cost {least}",
         budget.max
     );
-    Some(Problem::at("budget.max", message).hint(format!("write more than {least}, or rent a cheaper machine")))
+    let cheaper = if offer.provider == HERE { "or a lower `--price`" } else { "or ask for a cheaper machine" };
+    Some(Problem::at("budget.max", message).hint(format!("write more than {least}, {cheaper}")))
 }
 
 fn short_of_memory(offer: &Offer, estimate: &OnMachine) -> Option<Problem> {

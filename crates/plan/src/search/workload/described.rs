@@ -182,3 +182,27 @@ fn steps(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Images a second that a core prepares for a program, with this `data:`.
+    fn per_core(data: &str) -> Option<f64> {
+        let text = format!(
+            "run: torchrun train.py\ndata: {{samples: 1281167, bytes: 147 GB{data}}}\n\
+             workload: {{model: {{config: {{model_type: resnet}}}}, image: 224, batch: 1024, epochs: 90}}\n"
+        );
+        let job = Job::parse(&text, "job.yaml").unwrap().job;
+        super::super::resolve(&job, None).unwrap().spec.data.per_core
+    }
+
+    /// Whoever starts `torchrun` has PyTorch's loader, and a plan at the speed of ours would be too cheap.
+    #[test]
+    fn a_program_is_taken_to_have_a_loader_of_its_own() {
+        let ours = photographs().per_core;
+        assert_eq!(per_core(""), Some(PHOTOGRAPHS_BY_PYTORCH));
+        assert!(PHOTOGRAPHS_BY_PYTORCH < ours / 2.0, "{PHOTOGRAPHS_BY_PYTORCH} {ours}");
+        assert_eq!(per_core(&format!(", per_core: {ours}")), Some(ours));
+    }
+}
