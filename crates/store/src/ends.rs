@@ -45,6 +45,10 @@ pub fn may_pull(source: &Location, target: &Path) -> Result<(), Error> {
             let hint = "check the path: `ls` shows what is there".to_owned();
             return Err(Error::Missing { location: source.to_string(), hint });
         }
+        if is_empty(path) {
+            let hint = "nothing was pushed there: send data with `gradus data push`, or correct the path".to_owned();
+            return Err(Error::Usage { message: format!("the folder `{source}` is empty"), hint });
+        }
         apart(path, target, "its files would lie among those that they are made of")?;
     }
     if is_pushed(target) {
@@ -56,6 +60,19 @@ pub fn may_pull(source: &Location, target: &Path) -> Result<(), Error> {
         return Err(Error::Usage { message, hint });
     }
     Ok(())
+}
+
+/// Whether the data at `source` may be packed into the folder `target`.
+///
+/// # Errors
+/// [`Error::Usage`] with what to type instead.
+pub fn may_pack(source: &Path, target: &Path) -> Result<(), Error> {
+    apart(source, target, "the shards would lie among the files that they are made of")
+}
+
+/// Whether this is a folder with nothing in it.
+fn is_empty(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Whether a folder was created by a push in chunks.
@@ -108,6 +125,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let at = |name: &str| temporary.path().join(name);
         std::fs::create_dir_all(at("here/inner")).unwrap();
+        std::fs::write(at("here/inner/file"), "").unwrap();
         std::fs::create_dir_all(at("store/manifests")).unwrap();
         std::fs::write(at("store/gradus.json"), "{}").unwrap();
         std::os::unix::fs::symlink(at("here"), at("link")).unwrap();
@@ -130,5 +148,11 @@ mod tests {
         check(pull("store", "store"), "are the same");
         check(pull("here", "store"), "goes there by `gradus data push ");
         check(pull("gone", "there"), "there is nothing at `");
+        std::fs::create_dir(at("bare")).unwrap();
+        check(pull("bare", "there"), "bare` is empty; nothing was pushed there");
+        let pack = |from: &str, to: &str| told(may_pack(&at(from), &at(to)));
+        assert_eq!([pack("here", "there"), pack("here/inner", "here")], ["ok"; 2]);
+        check(pack("here", "here"), "are the same: the shards");
+        check(pack("here", "here/out"), "out` lies in `");
     }
 }

@@ -57,7 +57,7 @@ use {
 };
 
 pub use access::{Access, VARIABLES};
-pub use ends::{may_pull, may_push};
+pub use ends::{may_pack, may_pull, may_push};
 pub use error::Error;
 #[cfg(feature = "buckets")]
 pub use inventory::check;

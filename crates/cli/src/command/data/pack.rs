@@ -85,6 +85,9 @@ enum FormatArg {
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let options = options(&args);
     check(&options)?;
+    if !args.source.to_string_lossy().contains("://") {
+        store::may_pack(&args.source, &args.out)?;
+    }
     let place = OpenedData::fetched(&args.source, settings, printer)?;
     let (began, mut told) = (Instant::now(), None);
     let packed = data::pack(place.path(), &args.out, &options, &mut |progress| {

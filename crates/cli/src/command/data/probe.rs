@@ -1,6 +1,6 @@
 //! `gradus data probe`: throughput and random reads of the disk that holds a folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::Bytes;
@@ -32,6 +32,8 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         let message = "`--size` must be at least 1 MiB".to_owned();
         return Err(Error::Usage { message, hint: "remove `--size`, or use `--size 1GiB`".to_owned() });
     }
+    let disk = rustix::fs::statvfs(&args.folder).map_err(|error| Error::file("measure", &args.folder)(error.into()))?;
+    fits(args.size, Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)), &args.folder)?;
     let probe = data::cache::probe(&args.folder, args.size.0, usize::from(args.threads), Duration::from_secs(1));
     let probe = probe.map_err(Error::file("measure", &args.folder))?;
     if printer.is_json() {
@@ -43,4 +45,24 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     printer.data(format!("random   {:.0} reads of 4 KiB per second, {} threads", probe.reads_4k_per_s, probe.threads));
     printer.data(format!("images   {:.0} reads of 100 KiB per second", probe.reads_100k_per_s));
     Ok(crate::error::exit::DONE)
+}
+
+/// Refuses a file that would fill the disk: a tenth stays free for others.
+fn fits(wanted: Bytes, free: Bytes, folder: &Path) -> Result<(), Error> {
+    if wanted.0 <= free.0 / 10 * 9 {
+        return Ok(());
+    }
+    let message = format!("`--size` asks for {}; `{}` has {} free", size(wanted.0), folder.display(), size(free.0));
+    Err(Error::Usage { message, hint: "remove `--size`, or use one of at most nine tenths of what is free".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_does_not_fill_the_disk() {
+        let check = |wanted: u64, free: u64| fits(Bytes(wanted), Bytes(free), Path::new("d")).is_ok();
+        assert!(check(90, 100) && !check(95, 100) && !check(900_000_000_000_000, 56_000_000_000));
+    }
 }

@@ -79,6 +79,9 @@ pub(super) fn entries(file: &Opened, salvage: bool, mut visit: impl FnMut(Entry)
             Err(Stop::Damaged(why)) if salvage && damages.len() < MOST_DAMAGES => {
                 extension = Extension::default();
                 let next = next_header(&mut window, at + BLOCK)?;
+                if at == 0 && next.is_none() && !starts_well(&mut window)? {
+                    return Err(Stop::Damaged("there is no header of a tar archive in it".into()));
+                }
                 damages.push(Damage { why, passed: next.map(|next| next - at) });
                 let Some(next) = next else { return Ok(damages) };
                 at = next;
@@ -86,6 +89,11 @@ pub(super) fn entries(file: &Opened, salvage: bool, mut visit: impl FnMut(Entry)
             Err(stop) => return Err(stop),
         }
     }
+}
+
+/// Whether the first block is the header of a member.
+fn starts_well(window: &mut Window) -> io::Result<bool> {
+    Ok(window.array::<512>(0)?.is_some_and(|header| sums_up(&header)))
 }
 
 /// Finds the next POSIX or GNU header with a valid checksum.
