@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use clap::error::ContextKind;
 
 use crate::command::Commands;
 use crate::error::Error;
@@ -98,8 +99,16 @@ fn build_all(xtask: &Path, what: &str, printer: &mut Printer) -> ExitCode {
 }
 
 /// Prints what is wrong with the arguments, or the help that they ask for; as JSON where they say so.
-fn refused(error: &clap::Error) -> ExitCode {
+fn refused(mut error: clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|word| word == "--json");
+    // These pass on what stands after `--`; elsewhere that tip is no help to who meant a flag.
+    if !std::env::args_os().any(|word| word == "launch" || word == "ssh") {
+        if let Some(error) = error::arguments::instead(&error) {
+            Printer::new(wants_json, true).error(&error);
+            return ExitCode::from(error.code());
+        }
+        error.remove(ContextKind::Suggested);
+    }
     if !error.use_stderr() || !wants_json {
         error.exit();
     }
@@ -117,7 +126,7 @@ fn main() -> ExitCode {
     silence_expected_panics();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(error),
     };
     let mut printer = Printer::new(arguments.json, true);
     let settings = match GlobalSettings::gather(arguments.home, arguments.server) {

@@ -174,13 +174,7 @@ impl Printer {
     /// Prints an error, its causes and its hint; with `--json` as one JSON value, to stderr as well.
     pub fn error(&mut self, error: &Error) {
         if self.json {
-            let value = serde_json::json!({
-                "event": "error",
-                "message": plain(&error.to_string()),
-                "causes": causes(error),
-                "hint": error.hint(),
-                "code": error.code(),
-            });
+            let value = of_error(error);
             self.clear();
             let text = escaped(&value.to_string());
             return emit(&mut std::io::stderr().lock(), &self.masking(&format!("{text}\n")));
@@ -243,6 +237,23 @@ impl Printer {
             emit(&mut std::io::stderr().lock(), "\r\x1b[2K");
         }
     }
+}
+
+/// An error for scripts. Each problem of a job file stands by itself, and the first one's hint is that of the whole.
+fn of_error(error: &Error) -> serde_json::Value {
+    let problems = error.problems();
+    let first = problems.iter().find_map(|problem| problem.hint.clone());
+    let mut value = serde_json::json!({
+        "event": "error",
+        "message": plain(&error.to_string()),
+        "causes": causes(error),
+        "hint": error.hint().or(first),
+        "code": error.code(),
+    });
+    if !problems.is_empty() {
+        value["problems"] = serde_json::json!(problems);
+    }
+    value
 }
 
 /// The causes of an error, nearest first.

@@ -17,6 +17,7 @@ pub fn open_named(home: &Home, name: &str) -> Result<State, Error> {
 /// Resolves a run or sweep: its name, a unique prefix of it, or `last`. A prefix that a sweep and its trials share is the
 /// sweep.
 pub fn find_any(world: &World, name: &str) -> Result<RunOrSweep, Error> {
+    refuse_empty(name)?;
     let sweep =
         |(id, sweep): (&SweepId, &plan::SweepRecord)| (sweep.order, id.to_string(), RunOrSweep::Sweep(id.clone()));
     let alone = world.runs.iter().filter(|(_, run)| run.trial.is_none());
@@ -35,6 +36,7 @@ pub fn find_any(world: &World, name: &str) -> Result<RunOrSweep, Error> {
 
 /// Resolves a run: its name, a unique prefix of it, or `last`. A sweep is an error.
 pub fn find(world: &World, name: &str) -> Result<RunId, Error> {
+    refuse_empty(name)?;
     let sweep = SweepId::new(name);
     if let Some(trials) = world.sweeps.get(&sweep).map(|sweep| &sweep.trials) {
         let message = format!("`{name}` is a sweep; this command takes a single run");
@@ -57,5 +59,27 @@ pub fn find(world: &World, name: &str) -> Result<RunId, Error> {
             Err(Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() })
         }
         (None, _) => Err(server::Error::NoRun(name.to_owned()).into()),
+    }
+}
+
+/// Refuses the empty name, with which every run begins: most often a variable that is not set.
+fn refuse_empty(name: &str) -> Result<(), Error> {
+    if !name.is_empty() {
+        return Ok(());
+    }
+    let hint = "give the name of a run, or `last`: `gradus status` lists them".to_owned();
+    Err(Error::Usage { message: "the name of the run is empty".to_owned(), hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_empty_name_is_no_prefix() {
+        let world = World::default();
+        for error in [find(&world, "").unwrap_err(), find_any(&world, "").unwrap_err()] {
+            assert_eq!(error.to_string(), "the name of the run is empty");
+        }
     }
 }

@@ -30,7 +30,7 @@ pub enum Commands {
     /// Show what a job needs, how long it takes and what it costs, without running it
     Plan(plan::Args),
     /// Run a job: train its model or start its program; resume it after a crash
-    #[command(alias = "train")]
+    #[command(visible_alias = "train")]
     Run(run::Args),
     /// Run a Python script without a job file, with the options of torchrun
     Launch(program::launch::Args),

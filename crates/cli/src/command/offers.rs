@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long)]
     spot: bool,
     /// Highest price per hour of a machine
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true)]
     max_price: Option<Rate>,
     /// Only regions with `gdpr`, `hipaa`, `soc2` or `iso27001` compliance (repeatable)
     #[arg(long, value_name = "RULE")]

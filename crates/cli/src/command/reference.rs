@@ -80,7 +80,9 @@ fn section(command: &mut Command, level: usize, text: &mut String) {
     let usage = usage.trim_start_matches("Usage:").trim();
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
-    let _ = write!(text, "\n{} `{name}`\n\n{}\n\n```text\n{usage}\n```\n", "#".repeat(level), sentence(&about));
+    let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!(" Alias: `{alias}`.")).collect();
+    let about = format!("{}{}", sentence(&about), aliases.concat());
+    let _ = write!(text, "\n{} `{name}`\n\n{}\n\n```text\n{usage}\n```\n", "#".repeat(level), about);
     let own = command.get_arguments().filter(|argument| !argument.is_global_set() && !argument.is_hide_set());
     let own: Vec<&Arg> = own.filter(|argument| !["help", "version"].contains(&argument.get_id().as_str())).collect();
     if !own.is_empty() {

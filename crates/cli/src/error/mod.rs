@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use domain::problem::Problem;
 use domain::{Finding, Problems, RunId};
 
+pub mod arguments;
 pub mod exit;
 mod file_fault;
 
@@ -13,7 +15,10 @@ pub enum Error {
     /// The job file is wrong.
     #[error("{0}")]
     Job(Problems),
-    /// The job cannot run here.
+    /// The job cannot run on this machine, or names what nothing has; its file and lines are added where the file is known.
+    #[error("{}", told(_0))]
+    Unfit(Vec<Problem>),
+    /// The job cannot run on anything that is offered.
     #[error("no offer can run this job\n{}", reasons.join("\n"))]
     Infeasible {
         /// A line each.
@@ -117,14 +122,25 @@ impl Error {
                 Some("see `gradus events` for what was tried, then run the same command again".to_owned())
             }
             Error::Agent(error) => Some(file_fault::hint(error.doing, &error.folder, &error.source)),
-            Error::Infeasible { .. } | Error::Job(_) => None,
+            Error::Infeasible { .. } | Error::Job(_) | Error::Unfit(_) => None,
+        }
+    }
+
+    /// The problems of a job file, each with its line and hint, where that is what is wrong.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            Error::Job(problems) => &problems.problems,
+            Error::Unfit(problems) => problems,
+            _ => &[],
         }
     }
 
     /// The exit code: a wrong name is a usage error; what exists and cannot be used is an environment error.
     pub fn code(&self) -> u8 {
         match self {
-            Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => exit::USAGE,
+            Error::Job(_) | Error::Unfit(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => {
+                exit::USAGE
+            }
             Error::File { source, .. } => of_file(source),
             Error::Store(error) => of_store(error),
             Error::Data(error) => of_data(error),
@@ -136,6 +152,16 @@ impl Error {
             Error::Code { code, .. } => *code,
         }
     }
+}
+
+/// Problems without a file.
+fn told(problems: &[Problem]) -> String {
+    let line = |problem: &Problem| {
+        let key = if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
+        let hint = problem.hint.as_ref().map(|hint| format!("\n  hint: {hint}")).unwrap_or_default();
+        format!("{key}{}{hint}", problem.message)
+    };
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn of_file(source: &std::io::Error) -> u8 {

@@ -9,10 +9,11 @@ use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::local::JobFacts;
 use server::{Home, Series, State};
 
+use super::formats;
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
 use super::machine;
 use super::measure::{self, StepMeasurement};
-use super::rented::{self, reasons};
+use super::rented;
 use super::weights::require_files;
 use crate::error::Error;
 use crate::fetch::opened::OpenedData;
@@ -23,7 +24,7 @@ use crate::settings::GlobalSettings;
 /// Reads the job and drafts the plan that is recommended, on this machine.
 ///
 /// # Errors
-/// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
+/// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, and with
 /// every reason why it cannot run here.
 pub fn draft(
     args: &JobArgs,
@@ -55,10 +56,10 @@ pub fn draft_loaded(
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
 }
 
-/// Adds the job file's comment on its data to the error about missing data.
+/// Adds the job file's comment on its data to the error about missing data, and file and line to what else is wrong.
 pub fn where_data_comes_from(error: Error, source: &JobSource) -> Error {
     let (Error::Data(missing @ data::Error::Missing { .. }), preface) = (&error, source.preface()) else {
-        return error;
+        return source.placed(error);
     };
     let mut hint = missing.hint().unwrap_or_default();
     if !preface.is_empty() {
@@ -74,7 +75,7 @@ const PREFACE: usize = 12;
 /// Drafts the plan of a job on this machine.
 ///
 /// # Errors
-/// [`Error::Infeasible`] with every reason why it cannot run here.
+/// [`Error::Unfit`] with every reason why it cannot run here.
 pub fn draft_here(
     job: &Job,
     price: Rate,
@@ -138,6 +139,11 @@ pub fn draft_measured(
 
 /// What the job may run on: this machine, or the nodes that it asks for.
 fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
+    if job.wants.node.is_none()
+        && let Some(problem) = formats::lacking(job, formats::has_gpu(Path::new("/dev")))
+    {
+        return Err(Error::Unfit(vec![problem]));
+    }
     let mut offers = Vec::new();
     let providers = machine::providers(settings, home, price)?;
     let is_near = |provider: &&std::sync::Arc<dyn cloud::Provider>| {
@@ -201,7 +207,7 @@ fn no_node(node: &str, inventory: &Inventory) -> Error {
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {
     let plans = plan::local::plans(job, offers, facts);
-    let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
+    let plans = plans.map_err(|infeasible| Error::Unfit(infeasible.reasons))?;
     match plans.into_iter().next() {
         Some(plan) => Ok(plan),
         None => Err(Error::Infeasible { reasons: vec!["no machine is offered".to_owned()] }),

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use domain::file::{SET_VARIABLES, is_variable};
 use domain::problem::Problem;
 use domain::{Job, Problems, Rate, Secret};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::error::arguments::whole;
 use crate::printer::Printer;
 
 /// The job file and its overrides.
@@ -24,10 +26,10 @@ pub struct JobArgs {
 #[derive(Debug, Default, clap::Args)]
 pub struct JobOverrides {
     /// Price of this machine, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     pub price: Rate,
     /// Random seed, overrides the job file's
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole, allow_hyphen_values = true)]
     pub seed: Option<u64>,
     /// Set an environment variable for the job; `NAME` alone takes the value from the environment (repeatable)
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
@@ -47,6 +49,11 @@ fn text(file: &Path) -> Result<String, Error> {
         hint: "use a UTF-8 text file such as `examples/digits.yaml`; see `docs/job-file.md`".into(),
     };
     let kind = std::fs::metadata(file).map_err(Error::file("read the job file", file))?;
+    if kind.is_dir() {
+        let message = format!("`{}` is a folder, not a job file", file.display());
+        let hint = "a job file names a folder of data under `train.data.path`; `gradus init FOLDER` writes one for a training script";
+        return Err(Error::Usage { message, hint: hint.to_owned() });
+    }
     if !kind.is_file() {
         return Err(unreadable("not a regular file".into()));
     }
@@ -73,11 +80,39 @@ impl JobSource {
         Error::Job(Problems { file: self.name.clone(), problems: vec![Problem { line, ..problem }] })
     }
 
+    /// The same error with the file and line of the key that it is about, where it is about one.
+    pub fn placed(&self, error: Error) -> Error {
+        let problems = match &error {
+            Error::Unfit(problems) => problems.clone(),
+            Error::Data(wrong) => match key_of(wrong) {
+                Some(key) => vec![Problem { hint: wrong.hint(), ..Problem::at(key, wrong.to_string()) }],
+                None => return error,
+            },
+            _ => return error,
+        };
+        let line = |problem: &Problem| problem.line.or_else(|| domain::file::line_of(&self.text, &problem.key));
+        let problems = problems.into_iter().map(|problem| Problem { line: line(&problem), ..problem }).collect();
+        Error::Job(Problems { file: self.name.clone(), problems })
+    }
+
     /// The comment before the first key, which says where the data comes from.
     pub fn preface(&self) -> Vec<&str> {
         let comments = self.text.lines().map_while(|line| line.trim_start().strip_prefix('#'));
         let told = comments.filter(|line| !line.contains("yaml-language-server"));
         told.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect()
+    }
+}
+
+/// The key of a job file that the data contradicts.
+fn key_of(error: &data::Error) -> Option<&'static str> {
+    match error {
+        data::Error::Classes { .. } => Some("train.data.classes"),
+        data::Error::Split { .. } => Some("train.data.split"),
+        data::Error::Normalize { .. } => Some("train.data.normalize"),
+        data::Error::Grey { .. } => Some("train.data.augment"),
+        data::Error::Size { .. } => Some("train.data.size"),
+        data::Error::Layout { .. } => Some("train.data.path"),
+        _ => None,
     }
 }
 
@@ -141,8 +176,12 @@ pub fn request(
 /// [`Error::Usage`].
 pub fn env(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<(String, String), Error> {
     let (message, hint) = match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => return Ok((name.to_owned(), value.to_owned())),
-        None if is_name(text) => match variable(text) {
+        Some((name, value)) if is_variable(name) => return Ok((name.to_owned(), value.to_owned())),
+        Some((name, _)) if !name.is_empty() => {
+            let message = format!("`--env {name}`: `{name}` is no name of a variable");
+            (message, "use letters, digits and `_`, and no digit first".to_owned())
+        }
+        None if is_variable(text) => match variable(text) {
             Some(value) => return Ok((text.to_owned(), value)),
             None => {
                 let message = format!("`--env {text}`: the environment has no variable `{text}`");
@@ -188,10 +227,18 @@ pub fn load(
     if let domain::Work::Command(command) = &job.work
         && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
     {
-        let message = format!("`workdir`: `{workdir}` is not a folder");
-        return Err(Error::Usage { message, hint: "use a folder, relative to the job file".to_owned() });
+        let line = domain::file::line_of(&text, "workdir");
+        let problem = Problem { line, ..Problem::at("workdir", format!("`{workdir}` is not a folder")) };
+        let problems = vec![problem.hint("use a folder, relative to the job file")];
+        return Err(Error::Job(Problems { file: name, problems }));
     }
-    job.envs.extend(envs(typed, variable)?);
+    let envs = envs(typed, variable)?;
+    for name in envs.keys().filter(|name| SET_VARIABLES.contains(&name.as_str())) {
+        printer.say(format!(
+            "warning: `--env {name}`: gradus sets this variable for each process, so this value is not used"
+        ));
+    }
+    job.envs.extend(envs);
     let is_given =
         |problem: &Problem| problem.key.strip_prefix("envs.").is_some_and(|name| job.envs.contains_key(name));
     let problems: Vec<Problem> = parsed.unset.into_iter().filter(|problem| !is_given(problem)).collect();
@@ -224,12 +271,18 @@ fn secrets(
 ) -> Result<(), Error> {
     let usage = |message: String, hint: &str| Error::Usage { message, hint: hint.to_owned() };
     if let Some(file) = &typed.secret_file {
-        let text = std::fs::read_to_string(file).map_err(Error::file("read the secrets", file))?;
+        let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => usage(
+                format!("`{}` is no file of secrets: it is not UTF-8 text", file.display()),
+                "give a text file with one `NAME=VALUE` on each line",
+            ),
+            _ => Error::file("read the secrets", file)(error),
+        })?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             if line.trim_start().starts_with('#') {
                 continue;
             }
-            let Some((name, value)) = line.split_once('=').filter(|(name, _)| is_name(name.trim())) else {
+            let Some((name, value)) = line.split_once('=').filter(|(name, _)| is_variable(name.trim())) else {
                 // The line itself may be a secret.
                 let message = format!("line {} of `{}` is not `NAME=VALUE`", number + 1, file.display());
                 return Err(usage(message, "write one variable per line, without quotes"));
@@ -248,7 +301,7 @@ fn secrets(
                 }
             },
         };
-        if !is_name(name) {
+        if !is_variable(name) {
             let message = "the name of a `--secret` takes letters, digits and `_`, and no digit first".to_owned();
             return Err(usage(message, "use `--secret NAME`, with the value in the environment"));
         }
@@ -264,13 +317,9 @@ fn secrets(
 /// [`Error::Usage`].
 pub fn require_secrets(job: &Job) -> Result<(), Error> {
     let Some((name, _)) = job.secrets.iter().find(|(_, secret)| secret.0.is_none()) else { return Ok(()) };
+    let plain = if job.envs.contains_key(name) { "; `--env` sets a plain variable, which anyone can read" } else { "" };
     Err(Error::Usage {
-        message: format!("secret `{name}` has no value"),
+        message: format!("secret `{name}` has no value{plain}"),
         hint: format!("export `{name}` and pass `--secret {name}`, or pass `--secret-file FILE`"),
     })
-}
-
-fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, exit};
 
 /// A server with its credentials.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,12 +34,20 @@ pub fn read(home: &Path) -> Result<Option<Login>, Error> {
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_ours(home)),
         Err(error) => return Err(Error::file("read", &path)(error)),
     };
     serde_json::from_slice(&text).map(Some).map_err(|error| Error::Usage {
         message: format!("`{}` cannot be read: {error}", path.display()),
         hint: "log in again with `gradus login URL`, or out with `gradus logout`".to_owned(),
     })
+}
+
+/// The error for a home folder that belongs to somebody else.
+fn not_ours(home: &Path) -> Error {
+    let message = format!("the home `{}` cannot be read: it belongs to another user", home.display());
+    let hint = "use a folder of your own, with `--home FOLDER` or `GRADUS_HOME`".to_owned();
+    Error::Code { message, hint: Some(hint), code: exit::WORLD }
 }
 
 /// Stores a login, replacing another.

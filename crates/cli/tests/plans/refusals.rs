@@ -18,7 +18,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     // A GPU that nobody knows.
     check(
         &resnet("resources: {accelerators: A1000:8}\n"),
-        "error: no GPU `A1000` is known
+        "error: job.yaml:10: `resources.accelerators`: no GPU `A1000` is known
          hint: known are `A4000`, `A10`, `A10G`, `A16`, `A100-SXM4-40GB`, `A100-SXM4-80GB` and more: `gradus catalog gpus` lists all",
     );
     // No money for it.
@@ -36,7 +36,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     // A region that nobody has, and one that another cloud has.
     check(
         &resnet("resources: {cloud: aws, region: mars-1}\n"),
-        "error: no region `mars-1` is known
+        "error: job.yaml:10: `resources`: no region `mars-1` is known
          hint: known are `us-east-1`, `us-west-2`, `ap-northeast-1`, `eu-central-1`, `ap-northeast-2`, `us-east-2` and more: `gradus catalog regions` lists all",
     );
     check_around(

@@ -306,9 +306,31 @@ fn usual_image(architecture: Architecture) -> u32 {
 
 /// A word of a job file.
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(json!(text)).map_err(|error| error.to_string())
+    serde_json::from_value(json!(text)).map_err(|error| unknown(text, &error.to_string()))
+}
+
+/// The message for a word that is none of those which serde lists, with the nearest of them.
+fn unknown(text: &str, error: &str) -> String {
+    let Some((_, list)) = error.split_once("expected one of ") else { return error.to_owned() };
+    let known: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    match domain::file::nearest::nearest(text, known.iter().copied()) {
+        Some(near) => format!("not known here; did you mean `{near}`?"),
+        None => format!("not known here; there are {list}"),
+    }
 }
 
 fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_model_is_led_to_the_nearest() {
+        assert_eq!(word::<Model>("resnetx").unwrap_err(), "not known here; did you mean `resnet`?");
+        assert!(word::<Model>("completely_else").unwrap_err().starts_with("not known here; there are `mlp`"));
+        assert!(word::<Model>("resnet18").is_ok());
+    }
 }

@@ -7,6 +7,8 @@ use domain::{Node, Offer, Rate};
 use server::Home;
 
 use super::doctor::visit::visit;
+use std::io::ErrorKind;
+
 use crate::error::{Error, exit};
 use crate::local::machine;
 use crate::printer::Printer;
@@ -24,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
     /// What the machine costs per hour
-    #[arg(long, value_name = "PRICE", default_value = "$0")]
+    #[arg(long, value_name = "PRICE", default_value = "$0", allow_hyphen_values = true)]
     price: Rate,
 }
 
@@ -110,13 +112,8 @@ fn check_name(name: &str) -> Result<(), Error> {
 fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Error> {
     let connection = Connection::new(host, owner);
     let site = bootstrap::prepare(&connection, program, owner).map_err(|error| {
-        let hint = match &error {
-            SshError::Connect { .. } => {
-                format!("try `ssh {}` yourself: it must connect without a question", host.address)
-            }
-            SshError::Failed { .. } | SshError::Here { .. } => COPIES.to_owned(),
-        };
-        Error::Code { message: error.to_string(), hint: Some(hint), code: exit::WORLD }
+        let hint = Some(unprepared(&error, &host.address));
+        Error::Code { message: error.to_string(), hint, code: exit::WORLD }
     })?;
     bootstrap::probe(&connection, &site, owner).map_err(|message| {
         let hint = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
@@ -138,6 +135,17 @@ fn describe(host: &mut Host, program: &Executables, owner: &str) {
     }
 }
 
+/// What to do about a machine that could not be prepared.
+fn unprepared(error: &SshError, address: &str) -> String {
+    match error {
+        SshError::Connect { .. } => format!("try `ssh {address}` yourself: it must connect without a question"),
+        SshError::Here { doing, source } if doing.starts_with("run `ssh") && source.kind() == ErrorKind::NotFound => {
+            "install the SSH client here, such as with `apt install openssh-client`".to_owned()
+        }
+        SshError::Failed { .. } | SshError::Here { .. } => COPIES.to_owned(),
+    }
+}
+
 /// What to try when copying fails.
 const COPIES: &str =
     "look at free space in the home folder there, then type the same command again: it continues from there";
@@ -147,5 +155,20 @@ fn copies(settings: &GlobalSettings) -> &'static str {
     match settings.libtorch {
         Some(_) => "the gradus executables and libtorch (about 500 MB, once)",
         None => "the gradus executables",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_ssh_is_told_to_install_it() {
+        let here = |doing: &str, kind: ErrorKind| {
+            unprepared(&SshError::Here { doing: doing.to_owned(), source: kind.into() }, "a@b")
+        };
+        assert!(here("run `ssh a@b`", ErrorKind::NotFound).contains("openssh-client"));
+        assert_eq!(here("run `ssh a@b`", ErrorKind::PermissionDenied), COPIES);
+        assert_eq!(here("read `gradus`", ErrorKind::NotFound), COPIES);
     }
 }

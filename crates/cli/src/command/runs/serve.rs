@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Price of this machine for runs on it, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
 }
 

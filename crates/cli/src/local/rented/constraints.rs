@@ -4,6 +4,7 @@ use cloud::Catalog;
 use cloud::catalog::wanted::{Unknown, Wanted};
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::Cloud;
+use domain::problem::Problem;
 use domain::{Elapsed, Job};
 use plan::search::{Admission, Constraints, GpuRequirement, MarketIndex, NODES, Tariffs};
 use plan::spot::SpotAvailability;
@@ -24,20 +25,22 @@ pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
 /// What a job allows.
 ///
 /// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has.
+/// [`Error::Unfit`] for words that nothing in the catalog has.
 pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailability>) -> Result<Constraints, Error> {
     let wants = &job.wants;
     let words = Wanted { clouds: wants.clouds.clone(), regions: wants.regions.clone(), ..Wanted::default() };
-    words.check(catalog).map_err(usage)?;
+    words.check(catalog).map_err(|unknown| unfit("resources", &unknown))?;
     for gpu in &wants.accelerators {
-        Wanted { gpu: Some(gpu.clone()), ..Wanted::default() }.check(catalog).map_err(usage)?;
+        Wanted { gpu: Some(gpu.clone()), ..Wanted::default() }
+            .check(catalog)
+            .map_err(|unknown| unfit("resources.accelerators", &unknown))?;
     }
     let data_at = job.data.at.as_deref().map(|at| at.split_once('/').map_or((at, None), |(one, two)| (one, Some(two))));
     let data_at = data_at.map(|(cloud, region)| (Cloud::named(cloud), region.map(str::to_owned)));
     if let Some((cloud, region)) = &data_at {
         let regions = region.iter().cloned().collect();
         let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
-        place.check(catalog).map_err(usage)?;
+        place.check(catalog).map_err(|unknown| unfit("data.at", &unknown))?;
     }
     let data_tariffs = data_at.as_ref().map(|(cloud, _)| Tariffs::of(&catalog.tariffs, cloud)).unwrap_or_default();
     Ok(Constraints {
@@ -69,7 +72,12 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
     })
 }
 
-/// The error for an unknown name.
+/// The error for a name of a job file that nothing in the catalog has.
+fn unfit(key: &str, unknown: &Unknown) -> Error {
+    Error::Unfit(vec![Problem::at(key, unknown.to_string()).hint(unknown.hint())])
+}
+
+/// The error for an unknown name on the command line.
 pub fn usage(unknown: Unknown) -> Error {
     Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }

@@ -64,7 +64,30 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Subcommand::List => list::run(settings, printer),
         Subcommand::Up(args) => up::run(*args, settings, printer),
         Subcommand::Ssh(args) => ssh(&args, settings),
-        Subcommand::Down(args) => stop::run(stop::Args { run: args.machine }, settings, printer),
+        Subcommand::Down(args) => {
+            refuse_ended(&args.machine, settings)?;
+            stop::run(stop::Args { run: args.machine }, settings, printer)
+        }
+    }
+}
+
+/// Refuses to give back a machine of a run that has ended and never was `gradus machines up`.
+fn refuse_ended(name: &str, settings: &GlobalSettings) -> Result<(), Error> {
+    let home = Home::open(&settings.home)?;
+    let state = open_named(&home, name)?;
+    let RunOrSweep::Run(id) = find_any(state.world(), name)? else { return Ok(()) };
+    let ended = state.world().runs.get(&id).filter(|run| run.state.is_final() && run.bill.is_some());
+    match ended.is_some_and(|run| !run.job.envs.contains_key(up::MARK)) {
+        true => Err(no_machine(&id)),
+        false => Ok(()),
+    }
+}
+
+/// The error for a run that has no machine.
+fn no_machine(run: &RunId) -> Error {
+    Error::Usage {
+        message: format!("run `{run}` has no machine that is up"),
+        hint: "`gradus machines list` shows what is rented".to_owned(),
     }
 }
 
@@ -82,10 +105,7 @@ fn ssh(args: &SshArgs, settings: &GlobalSettings) -> Result<u8, Error> {
             });
         }
     };
-    let (instance, known) = up_of(state.world(), &run).ok_or_else(|| Error::Usage {
-        message: format!("run `{run}` has no machine that is up"),
-        hint: "`gradus machines list` shows what is rented".to_owned(),
-    })?;
+    let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
     let config = home.root().join("instances").join(instance.as_str()).join("ssh_config");
     let Some(handle) = known.handle.as_ref().filter(|_| config.is_file()) else {
         let hint = match known.offer.provider.as_str() {

@@ -38,10 +38,10 @@ pub struct Args {
     #[arg(long)]
     spot: bool,
     /// Most that it may cost an hour
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true)]
     max_price: Option<String>,
     /// Most that it may cost in all
-    #[arg(long, value_name = "MONEY")]
+    #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<String>,
     /// When it is given back, whatever runs on it
     #[arg(long = "for", value_name = "TIME", default_value = "8h")]
@@ -82,6 +82,32 @@ fn compose(args: &Args) -> JobText {
     job
 }
 
+/// The flags that the keys of the job file come from.
+const FLAGS: [(&str, &str); 9] = [
+    ("name", "NAME"),
+    ("project", "--project"),
+    ("resources.infra", "--infra"),
+    ("resources.accelerators", "--gpus"),
+    ("resources.instance_type", "--instance-type"),
+    ("resources.disk_size", "--disk"),
+    ("resources.max_price", "--max-price"),
+    ("budget.max", "--budget"),
+    ("deadline", "--for"),
+];
+
+/// A problem of the job file that nobody has written, as one of the flag that it comes from.
+fn in_flags(error: Error) -> Error {
+    let Some(problem) = error.problems().first() else { return error };
+    let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == problem.key) else { return error };
+    let hint = match *flag {
+        "--infra" => {
+            "use `--infra aws`, `lambda` or `gcp`, or `--infra ssh/NAME` for a node of `gradus nodes`".to_owned()
+        }
+        _ => problem.hint.clone().unwrap_or_else(|| "see `gradus machines up --help`".to_owned()),
+    };
+    Error::Usage { message: format!("`{flag}`: {}", problem.message), hint }
+}
+
 /// Plans, asks and rents.
 ///
 /// # Errors
@@ -89,7 +115,8 @@ fn compose(args: &Args) -> JobText {
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let text = compose(&args).render();
     let names = (args.name.as_str(), Path::new("."));
-    let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer)?;
+    let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer);
+    let loaded = loaded.map_err(in_flags)?;
     if args.dry_run {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "job_file": text })),
@@ -99,14 +126,33 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let LoadedJob { unrentable, .. } = &loaded;
     if let Some(unrentable) = unrentable {
-        return Err(Error::Job(unrentable.clone()));
+        return Err(in_flags(Error::Job(unrentable.clone())));
     }
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft_loaded(loaded, Rate::default(), settings, &home, printer)?;
+    let (job, plan) = draft_loaded(loaded, Rate::default(), settings, &home, printer).map_err(in_flags)?;
     let code = start(job, plan, &args.name, &StartOptions::detached(args.yes), settings, &home, printer)?;
     if code == exit::DONE && !printer.is_json() {
         printer.data(format!("enter    gradus machines ssh {}", args.name));
         printer.data(format!("end      gradus machines down {} (or in {})", args.name, args.time));
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Problems;
+    use domain::problem::Problem;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_of_the_flag() {
+        let wrong = |key: &str| {
+            let problems = vec![Problem { line: Some(3), ..Problem::at(key, "not yet") }.hint("write")];
+            in_flags(Error::Job(Problems { file: "box".to_owned(), problems })).to_string()
+        };
+        assert_eq!(wrong("resources.infra"), "`--infra`: not yet");
+        assert_eq!(wrong("deadline"), "`--for`: not yet");
+        assert_eq!(wrong("resources.other"), "box:3: `resources.other`: not yet\n  hint: write");
+    }
 }

@@ -198,7 +198,7 @@ impl PlanInputs {
         let catalog = Catalog::open(&settings.home)?;
         let availability = args.spot_trace.as_deref().map(trace).transpose()?;
         // A GPU or cloud that nobody has is said before what else is missing.
-        let question = question(&job, &catalog, availability)?;
+        let question = question(&job, &catalog, availability).map_err(|error| source.placed(error))?;
         let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
         let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
             message: format!("the fitted figures of this program cannot be read: {error}"),

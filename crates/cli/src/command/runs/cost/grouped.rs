@@ -68,6 +68,17 @@ impl Grouping {
     pub fn is_asked(&self) -> bool {
         self.by.is_some() || self.since.is_some() || self.until.is_some() || self.csv
     }
+
+    /// Refuses a time that ends before it begins, in which nothing can have been spent.
+    fn check(&self) -> Result<(), Error> {
+        match (self.since, self.until) {
+            (Some(since), Some(until)) if since > until => Err(Error::Usage {
+                message: format!("`--since {}` is after `--until {}`", day_text(since), day_text(until)),
+                hint: "exchange the two".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A day, since 1970-01-01.
@@ -83,6 +94,7 @@ fn date(text: &str) -> Result<i64, String> {
 /// # Errors
 /// [`Error`].
 pub fn run(grouping: &Grouping, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    grouping.check()?;
     let home = Home::open(&settings.home)?;
     let state = State::open_lean(&home)?;
     let mut lines = StateReader::open(&home)?.costs()?;
@@ -185,5 +197,21 @@ fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_ends_after_it_begins() {
+        let check = |since: &str, until: &str| {
+            let (since, until) = (date(since).ok(), date(until).ok());
+            Grouping { since, until, ..Grouping::default() }.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check("2026-11-01", "2026-11-01"), Ok(()));
+        let wrong = check("2026-12-01", "2026-11-01").unwrap_err();
+        assert_eq!(wrong, "`--since 2026-12-01` is after `--until 2026-11-01`");
     }
 }

@@ -72,13 +72,13 @@ pub struct Args {
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
     /// Limit on the cost, such as `$20`
-    #[arg(long, value_name = "MONEY")]
+    #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<String>,
     /// Limit on the time from submission to end, such as `12h`
     #[arg(long, value_name = "DURATION")]
     deadline: Option<String>,
     /// Price of this machine, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
     /// Print the job file and submit nothing
     #[arg(long)]
@@ -168,7 +168,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Err(of_options(Error::Job(unrentable.clone())));
     }
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft_loaded(loaded, args.price, settings, &home, printer)?;
+    let (job, plan) = draft_loaded(loaded, args.price, settings, &home, printer).map_err(of_options)?;
     require_secrets(&job)?;
     start(job, plan, &found.file.to_string_lossy(), &args.start, settings, &home, printer)
 }
