@@ -176,7 +176,7 @@ fn a_run_on_a_host_gives_the_bits_of_a_run_here_and_leaves_nothing_running() {
     assert_eq!(find("input.txt"), "", "a working folder was left behind");
     assert!(find("kept.txt").contains("checkpoints/kept.txt"));
     // A program that fails says so with its code.
-    fs::write(&program, "name: program\nresources: {infra: ssh}\nrun: exit 3\n").unwrap();
+    fs::write(&program, "name: program\nresources: {infra: ssh}\nrun: echo wrong; exit 3\n").unwrap();
     let failed = scene.gradus(&["run", program.to_str().unwrap(), "--json", "--yes"]);
     assert!(
         !failed.status.success() && String::from_utf8_lossy(&failed.stdout).contains("`run` ended with code 3"),

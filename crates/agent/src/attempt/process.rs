@@ -57,7 +57,7 @@ impl Process {
         let child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Finding::new(Cause::Internal, format!("cannot start `{program}`: {error}"))
-                .hint("build the whole workspace, or install gradus again")
+                .hint("correct `GRADUS_RANK` if it is set, else install gradus again")
         })?;
         // Its ends of the pipe: the copy ends when the last process has closed its own.
         drop(command);

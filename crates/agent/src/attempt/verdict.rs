@@ -168,7 +168,7 @@ fn of_program(facts: Facts) -> AttemptEnd {
                 _ => "",
             };
             let message = with_tail(format!("{what} ended with code {code}{killed}"), &facts);
-            let hint = if killed.is_empty() { see(&facts) } else { killed_hint(&facts) };
+            let hint = if killed.is_empty() { see_script(&facts) } else { killed_hint(&facts) };
             let finding = Finding::new(cause, message).hint(hint);
             // The plan applies the job's rules to this code, so it is passed on only for `run` itself.
             let exit_code = (facts.role == Role::Program).then_some(code);
@@ -283,6 +283,14 @@ fn with_tail(message: String, facts: &Facts) -> String {
 
 fn see(facts: &Facts) -> String {
     format!("read `{}`", facts.log.display())
+}
+
+/// The same of a script that ended with a code of its own, and may have written nothing.
+fn see_script(facts: &Facts) -> String {
+    match facts.tail.is_empty() {
+        true => "it wrote no output; with `set -x` as its first line it shows each command".to_owned(),
+        false => see(facts),
+    }
 }
 
 #[cfg(test)]
@@ -435,5 +443,30 @@ mod tests {
         check(Role::Program, Exit::Code(0), Some((StopReason::LeaseOver, false)), false, "InstanceLost None");
         check(Role::Program, Exit::Code(143), Some((StopReason::Signalled, false)), false, "InstanceLost None");
         check(Role::Setup, Exit::Code(143), Some((StopReason::Leave, true)), false, "InstanceLost None");
+    }
+
+    #[test]
+    fn a_log_without_a_line_is_not_to_be_read() {
+        let hint = |tail: &str| {
+            let facts = Facts {
+                rank: 0,
+                role: Role::Setup,
+                is_follower: false,
+                exit: Exit::Code(7),
+                memory: MemoryKill::No,
+                reports: RankReports::default(),
+                ending: None,
+                lease: Duration::from_secs(60),
+                log: Path::new("/run/logs/a1-rank-0.log"),
+                stacks: None,
+                tail: tail.into(),
+            };
+            match verdict(facts) {
+                AttemptEnd::Failed { finding, .. } => finding.hint.unwrap_or_default(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(hint("").starts_with("it wrote no output; with `set -x`"));
+        assert_eq!(hint("no such file"), "read `/run/logs/a1-rank-0.log`");
     }
 }

@@ -9,4 +9,5 @@ mod refusals;
 mod said;
 mod tables;
 mod whys;
+mod words;
 mod workdir;

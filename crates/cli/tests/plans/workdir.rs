@@ -42,6 +42,14 @@ impl Workdir {
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// What is said of words that are refused, with the exit code `code`: stdout stays empty.
+    #[track_caller]
+    pub fn refused(&self, words: &[&str], code: i32) -> String {
+        let said = self.gradus(words);
+        assert_eq!((said.code, &*said.out), (Some(code), ""), "{words:?}: {}", said.err);
+        said.err
+    }
+
     pub fn plan(&self, yaml: &str, words: &[&str]) -> Value {
         self.file("job.yaml", yaml);
         let said = self.gradus(&[&["plan", "job.yaml", "--json"], words].concat());

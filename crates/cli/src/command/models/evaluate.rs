@@ -75,9 +75,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     };
     let folder = home.run(&id);
     if !folder.join("export/model.json").is_file() {
-        let message = format!("run `{id}` is {} and has no exported model", run.state.word());
-        let hint = format!("see `gradus status {id}`; a run that was stopped leaves a model once it was evaluated");
-        return Err(Error::Code { message, hint: Some(hint), code: exit::NOT_FINISHED });
+        return Err(super::no_model(&id, &run.state));
     }
     let named = data.as_deref().unwrap_or(Path::new(&train.data.path));
     let place = OpenedData::fetched(named, settings, printer)?;

@@ -236,10 +236,32 @@ fn meant(state: &State, name: &str) -> Result<domain::RunId, Error> {
 fn model_of<'a>(state: &'a State, id: &domain::RunId) -> Result<(&'a plan::Run, &'a Exported), Error> {
     let Some(run) = state.world().runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
     let Some(model) = trained(run) else {
-        let message = format!("run `{id}` is {} and has no model", run.state.word());
-        return Err(Error::Code { message, hint: Some(format!("see `gradus status {id}`")), code: exit::NOT_FINISHED });
+        return Err(no_model(id, &run.state));
     };
     Ok((run, model))
+}
+
+/// The error for a run without a model: why it has none, with the exit code of its end.
+fn no_model(id: &domain::RunId, state: &RunState) -> Error {
+    let (message, hint, code) = match state {
+        RunState::Done { outcome: Outcome::Failed { finding } } => {
+            let hint = finding.hint.clone().unwrap_or_else(|| format!("see `gradus status {id}`"));
+            (format!("run `{id}` has failed and has no model: {}", finding.message), hint, exit::RUN_FAILED)
+        }
+        RunState::Done { .. } => {
+            let message = format!("run `{id}` ran a program of its own, whose models gradus does not know");
+            (message, format!("its files are in the folder of checkpoints, see `gradus status {id}`"), exit::USAGE)
+        }
+        RunState::Stopped { .. } => {
+            let hint = format!("resume it with `gradus resume {id}`; it leaves a model once it was evaluated");
+            (format!("run `{id}` was stopped before it had a model"), hint, exit::NOT_FINISHED)
+        }
+        running => {
+            let message = format!("run `{id}` is {} and has no model yet", running.word());
+            (message, format!("wait for it with `gradus wait {id}`"), exit::NOT_FINISHED)
+        }
+    };
+    Error::Code { message, hint: Some(hint), code }
 }
 
 fn trained(run: &plan::Run) -> Option<&Exported> {
@@ -257,5 +279,27 @@ fn architecture(run: &plan::Run) -> String {
     match &run.job.work {
         domain::Work::Train(train) => train.model.name().to_owned(),
         domain::Work::Command(_) => "program".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::run::StopBy;
+    use domain::{Cause, Finding, RunId};
+
+    use super::*;
+
+    #[test]
+    fn why_there_is_no_model_is_said_with_the_code_of_the_end() {
+        let check = |state: RunState, code: u8, message: &str, hint: &str| {
+            let error = no_model(&RunId::new("r"), &state);
+            let told = format!("{error}; {}", error.hint().unwrap_or_default());
+            assert!(error.code() == code && told.contains(message) && told.contains(hint), "{told}");
+        };
+        let finding = Finding::new(Cause::Job, "no such format").hint("write `fp32`");
+        let failed = RunState::Done { outcome: Outcome::Failed { finding } };
+        check(failed, exit::RUN_FAILED, "has failed and has no model: no such format", "write `fp32`");
+        check(RunState::Stopped { by: StopBy::User }, exit::NOT_FINISHED, "was stopped", "gradus resume r");
+        check(RunState::Queued, exit::NOT_FINISHED, "is queued", "gradus wait r");
     }
 }

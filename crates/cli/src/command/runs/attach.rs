@@ -1,6 +1,7 @@
 //! `gradus attach`: follow a run in the background, or take over one whose process is gone.
 
 use domain::RunId;
+use domain::run::{Outcome, RunState};
 use server::Home;
 
 use crate::command::find::{find, open_named};
@@ -48,6 +49,31 @@ fn refuse_ended(id: &RunId, run: &plan::Run) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("run `{id}` has ended: {}", run.state.word());
-    let hint = Some(format!("see `gradus status {id}`, or resume it with `gradus resume {id}`"));
+    let hint = Some(after_end(id, &run.state));
     Err(Error::Code { message, hint, code: exit::USAGE })
+}
+
+/// What there is to do with a run that has ended.
+fn after_end(id: &RunId, state: &RunState) -> String {
+    match state {
+        RunState::Done { outcome: Outcome::Trained { .. } } => {
+            format!("see `gradus models show {id}`; to train on: `gradus resume {id} --set epochs=N`")
+        }
+        RunState::Done { outcome: Outcome::Succeeded } => format!("see `gradus status {id}` and `gradus logs {id}`"),
+        _ => format!("see `gradus status {id}`, or resume it with `gradus resume {id}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::run::StopBy;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_has_its_result_is_not_resumed() {
+        let hint = |state: RunState| after_end(&RunId::new("r"), &state);
+        assert!(hint(RunState::Stopped { by: StopBy::User }).contains("`gradus resume r`"));
+        assert!(!hint(RunState::Done { outcome: Outcome::Succeeded }).contains("resume"));
+    }
 }

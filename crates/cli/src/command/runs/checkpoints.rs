@@ -56,7 +56,7 @@ struct RemoveArgs {
     /// Run: its name, a unique prefix of it, or `last`
     run: String,
     /// Steps of the checkpoints to delete
-    #[arg(long, value_name = "STEP", num_args = 1.., required_unless_present = "keep", conflicts_with = "keep")]
+    #[arg(long, value_name = "STEP", num_args = 1.., conflicts_with = "keep")]
     step: Vec<u64>,
     /// Keep so many of the newest, and delete all others
     #[arg(long, value_name = "NUMBER")]
@@ -139,7 +139,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
                     format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
                 return Err(Error::Usage { message, hint });
             }
-            remove(&folder, &listed, &args, printer)
+            remove(&id, &folder, &listed, &args, printer)
         }
     }
 }
@@ -201,17 +201,11 @@ fn pull(id: &RunId, folder: &Path, listed: &[Listed], args: &PullArgs, printer: 
         None => listed.last(),
     };
     let Some(wanted) = wanted else {
-        let steps: Vec<String> = listed.iter().map(|one| one.step.to_string()).collect();
         let message = match args.step {
             Some(step) => format!("run `{id}` has no checkpoint of step {step}"),
             None => format!("run `{id}` has no checkpoint"),
         };
-        let hint = if steps.is_empty() {
-            format!("see `gradus status {id}`")
-        } else {
-            format!("there are {}", steps.join(", "))
-        };
-        return Err(Error::Usage { message, hint });
+        return Err(Error::Usage { message, hint: which(id, listed) });
     };
     fs::create_dir_all(&args.output).map_err(Error::file("make the folder", &args.output))?;
     let mut bytes = 0;
@@ -255,7 +249,22 @@ fn copy(folder: &Path, output: &Path, file: &NamedFile) -> Result<(), Error> {
     fs::rename(&partial, &target).map_err(Error::file("write", &target))
 }
 
-fn remove(folder: &Path, listed: &[Listed], args: &RemoveArgs, printer: &mut Printer) -> Result<u8, Error> {
+/// The steps that there are checkpoints of, as a hint.
+fn which(id: &RunId, listed: &[Listed]) -> String {
+    let steps: Vec<String> = listed.iter().map(|one| one.step.to_string()).collect();
+    match steps.is_empty() {
+        true => format!("see `gradus status {id}`"),
+        false => format!("there are {}", steps.join(", ")),
+    }
+}
+
+fn remove(id: &RunId, folder: &Path, listed: &[Listed], args: &RemoveArgs, printer: &mut Printer) -> Result<u8, Error> {
+    if args.keep.is_none() && args.step.is_empty() {
+        let message = "which checkpoints to delete is not said".to_owned();
+        let hint =
+            format!("name them with `--step STEP`, or keep the newest with `--keep NUMBER`; {}", which(id, listed));
+        return Err(Error::Usage { message, hint });
+    }
     let wanted: BTreeSet<u64> = match args.keep {
         Some(keep) => {
             let kept = &listed[listed.len().saturating_sub(keep)..];
@@ -266,8 +275,8 @@ fn remove(folder: &Path, listed: &[Listed], args: &RemoveArgs, printer: &mut Pri
         None => args.step.iter().copied().collect(),
     };
     if let Some(step) = wanted.iter().find(|step| !listed.iter().any(|one| one.step == **step)) {
-        let message = format!("there is no checkpoint of step {step}");
-        return Err(Error::Usage { message, hint: "`gradus checkpoints list RUN` shows them".to_owned() });
+        let message = format!("run `{id}` has no checkpoint of step {step}");
+        return Err(Error::Usage { message, hint: which(id, listed) });
     }
     let (gone, kept): (Vec<&Listed>, Vec<&Listed>) = listed.iter().partition(|one| wanted.contains(&one.step));
     let builds = kept.iter().find_map(|one| Some((one.step, wanted.iter().find(|step| one.builds_on(**step))?)));
@@ -346,12 +355,17 @@ mod tests {
     fn what_others_need_is_not_deleted() {
         let (folder, listed) = scene();
         let mut printer = Printer::silent();
-        let refused = remove(folder.path(), &listed, &remove_args(&[1], None), &mut printer).unwrap_err();
+        let refused =
+            remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[1], None), &mut printer).unwrap_err();
         assert!(refused.to_string().contains("step 2 builds on that of step 1"), "{refused}");
-        let unknown = remove(folder.path(), &listed, &remove_args(&[9], None), &mut printer).unwrap_err();
+        let unknown =
+            remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[9], None), &mut printer).unwrap_err();
         assert!(unknown.to_string().contains("no checkpoint of step 9"));
+        assert_eq!(unknown.hint().as_deref(), Some("there are 1, 2, 3"));
+        let none = remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[], None), &mut printer).unwrap_err();
+        assert!(none.hint().unwrap().contains("`--keep NUMBER`; there are 1, 2, 3"));
         let is_there = |name: &str| folder.path().join(name).exists();
-        remove(folder.path(), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
+        remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
         let left =
             ["manifest-1.json", "manifest-2.json", "manifest-3.json", "step-1-a1", "step-3-a1/model", "best-1-a1"]
                 .map(is_there);
@@ -361,7 +375,8 @@ mod tests {
     #[test]
     fn newest_ones_are_kept_with_what_they_build_on() {
         let (folder, listed) = scene();
-        remove(folder.path(), &listed[..2], &remove_args(&[], Some(1)), &mut Printer::silent()).unwrap();
+        remove(&RunId::new("r"), folder.path(), &listed[..2], &remove_args(&[], Some(1)), &mut Printer::silent())
+            .unwrap();
         assert!(folder.path().join("manifest-1.json").exists() && folder.path().join("step-1-a1/model").exists());
     }
 

@@ -60,6 +60,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             }
         }
         if last {
+            lines.say_if_none(printer, &id);
             return Ok(exit::DONE);
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -111,8 +112,9 @@ fn print_lines(printer: &mut Printer, name: &str, text: &str) {
 
 /// Prints the logs of a server's run as they are.
 fn of_server(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    let mut lines = WholeLines::default();
     for (file, _) in server.logs(id)? {
-        let (mut lines, mut offset) = (WholeLines::default(), 0);
+        let mut offset = 0;
         loop {
             let (text, next, has_more) = server.log_part(id, &file, offset)?;
             lines.print(printer, &file, &text);
@@ -121,8 +123,9 @@ fn of_server(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, E
             }
             offset = next;
         }
-        lines.finish(printer);
+        lines.finish_one(printer, &file);
     }
+    lines.say_if_none(printer, id);
     Ok(exit::DONE)
 }
 
@@ -135,6 +138,7 @@ fn follow(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Erro
         true
     })?;
     lines.finish(printer);
+    lines.say_if_none(printer, id);
     Ok(exit::DONE)
 }
 
@@ -142,10 +146,13 @@ fn follow(server: &Server, id: &RunId, printer: &mut Printer) -> Result<u8, Erro
 #[derive(Default)]
 struct WholeLines {
     begun: BTreeMap<String, String>,
+    /// Whether there was anything at all.
+    any: bool,
 }
 
 impl WholeLines {
     fn print(&mut self, printer: &mut Printer, file: &str, text: &str) {
+        self.any |= !text.is_empty();
         let begun = self.begun.entry(file.to_owned()).or_default();
         begun.push_str(text);
         let end = begun.rfind('\n').map_or(0, |at| at + 1);
@@ -159,7 +166,33 @@ impl WholeLines {
         }
     }
 
-    fn finish(self, printer: &mut Printer) {
-        self.begun.iter().for_each(|(file, line)| print_lines(printer, file, line));
+    fn finish(&mut self, printer: &mut Printer) {
+        std::mem::take(&mut self.begun).iter().for_each(|(file, line)| print_lines(printer, file, line));
+    }
+
+    /// Says that there is nothing, where there is nothing: an empty answer looks like a lost one.
+    fn say_if_none(&self, printer: &mut Printer, id: &RunId) {
+        if let Some(note) = self.note(id).filter(|_| !printer.is_json()) {
+            printer.say(note);
+        }
+    }
+
+    fn note(&self, id: &RunId) -> Option<String> {
+        (!self.any).then(|| format!("the processes of run `{id}` wrote no output; see `gradus status {id}`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_said() {
+        let (mut printer, mut lines) = (Printer::silent(), WholeLines::default());
+        let note = |lines: &WholeLines| lines.note(&RunId::new("r"));
+        assert!(note(&lines).unwrap().contains("wrote no output"));
+        lines.print(&mut printer, "a.log", "begun");
+        lines.finish(&mut printer);
+        assert_eq!(note(&lines), None);
     }
 }

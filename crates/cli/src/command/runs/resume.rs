@@ -23,7 +23,7 @@ pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
     run: String,
     /// New budget for the whole run, including what it has cost so far, such as `$20`
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true)]
     budget: Option<Money>,
     /// New deadline, counted from the run's submission, such as `12h`
     #[arg(long, value_name = "DURATION")]
@@ -98,9 +98,21 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         drop(state);
         return finish(settings, printer, &home, &id, since);
     }
+    if let Some(run) = state.world().runs.get(&id).filter(|run| run.state.is_final() && run.bill.is_some()) {
+        printer.say(nothing_done(&id, run));
+    }
     drop(state);
     let since = take_over(settings, printer, &home, &id, since)?;
     finish(settings, printer, &home, &id, since)
+}
+
+/// What is said where a run has its result and nothing was asked to change.
+fn nothing_done(id: &RunId, run: &plan::Run) -> String {
+    let more = match run.job.work {
+        Work::Train(_) => format!("to train on: `gradus resume {id} --set epochs=N`"),
+        Work::Command(_) => "`gradus run JOB.yaml --new` runs the program again".to_owned(),
+    };
+    format!("run {id} is already {}, and nothing was done; {more}", run.state.word())
 }
 
 /// Refuses to rent anything for a run of which every checkpoint is damaged: what was paid for would be paid again.

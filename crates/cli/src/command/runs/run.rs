@@ -124,6 +124,7 @@ pub fn start(
             printer.say(line);
         }
     }
+    require_trainer(&job, &plan, settings)?;
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
     let admitted = spending::admit(&job, &plan, home, printer)?;
@@ -148,6 +149,21 @@ pub fn start(
         ));
     }
     finish(settings, printer, home, &run, Since::Start)
+}
+
+/// Refuses a training run on this machine without the executable that trains.
+fn require_trainer(job: &Job, plan: &Plan, settings: &GlobalSettings) -> Result<(), Error> {
+    let trainer = &settings.rank_program;
+    let is_needed = matches!(job.work, Work::Train(_)) && plan.offer.provider == cloud::local::NAME;
+    if !is_needed || trainer.is_file() {
+        return Ok(());
+    }
+    let hint = match *trainer == settings.program.with_file_name("gradus-rank") {
+        true => "install gradus again: `gradus-rank` belongs beside `gradus`".to_owned(),
+        false => "`GRADUS_RANK` names it: correct that variable, or unset it".to_owned(),
+    };
+    let message = format!("there is no trainer `{}`", trainer.display());
+    Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
 }
 
 /// Prints which run of the same file could be resumed instead, if there is one.

@@ -33,6 +33,17 @@ fn a_run_that_has_ended_is_extended_to_the_same_model() {
         "{}",
         refused.err
     );
+    // There is nothing to resume, follow or give back, and each says so.
+    let again = home.gradus(&["resume", "last"]);
+    assert!(again.code == Some(0) && again.err.contains("is already trained, and nothing was done"), "{}", again.err);
+    for (words, told) in [
+        (&["attach", "last"][..], "to train on: `gradus resume short-"),
+        (&["machines", "down", "last"], "has no machine that is up"),
+        (&["checkpoints", "rm", "last", "--yes"], "`--keep NUMBER`; there are "),
+    ] {
+        let refused = home.gradus(words);
+        assert!(refused.code == Some(2) && refused.err.contains(told), "{words:?}: {}", refused.err);
+    }
     let refused = home.gradus(&["resume", "last", "--set", "epoch=4"]);
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.contains("did you mean `epochs`?"), "{}", refused.err);
