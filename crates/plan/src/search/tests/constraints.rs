@@ -282,7 +282,7 @@ fn no_pick_breaks_a_limit() {
 
 /// Whether a drawn candidate may well miss its limits: as odd as its listing and number of machines.
 fn odd(candidate: &Candidate) -> bool {
-    (7 * candidate.listing + candidate.nodes as usize) % 3 != 0
+    !(7 * candidate.listing + candidate.nodes as usize).is_multiple_of(3)
 }
 
 /// What is recommended is the best of all that keep the limits in nine runs of ten, not only of those that nothing beats in
