@@ -299,3 +299,28 @@ fn a_separator_in_a_text_gives_the_token_ids_of_a_pair() {
     expected.sort();
     assert_eq!(found, expected);
 }
+
+/// A tokenization that was killed after 20 of 50 records: what is there is kept, and the rest comes behind it.
+#[test]
+fn an_interrupted_tokenization_continues_with_the_next_text() {
+    let shelf = Shelf::new("texts.csv", &csv(""));
+    let (path, cache) = (shelf.path(), tempfile::tempdir().unwrap());
+    let open = || {
+        let (keys, mut known) = (text(NUMBERED), Provenance::unknown());
+        TextDataset::open_known(&spec(), &keys, TextObjective::Class, &path, 3, Some(cache.path()), &mut known).unwrap()
+    };
+    let whole = all_rows(&open());
+    assert_eq!(whole, all_rows(&shelf.open(NUMBERED, TextObjective::Class).unwrap()));
+
+    let store = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
+    let [tokens, ends] = ["column-0", "column-1"].map(|column| fs::read(store.join(column)).unwrap());
+    assert_eq!(ends.len(), 50 * 8);
+    let end = u64::from_le_bytes(ends[19 * 8..20 * 8].try_into().unwrap());
+    let columns = [&tokens[..end as usize * 2], &ends[..20 * 8]].map(|bytes| (bytes.len(), crc32c::crc32c(bytes)));
+    let line = serde_json::json!({"records": 20, "columns": columns}).to_string() + "\n";
+    fs::write(store.join("journal.jsonl"), line).unwrap();
+    fs::remove_file(store.join("manifest.json")).unwrap();
+    fs::remove_file(store.join("sums")).unwrap();
+    assert_eq!(all_rows(&open()), whole);
+    assert_eq!(fs::read(store.join("column-0")).unwrap(), tokens);
+}
