@@ -78,6 +78,9 @@ struct Listed {
     best: Option<ListedBest>,
     #[serde(skip)]
     saved: Timestamp,
+    /// Name of the manifest.
+    #[serde(skip)]
+    manifest: String,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -157,12 +160,13 @@ fn read(folder: &Path) -> Result<Vec<Listed>, Error> {
 }
 
 fn manifest(path: &Path) -> Option<Listed> {
-    let step: u64 = path.file_name()?.to_str()?.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
+    let name = path.file_name()?.to_str()?;
+    let step: u64 = name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
     let saved = fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     let listed: Listed = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let is_safe = listed.all_files().all(|file| domain::files::is_safe(&file.name));
     let saved = Timestamp(i64::try_from(saved.as_micros()).ok()?);
-    (listed.step == step && is_safe).then_some(Listed { saved, ..listed })
+    (listed.step == step && is_safe).then(|| Listed { saved, manifest: name.to_owned(), ..listed })
 }
 
 fn list(id: &RunId, listed: &[Listed], printer: &mut Printer) -> Result<u8, Error> {
@@ -214,9 +218,8 @@ fn pull(id: &RunId, folder: &Path, listed: &[Listed], args: &PullArgs, printer: 
         copy(folder, &args.output, file)?;
         bytes += file.bytes;
     }
-    let manifest = format!("manifest-{}.json", wanted.step);
-    let target = args.output.join(&manifest);
-    fs::copy(folder.join(&manifest), &target).map_err(Error::file("write", &target))?;
+    let target = args.output.join(&wanted.manifest);
+    fs::copy(folder.join(&wanted.manifest), &target).map_err(Error::file("write", &target))?;
     match printer.is_json() {
         true => printer.json(&json!({ "run": id, "step": wanted.step, "folder": args.output, "bytes": bytes })),
         false => printer.data(format!("step {}: {} in {}", wanted.step, size(bytes), args.output.display())),
@@ -295,7 +298,7 @@ fn remove(id: &RunId, folder: &Path, listed: &[Listed], args: &RemoveArgs, print
         return Err(Error::Usage { message, hint: "pass `--yes` to confirm".to_owned() });
     }
     // A manifest goes first: without it the rest is no checkpoint.
-    let manifests = gone.iter().map(|one| folder.join(format!("manifest-{}.json", one.step)));
+    let manifests = gone.iter().map(|one| folder.join(&one.manifest));
     for path in manifests.chain(files.iter().map(|file| folder.join(&file.name))) {
         crate::command::gc::delete(&path)?;
         // The folder of a step goes with its last file.
@@ -312,7 +315,8 @@ fn remove(id: &RunId, folder: &Path, listed: &[Listed], args: &RemoveArgs, print
 mod tests {
     use super::*;
 
-    /// Two checkpoints, of which the second builds on the first, and a third that stands for itself.
+    /// Two checkpoints, of which the second builds on the first, and a third that stands for itself, named as the trainer
+    /// names them.
     fn scene() -> (tempfile::TempDir, Vec<Listed>) {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| {
@@ -328,14 +332,14 @@ mod tests {
             (3, vec![three, best], vec![]),
         ] {
             let text = json!({ "step": step, "attempt": "a1", "files": files, "chain": chain, "best": {"step": 1, "name": "best-1-a1"} });
-            fs::write(folder.path().join(format!("manifest-{step}.json")), text.to_string()).unwrap();
+            fs::write(folder.path().join(format!("manifest-{step:08}.json")), text.to_string()).unwrap();
         }
         fs::write(
-            folder.path().join("manifest-4.json"),
+            folder.path().join("manifest-00000004.json"),
             r#"{"step": 4, "attempt": "a", "files": [{"name": "../x", "bytes": 1, "sha256": ""}]}"#,
         )
         .unwrap();
-        fs::write(folder.path().join("manifest-5.json"), "{").unwrap();
+        fs::write(folder.path().join("manifest-00000005.json"), "{").unwrap();
         let listed = read(folder.path()).unwrap();
         (folder, listed)
     }
@@ -366,9 +370,15 @@ mod tests {
         assert!(none.hint().unwrap().contains("`--keep NUMBER`; there are 1, 2, 3"));
         let is_there = |name: &str| folder.path().join(name).exists();
         remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
-        let left =
-            ["manifest-1.json", "manifest-2.json", "manifest-3.json", "step-1-a1", "step-3-a1/model", "best-1-a1"]
-                .map(is_there);
+        let left = [
+            "manifest-00000001.json",
+            "manifest-00000002.json",
+            "manifest-00000003.json",
+            "step-1-a1",
+            "step-3-a1/model",
+            "best-1-a1",
+        ]
+        .map(is_there);
         assert_eq!(left, [false, false, true, false, true, true]);
     }
 
@@ -377,7 +387,9 @@ mod tests {
         let (folder, listed) = scene();
         remove(&RunId::new("r"), folder.path(), &listed[..2], &remove_args(&[], Some(1)), &mut Printer::silent())
             .unwrap();
-        assert!(folder.path().join("manifest-1.json").exists() && folder.path().join("step-1-a1/model").exists());
+        assert!(
+            folder.path().join("manifest-00000001.json").exists() && folder.path().join("step-1-a1/model").exists()
+        );
     }
 
     #[test]
@@ -389,12 +401,13 @@ mod tests {
         pull(&id, folder.path(), &listed, &args(Some(2)), &mut Printer::silent()).unwrap();
         let is_there = |name: &str| output.join(name).exists();
         let copied =
-            ["manifest-2.json", "step-1-a1/model", "step-2-a1/model", "best-1-a1", "manifest-1.json"].map(is_there);
+            ["manifest-00000002.json", "step-1-a1/model", "step-2-a1/model", "best-1-a1", "manifest-00000001.json"]
+                .map(is_there);
         assert_eq!(copied, [true, true, true, true, false]);
         fs::write(folder.path().join("step-3-a1/model"), "step-3-a1/MODEL").unwrap();
         let damaged = pull(&id, folder.path(), &listed, &args(None), &mut Printer::silent()).unwrap_err();
         assert!(damaged.to_string().contains("does not match its checksum"), "{damaged}");
-        assert!(!is_there("manifest-3.json") && !is_there("step-3-a1/model"));
+        assert!(!is_there("manifest-00000003.json") && !is_there("step-3-a1/model"));
         let none = pull(&id, folder.path(), &listed, &args(Some(8)), &mut Printer::silent()).unwrap_err();
         assert_eq!(none.hint().as_deref(), Some("there are 1, 2, 3"));
     }

@@ -1,7 +1,7 @@
 //! Runs that go on with other values of their keys, job files whose last run did not end well, and models for other
 //! programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -64,6 +64,22 @@ fn a_run_that_has_ended_is_extended_to_the_same_model() {
     assert_eq!(exported.code, Some(0), "{}", exported.err);
     let read = home.gradus(&["plan", "model", text(&folder.join("model.onnx")), "--json"]);
     assert_eq!(went_well(&read)[0]["parameters"], 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10);
+
+    // A checkpoint is copied with its manifest, and of one that is deleted nothing is left.
+    let copy = home.path().join("copy");
+    let pulled = home.gradus(&["checkpoints", "pull", "last", "-o", text(&copy)]);
+    assert_eq!(pulled.code, Some(0), "{}", pulled.err);
+    let copied: Vec<String> = names(&copy).filter(|name| name.starts_with("manifest-")).collect();
+    assert_eq!(copied.len(), 1, "{copied:?}");
+    let removed = home.gradus(&["checkpoints", "rm", "last", "--keep", "0", "--yes"]);
+    assert_eq!(removed.code, Some(0), "{}", removed.err);
+    let listed = home.gradus(&["checkpoints", "list", "last"]);
+    assert!(listed.out.is_empty() && listed.err.contains("has no checkpoints"), "{}{}", listed.out, listed.err);
+}
+
+/// The names of the files in a folder.
+fn names(folder: &Path) -> impl Iterator<Item = String> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap())
 }
 
 #[test]
