@@ -52,7 +52,7 @@ Exit codes:
 Get started: gradus run examples/digits.yaml";
 
 /// Train deep-learning models from a job file: plan time and cost, run, recover from failures, and get the trained model
-/// with an exact bill. Runs on this machine, on machines you can ssh to, and on machines rented from AWS.
+/// with an exact bill. Runs on this machine, on machines you can ssh to, and on machines rented from clouds.
 #[derive(Debug, Parser)]
 #[command(
     name = "gradus",

@@ -87,10 +87,11 @@ fn words_of_the_command_line_say_what_to_type() {
     check(&["run", "job.yaml", "--seed", "abc"], &["expected a whole number from 0"]);
     check(&["run", "job.yaml", "--gpus", "A100:8"], &["has no `--gpus`", "hint:", "resources: {accelerators: A100:8}"]);
     check(&["sbatch", "x.sh"], &["no command `sbatch`", "`gradus import SCRIPT"]);
-    check(&["bench", "train", "--model", "resnetx"], &["did you mean `resnet`?"]);
+    check(&["bench", "train", "--model", "resnetx"], &["did you mean `resnet20`?"]);
     check(&["cost", "--since", "2026-12-01", "--until", "2026-11-01"], &["`--since 2026-12-01` is after `--until"]);
     check(&["status", ""], &["the name of the run is empty"]);
     check(&["run", "job.yaml", "--env", "BAD-NAME=1"], &["`BAD-NAME` is no name of a variable"]);
+    check(&["nodes", "add", "east", "--address", ""], &["the address of the node is empty", "`--address user@host`"]);
     check(&["machines", "up", "box", "--infra", "azure"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
     let tip = workdir.refused(&["run", "job.yaml", "--nonsense"], 2);
     assert!(tip.contains("unexpected argument '--nonsense'") && !tip.contains("-- --nonsense"), "{tip}");
@@ -120,6 +121,8 @@ fn data_commands_refuse_what_would_do_harm() {
     let said = workdir.refused(&["data", "pack", "pictures", "pictures/out"], 2);
     holds(&said, &["`pictures/out` lies in `pictures`", "name a folder outside of both"]);
     assert!(!workdir.0.path().join("pictures/out").exists());
+    holds(&workdir.refused(&["data", "push", "pictures", "home/pushed"], 2), &["is in the home of gradus"]);
+    holds(&workdir.refused(&["data", "push", "pictures", "s3:/bucket/x"], 2), &["write `s3://…`"]);
     holds(&workdir.refused(&["data", "inspect", "noise.tar"], 2), &["there is no header of a tar archive in it"]);
 }
 

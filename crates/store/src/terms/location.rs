@@ -93,6 +93,9 @@ impl Location {
     }
 }
 
+/// What an address may begin with.
+const SCHEMES: [&str; 8] = ["s3", "gs", "az", "oss", "cos", "http", "https", "file"];
+
 impl FromStr for Location {
     type Err = Error;
 
@@ -103,7 +106,16 @@ impl FromStr for Location {
             return Err(wrong("it is empty"));
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Ok(Location::Local(text.into()));
+            let slip =
+                text.split_once(":/").filter(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()));
+            return match slip {
+                Some((scheme, _)) => Err(Error::Location {
+                    text: format!("{scheme}:/…"),
+                    why: "an address has two `/` behind its first word".to_owned(),
+                    hint: format!("write `{scheme}://…`, or `./{scheme}:/…` for a folder of that name"),
+                }),
+                None => Ok(Location::Local(text.into())),
+            };
         };
         let scheme = scheme.to_ascii_lowercase();
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -201,6 +213,9 @@ mod tests {
         check("", Err("it is empty"));
         check("ftp://host/a", Err("`ftp://` is not known; give a path, `file://`, `s3://BUCKET/PREFIX`"));
         check("s3:///a", Err("names no bucket"));
+        check("s3:/bucket/a", Err("write `s3://…`, or `./s3:/…` for a folder of that name"));
+        check("https:/user:secret@host/a", Err("two `/`"));
+        check("./s3:/bucket/a", Ok("./s3:/bucket/a"));
         check("s3://buc ket/a", Err("`buc ket` is no name of a bucket"));
         check("s3://bucket/a/../b", Err("holds `.`, `..`"));
         check("file://host/a", Err("file:///PATH"));

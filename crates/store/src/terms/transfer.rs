@@ -99,7 +99,7 @@ pub struct Checked {
     pub bundles: u64,
     /// Objects that are missing or damaged, each with the reason.
     pub broken: Vec<(String, String)>,
-    /// Files that cannot be fetched because of that, sorted.
+    /// Files that have bytes in one of these, sorted; some may still be fetched.
     pub lost: Vec<String>,
 }
 

@@ -306,16 +306,22 @@ fn usual_image(architecture: Architecture) -> u32 {
 
 /// A word of a job file.
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(json!(text)).map_err(|error| unknown(text, &error.to_string()))
+    let read = |text: &str| serde_json::from_value(json!(text));
+    read(text).map_err(|error| unknown(text, &error.to_string(), |word| read(word).is_ok()))
 }
 
-/// The message for a word that is none of those which serde lists, with the nearest of them.
-fn unknown(text: &str, error: &str) -> String {
+/// The message for a word that is none of those which serde lists, with the nearest of them that stands for itself.
+fn unknown(text: &str, error: &str, is_whole: impl Fn(&str) -> bool) -> String {
+    if error.starts_with("invalid type: unit variant") {
+        return format!(
+            "`{text}` has sizes or a file, which only a job file gives; name a model by one word, such as `cnn`"
+        );
+    }
     let Some((_, list)) = error.split_once("expected one of ") else { return error.to_owned() };
-    let known: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    let known: Vec<&str> = list.split('`').skip(1).step_by(2).filter(|word| is_whole(word)).collect();
     match domain::file::nearest::nearest(text, known.iter().copied()) {
         Some(near) => format!("not known here; did you mean `{near}`?"),
-        None => format!("not known here; there are {list}"),
+        None => format!("not known here; there are {}", known.join(", ")),
     }
 }
 
@@ -329,8 +335,10 @@ mod tests {
 
     #[test]
     fn a_mistyped_model_is_led_to_the_nearest() {
-        assert_eq!(word::<Model>("resnetx").unwrap_err(), "not known here; did you mean `resnet`?");
-        assert!(word::<Model>("completely_else").unwrap_err().starts_with("not known here; there are `mlp`"));
+        assert_eq!(word::<Model>("resnet19").unwrap_err(), "not known here; did you mean `resnet18`?");
+        assert_eq!(word::<Model>("resnetx").unwrap_err(), "not known here; did you mean `resnet20`?");
+        assert!(word::<Model>("resnet").unwrap_err().contains("only a job file gives"));
+        assert!(word::<Model>("completely_else").unwrap_err().starts_with("not known here; there are mlp, cnn, "));
         assert!(word::<Model>("resnet18").is_ok());
     }
 }

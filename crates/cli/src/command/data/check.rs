@@ -58,16 +58,16 @@ fn show(printer: &mut Printer, location: &Location, checked: &Checked, verify: b
         }));
         return;
     }
-    let how = if verify { "every byte was read" } else { "by their listing" };
+    let how = if verify { "by reading every byte" } else { "by their listing" };
     let whole = format!("{}, {} in {}", counted(*files, "file"), size(*bytes), counted(*bundles, "bundle"));
     printer.data(format!("{location}: {whole}; checked {how}"));
     for (object, why) in broken {
         printer.data(format!("`{object}`: {why}"));
     }
     for name in lost.iter().take(NAMED) {
-        printer.data(format!("cannot be fetched: `{name}`"));
+        printer.data(format!("at risk, in what is missing or damaged: `{name}`"));
     }
     if let Some(more) = lost.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        printer.data(format!("and {more} more that cannot be fetched"));
+        printer.data(format!("and {more} more at risk"));
     }
 }

@@ -1,6 +1,6 @@
 //! `gradus data push`: upload to an object store or copy to another folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use store::{Location, StoreFormat};
@@ -44,6 +44,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let Args { source, target, plain, transfer, delete, grace, verify } = args;
     let form = if plain { StoreFormat::Plain } else { StoreFormat::Chunks };
     let location: Location = target.parse()?;
+    refuse_home(&location, settings)?;
     store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
     let grace = Duration::from_secs(u64::from(grace) * 3600);
@@ -52,4 +53,17 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let pushed = begun.watch(printer, |meter| store::push(&source, &remote, &options, meter))?;
     begun.tell(printer, &TransferSummary::pushed(&pushed, options.dry_run));
     Ok(crate::error::exit::DONE)
+}
+
+/// Refuses the home folder as a target: what is stored would lie among runs and keys.
+fn refuse_home(target: &Location, settings: &GlobalSettings) -> Result<(), Error> {
+    let whole =
+        |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into());
+    match target.local() {
+        Some(path) if whole(path).starts_with(whole(&settings.home)) => Err(Error::Usage {
+            message: format!("`{target}` is in the home of gradus, which holds its runs and keys"),
+            hint: "name another folder".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }

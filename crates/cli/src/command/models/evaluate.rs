@@ -100,6 +100,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         socket: String::new(),
     };
     let predictions = predictions.map(|file| absolute(&file)).transpose()?;
+    predictions.as_deref().map(writable).transpose()?;
     let other = data.as_ref().map(|_| path);
     let request = json!({ "spec": spec, "data": other, "resize": resize, "predictions": predictions });
     let found = ask(settings, &request)?;
@@ -162,6 +163,16 @@ const MOST_PRINTED: usize = 20;
 /// The confidence interval of the accuracy, if it is a proportion.
 fn interval(found: &Evaluation) -> Option<[f64; 2]> {
     (!found.confusion.is_empty()).then(|| wilson(found.accuracy, found.samples))
+}
+
+/// Checks that a file can be written, before the work whose result it is to hold.
+fn writable(file: &Path) -> Result<(), Error> {
+    let is_new = !file.exists();
+    std::fs::OpenOptions::new().create(true).append(true).open(file).map_err(Error::file("write", file))?;
+    if is_new {
+        std::fs::remove_file(file).map_err(Error::file("write", file))?;
+    }
+    Ok(())
 }
 
 fn answer(run: &domain::RunId, data: Option<&Path>, predictions: Option<&Path>, found: &Evaluation) -> Value {

@@ -1,5 +1,6 @@
 //! `gradus nodes add`.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use cloud::ssh::{Connection, Executables, Host, SshError, bootstrap};
@@ -7,8 +8,6 @@ use domain::{Node, Offer, Rate};
 use server::Home;
 
 use super::doctor::visit::visit;
-use std::io::ErrorKind;
-
 use crate::error::{Error, exit};
 use crate::local::machine;
 use crate::printer::Printer;
@@ -37,6 +36,10 @@ pub struct Args {
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     check_name(&args.name)?;
+    if args.address.as_deref().is_some_and(|address| address.trim().is_empty()) {
+        let hint = "write `--address user@host`, or leave it out if the name is a host of `~/.ssh/config`".to_owned();
+        return Err(Error::Usage { message: "the address of the node is empty".to_owned(), hint });
+    }
     let config = match &args.ssh_config {
         Some(file) => Some(std::fs::canonicalize(file).map_err(Error::file("open", file))?),
         None => None,
