@@ -144,6 +144,9 @@ impl Error {
     /// The next thing to type or change, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Error::Missing { path } if path.components().any(|part| is_unexpanded(part.as_os_str())) => {
+                Some("write the whole path: `~` and variables are not expanded in a job file".into())
+            }
             Error::Missing { .. } => {
                 Some("check the path: `train.data.path` is relative to the job file, an argument to this folder".into())
             }
@@ -209,4 +212,9 @@ pub(crate) fn shorten(names: &[String]) -> String {
 /// The error of data whose layout does not match its format.
 pub(crate) fn layout(path: &Path, why: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Layout { path: path.to_owned(), why: why.into(), hint: hint.into() }
+}
+
+/// Whether a part of a path is one that only a shell expands.
+fn is_unexpanded(part: &std::ffi::OsStr) -> bool {
+    part == "~" || part.as_encoded_bytes().starts_with(b"$")
 }

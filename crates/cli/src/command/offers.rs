@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use server::api::OfferQuery;
 
 use crate::error::Error;
+use crate::error::arguments::rows;
 use crate::error::exit;
 use crate::local::rented::constraints::usage;
 use crate::printer::Printer;
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "price")]
     sort: Sort,
     /// Maximum number of rows [default: 20; all with `--all` and `--json`]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = rows, allow_hyphen_values = true)]
     limit: Option<u64>,
     /// List every region of each machine; include offers without a price, fractional GPUs, unsupported GPUs, and regions
     /// without the machine, and spot prices too low to be trusted

@@ -1,6 +1,8 @@
 //! What is wrong with the words of a command line, in terms of what to type: flags and commands of other tools, and values
 //! that a parser would otherwise name in its own words.
 
+use std::net::SocketAddr;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Error;
@@ -44,7 +46,7 @@ const COMMANDS: [(&[&str], &str); 7] = [
         "`gradus run JOB` runs a job file; see `gradus status`",
     ),
     (
-        &["squeue", "list", "show", "top", "info", "describe", "get"],
+        &["squeue", "list", "ls", "ps", "runs", "show", "top", "info", "describe", "get"],
         "`gradus status` lists runs, and `gradus status RUN` shows one",
     ),
     (&["scancel", "kill", "terminate", "abort"], "`gradus stop RUN` saves a checkpoint and stops a run"),
@@ -93,6 +95,22 @@ pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number from 0, such as `42`".to_owned())
 }
 
+/// A number of rows, for `--limit`.
+///
+/// # Errors
+/// What was expected.
+pub fn rows(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| "expected a whole number from 1, such as `20`".to_owned())
+}
+
+/// An address to listen on, for `--listen`.
+///
+/// # Errors
+/// What was expected.
+pub fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an address with its port, such as `127.0.0.1:8080`".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,10 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_whole_number() {
+    fn numbers_and_addresses_say_what_was_expected() {
         assert_eq!(whole("42"), Ok(42));
         for wrong in ["abc", "-1", "1.5", ""] {
             assert!(whole(wrong).unwrap_err().contains("whole number"), "{wrong}");
         }
+        assert_eq!((rows("1"), rows("0").is_err(), rows("x").is_err()), (Ok(1), true, true));
+        assert!(socket("127.0.0.1:8080").is_ok() && socket("8080").unwrap_err().contains("127.0.0.1:8080"));
     }
 }

@@ -386,6 +386,9 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
     if let Some(budget) = job.budget {
         lines.push(format!("budget   at most {}; saves a checkpoint and stops before exceeding it", budget.max));
     }
+    if let Some(deadline) = job.deadline {
+        lines.push(format!("deadline {deadline} from submission; saves a checkpoint and stops when it is reached"));
+    }
     for assumption in &plan.assumptions {
         lines.push(format!("assumed  {assumption}"));
     }

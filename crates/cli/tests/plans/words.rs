@@ -72,6 +72,10 @@ fn files_that_are_no_job_are_told_apart() {
     fs::create_dir_all(workdir.0.path().join("pictures/cats")).unwrap();
     workdir.file("job.yaml", training("classes: 2", ""));
     workdir.file("train.py", "import torch\nx: int = 3\n");
+    for path in ["~/images.csv", "$DATA/images.csv"] {
+        workdir.file("far.yaml", training("classes: 2", "").replace("images.csv", path));
+        holds(&workdir.refused(&["plan", "far.yaml"], 2), &["`~` and variables are not expanded in a job file"]);
+    }
     holds(&workdir.refused(&["plan", "pictures"], 2), &["`pictures` is a folder, not a job file", "train.data.path"]);
     holds(&workdir.refused(&["import", "job.yaml"], 2), &["job.yaml:1: this is a job file of gradus already"]);
     holds(&workdir.refused(&["import", "train.py"], 2), &["this is a Python program", "`gradus launch train.py`"]);
@@ -92,6 +96,7 @@ fn words_of_the_command_line_say_what_to_type() {
     check(&["status", ""], &["the name of the run is empty"]);
     check(&["run", "job.yaml", "--env", "BAD-NAME=1"], &["`BAD-NAME` is no name of a variable"]);
     check(&["nodes", "add", "east", "--address", ""], &["the address of the node is empty", "`--address user@host`"]);
+    check(&["machines", "up", "box", "--infra", "local"], &["this machine is up, and not rented"]);
     check(&["machines", "up", "box", "--infra", "azure"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
     let tip = workdir.refused(&["run", "job.yaml", "--nonsense"], 2);
     assert!(tip.contains("unexpected argument '--nonsense'") && !tip.contains("-- --nonsense"), "{tip}");

@@ -13,6 +13,7 @@ use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
 
+use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::local::job_file::{JobOverrides, load, require_secrets};
@@ -25,7 +26,7 @@ use crate::settings::GlobalSettings;
 pub struct Args {
     /// Also serve the API on this address; clients need a token: that in `api.token` of the home
     /// folder, or one made by `gradus token`
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket)]
     listen: Option<SocketAddr>,
     /// Certificate of the server (PEM), with those that lead to who signed it; with TLS, the address may be one that other
     /// machines reach

@@ -113,6 +113,13 @@ fn in_flags(error: Error) -> Error {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if args.infra == "local" {
+        let message = "`--infra`: this machine is up, and not rented".to_owned();
+        return Err(Error::Usage {
+            message,
+            hint: "name a cloud or a node: `--infra aws` or `--infra ssh/NAME`".to_owned(),
+        });
+    }
     let text = compose(&args).render();
     let names = (args.name.as_str(), Path::new("."));
     let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer);
