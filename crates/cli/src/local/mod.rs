@@ -1,8 +1,10 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
-//! `rented` → `machine`; `job_file` → `weights`; `formats`, `job_file`, `machine`, `measure`, `weights` → `draft`.
+//! `rented` → `machine`; `job_file` → `weights`; `machine` → `facts`; `facts`, `formats`, `job_file`, `machine`,
+//! `measure`, `weights` → `draft`.
 
 pub mod draft;
+mod facts;
 mod formats;
 pub mod job_file;
 pub mod ledger;
