@@ -88,7 +88,7 @@ fn wrong_words_are_answered() {
     check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer matches", "without `--cloud`: "]);
     check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines without a price"]);
     check(&["--gpu", "A100:99"], 0, &["machines have 1, 2, 4, 8, 16 of this GPU: use one"]);
-    check(&["--limit", "0"], 2, &["0 is not in 1.."]);
+    check(&["--limit", "0"], 2, &["expected a whole number from 1"]);
 }
 
 #[test]
