@@ -27,6 +27,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// Samples of which none was skipped, replaced, left unread or renamed.
+    pub fn whole(classes: Vec<String>, labels: Vec<u32>, homes: Option<Vec<Part>>, content: Content) -> Index {
+        let (skipped, replaced, unread, renamed) = (Vec::new(), Vec::new(), Vec::new(), None);
+        Index { classes, labels, homes, content, skipped, replaced, unread, renamed }
+    }
+
     /// A sentence about files that are skipped because their format is not supported: kinds, counts and the first of
     /// them.
     pub fn left_out(&self) -> Option<String> {

@@ -24,16 +24,7 @@ impl Labels {
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
         let content = Content::Encoded(encoded);
-        Index {
-            classes,
-            labels,
-            homes,
-            content,
-            skipped: Vec::new(),
-            replaced: Vec::new(),
-            unread: Vec::new(),
-            renamed: None,
-        }
+        Index::whole(classes, labels, homes, content)
     }
 
     /// Classes, labels, and the split that the layout names for each sample if it names any.

@@ -125,16 +125,7 @@ fn shards(folder: &Path, manifest: ShardManifest, reading: &Reading) -> Result<I
     let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
     let homes = homes_of(folder, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index {
-        classes,
-        labels,
-        homes,
-        content,
-        skipped: Vec::new(),
-        replaced: Vec::new(),
-        unread: Vec::new(),
-        renamed: None,
-    })
+    Ok(Index::whole(classes, labels, homes, content))
 }
 
 /// The files that a pattern with braces names.
@@ -197,16 +188,7 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     }
     let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
     let homes = homes_of(root, &places, &classes, &labels, reading)?;
-    Ok(Index {
-        classes,
-        labels,
-        homes,
-        content: Content::Encoded(content),
-        skipped,
-        replaced: Vec::new(),
-        unread: Vec::new(),
-        renamed: None,
-    })
+    Ok(Index { skipped, ..Index::whole(classes, labels, homes, Content::Encoded(content)) })
 }
 
 /// The error for a file of an unsupported format, with a hint if its name shows what it is.

@@ -343,5 +343,5 @@ fn index(
     let (classes, labels) = numbered(named, names);
     let homes = homes_of(&root, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::files(&root, paths, notes));
-    Ok(Index { classes, labels, homes, content, skipped, replaced: Vec::new(), unread: Vec::new(), renamed: None })
+    Ok(Index { skipped, ..Index::whole(classes, labels, homes, content) })
 }

@@ -138,6 +138,6 @@ impl Lists {
         let names = Names::Numbered { word: "record", numbers };
         let content =
             Content::Encoded(Encoded::Spans(Spans { files: Handles::new(files), spans, names, beside: Vec::new() }));
-        Ok(Index { classes, labels, homes, content, skipped, replaced: Vec::new(), unread: Vec::new(), renamed: None })
+        Ok(Index { skipped, ..Index::whole(classes, labels, homes, content) })
     }
 }

@@ -118,16 +118,7 @@ pub(in crate::formats) fn index(binary: &Binary, by_folders: ByFolders, skip: bo
         return Err(layout(folder, "its file of training images is missing", "get the files again"));
     }
     let content = Content::Decoded(Decoded { channels: 3, height: 32, width: 32, full: 255, pixels });
-    Ok(Index {
-        classes,
-        labels,
-        homes: by_folders.then_some(homes),
-        content,
-        skipped,
-        replaced: Vec::new(),
-        unread: Vec::new(),
-        renamed: None,
-    })
+    Ok(Index { skipped, ..Index::whole(classes, labels, by_folders.then_some(homes), content) })
 }
 
 /// The names of the classes, one a line; without their file numbers from 0.

@@ -90,8 +90,7 @@ pub(in crate::formats) fn index(root: &Path, pairs: &Pairs, by_folders: ByFolder
     }
     let (classes, labels) = numbered(named, None);
     let content = Content::Decoded(Decoded { channels: 1, height, width, full: 255, pixels });
-    let (skipped, replaced, unread, renamed) = (Vec::new(), Vec::new(), Vec::new(), None);
-    Ok(Index { classes, labels, homes: by_folders.then_some(homes), content, skipped, replaced, unread, renamed })
+    Ok(Index::whole(classes, labels, by_folders.then_some(homes), content))
 }
 
 /// The lengths of the dimensions, and the values.

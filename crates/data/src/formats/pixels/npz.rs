@@ -79,8 +79,7 @@ pub(in crate::formats) fn index(path: &Path, reading: &Reading) -> Result<Index,
     let (classes, labels) = numbered(named, None);
     let homes = homes_of(path, &homes, &classes, &labels, reading)?;
     let content = Content::Decoded(Decoded { channels, height, width, full: 255, pixels });
-    let (skipped, replaced, unread, renamed) = (Vec::new(), Vec::new(), Vec::new(), None);
-    Ok(Index { classes, labels, homes, content, skipped, replaced, unread, renamed })
+    Ok(Index::whole(classes, labels, homes, content))
 }
 
 fn unpaired(path: &Path, role: Role, part: Home, is_double: bool) -> Error {

@@ -157,16 +157,7 @@ impl Table {
         let labels = numbers.iter().map(|number| classes[number]).collect();
         let classes = classes.keys().map(u32::to_string).collect();
         let content = Content::Decoded(Decoded { channels: 1, height: side, width: side, full, pixels });
-        Ok(Index {
-            classes,
-            labels,
-            homes: None,
-            content,
-            skipped: self.skipped,
-            replaced: Vec::new(),
-            unread: Vec::new(),
-            renamed: None,
-        })
+        Ok(Index { skipped: self.skipped, ..Index::whole(classes, labels, None, content) })
     }
 }
 
