@@ -69,6 +69,8 @@ pub enum AttemptEvent {
     Connected(u32, UnixStream),
     /// The rank reported.
     Reported(u32, Box<Report>),
+    /// Something that was seen of a user's program, which has not said it itself.
+    Observed(Box<Report>),
     /// A heartbeat of a process of a user's program.
     Lives(u32, SignOfLife),
     /// The rank has sent a line that is no report.

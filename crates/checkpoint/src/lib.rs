@@ -33,13 +33,14 @@
 //! ```
 //!
 //! Read next: `save/commit.rs` (the order of a commit), `restore.rs` (verification), `save/writer.rs` (the thread that
-//! commits in the background), `chain.rs` (deltas), `interval.rs` (the checkpoint interval). This crate does not depend
-//! on libtorch.
+//! commits in the background), `chain.rs` (deltas), `interval.rs` (the checkpoint interval), `frameworks` (checkpoints
+//! that are not ours). This crate does not depend on libtorch.
 
 mod chain;
 pub mod delta;
 mod error;
 mod files;
+pub mod frameworks;
 pub mod interval;
 #[cfg(feature = "mutants")]
 mod mutant;

@@ -65,6 +65,22 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-train", target: &["--test", "run"], filter: "finite" },
     },
     SourceMutant {
+        name: "cut-checkpoint-of-a-framework-is-offered",
+        harm: "a program is given a checkpoint that a kill cut short, and fails in every attempt",
+        file: "crates/checkpoint/src/frameworks/mod.rs",
+        from: "match found.verify() {",
+        to: "match Ok::<(), String>(()) {",
+        test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "cut_short_is_passed_over" },
+    },
+    SourceMutant {
+        name: "program-that-reports-is-observed-too",
+        harm: "steps of a program that reports itself come twice, and a checkpoint of another framework counts as its own",
+        file: "crates/agent/src/attempt/events.rs",
+        from: "if !link.as_ref().is_some_and(ProgramLink::has_reported)",
+        to: "if true",
+        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
+    },
+    SourceMutant {
         name: "samples-are-not-verified",
         harm: "a flipped bit in a shard becomes a wrong pixel",
         file: "crates/data/src/shard/read.rs",

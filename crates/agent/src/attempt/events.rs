@@ -9,7 +9,7 @@ use domain::wire::AgentEvent;
 use node::oom::KillCounters;
 
 use super::process::Exit;
-use super::program::ProgramLink;
+use super::program::{Observer, ProgramLink};
 use super::staging::first_rank;
 use super::verdict::Role;
 use super::{Attempt, Stage, Working};
@@ -47,15 +47,14 @@ impl Attempt {
                     if is_passed_on { self.reported(*report, now) } else { Vec::new() }
                 }
             },
+            AttemptEvent::Observed(report) => self.observed(*report, now),
             AttemptEvent::Lives(number, life) => {
                 if let Working::Command { link: Some(link), .. } = &mut self.work {
                     link.lives(number, life, now);
                 }
                 Vec::new()
             }
-            AttemptEvent::Garbled(rank, line) => {
-                vec![reported(Report::Note { text: format!("rank {rank} sent a line that is no report: `{line}`") })]
-            }
+            AttemptEvent::Garbled(rank, line) => vec![garbled(rank, &line)],
             AttemptEvent::Silent(rank) => {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.silent(),
@@ -90,12 +89,26 @@ impl Attempt {
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
             return self.prepared(PathBuf::new(), now);
         }
-        match &self.work {
+        let mut seen = Vec::new();
+        match &mut self.work {
             Working::Train { link, .. } => link.stop_listening(),
-            Working::Command { link, .. } => link.iter().for_each(ProgramLink::stop_listening),
+            Working::Command { link, observer, .. } => {
+                link.iter().for_each(ProgramLink::stop_listening);
+                seen = observer.take().map(Observer::finish).unwrap_or_default();
+            }
         }
         self.stage = Stage::Ended { exit, role, memory, since: now };
-        Vec::new()
+        seen.into_iter().flat_map(|report| self.observed(report, now)).collect()
+    }
+
+    /// Passes on what was seen of a program, unless it reports itself.
+    fn observed(&mut self, report: Report, now: Duration) -> Vec<AgentEvent> {
+        match &self.work {
+            Working::Command { link, .. } if !link.as_ref().is_some_and(ProgramLink::has_reported) => {
+                self.reported(report, now)
+            }
+            Working::Command { .. } | Working::Train { .. } => Vec::new(),
+        }
     }
 
     fn reported(&mut self, mut report: Report, now: Duration) -> Vec<AgentEvent> {
@@ -127,6 +140,10 @@ impl Attempt {
         let text = serving.origin.look(serving.served.silence(), now)?;
         Some(reported(Report::Note { text }))
     }
+}
+
+fn garbled(rank: u32, line: &str) -> AgentEvent {
+    reported(Report::Note { text: format!("rank {rank} sent a line that is no report: `{line}`") })
 }
 
 /// A report of the agent itself.

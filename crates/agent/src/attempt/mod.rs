@@ -11,7 +11,7 @@ mod link;
 mod masking;
 mod peers;
 mod process;
-mod program;
+pub(crate) mod program;
 mod staging;
 mod sweeping;
 mod trainer;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use control::StopReason;
 use domain::files::RunInput;
-use domain::rank;
+use domain::rank::{self, Report};
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
 use domain::{AttemptId, Command, Finding, Train, Work};
@@ -39,7 +39,7 @@ use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::ProgramLink;
+use program::{Observer, ProgramLink, Resume, WatchedPlaces};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
@@ -80,6 +80,8 @@ enum Working {
         folder: PathBuf,
         /// Of processes that use the package `gradus`, if there are any.
         link: Option<ProgramLink>,
+        /// Looks at a program that does not use it, while it runs.
+        observer: Option<Observer>,
         reports: Box<RankReports>,
     },
 }
@@ -130,7 +132,7 @@ impl Attempt {
                 });
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
-                let work = Working::Command { command, folder, link, reports: Box::default() };
+                let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
                 let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
                 let (nodes, copies) = (Vec::new(), Vec::new());
                 let attempt =
@@ -186,15 +188,19 @@ impl Attempt {
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
     fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
         let Working::Command { folder, link, .. } = &self.work else { return Vec::new() };
-        let socket = link.as_ref().map(ProgramLink::path);
-        let started = program::command(&self.start, role, text, folder, &self.nodes, socket).and_then(|mut command| {
+        let checkpoints = Path::new(&self.start.folder).join("checkpoints");
+        let resume = if role == Role::Program { Resume::look(&checkpoints) } else { Resume::default() };
+        // What the program writes is its own from here on.
+        let places = WatchedPlaces::before_start(&self.log, folder.join("workdir"), checkpoints);
+        let given = (link.as_ref().map(ProgramLink::path), &resume);
+        let started = program::command(&self.start, role, text, folder, &self.nodes, given).and_then(|mut command| {
             self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         });
         match started {
             Ok(process) => {
                 self.stage = Stage::Running { process, role, kills: KillCounters::read() };
-                if role == Role::Setup { Vec::new() } else { vec![AgentEvent::Started] }
+                if role == Role::Setup { Vec::new() } else { self.program_started(&resume, places) }
             }
             Err(finding) => {
                 let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
@@ -202,6 +208,19 @@ impl Attempt {
                 Vec::new()
             }
         }
+    }
+
+    /// The user's program runs: what can be seen of it is reported, unless it reports itself. Rank 0's machine looks.
+    fn program_started(&mut self, resume: &Resume, places: WatchedPlaces) -> Vec<AgentEvent> {
+        let (id, is_follower) = (self.start.attempt.clone(), self.is_follower());
+        if let Working::Command { command, observer, .. } = &mut self.work
+            && !is_follower
+        {
+            let before = resume.before(self.start.fence.0);
+            *observer = Some(Observer::start(&command.progress, places, before, &id, self.tools.events.clone()));
+        }
+        let notes = resume.notes().into_iter().map(|text| events::reported(Report::Note { text }));
+        std::iter::once(AgentEvent::Started).chain(notes).collect()
     }
 
     /// Ends it, within a time if one is given. Repeated calls can only shorten the time.

@@ -3,10 +3,11 @@
 use std::fs;
 
 use domain::Cause;
+use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress};
 
-use crate::scene::{Scene, finding, is_alive, until};
+use crate::scene::{Scene, finding, is_alive, reports, until};
 
 #[test]
 fn a_program_finds_its_variables_and_its_folder_and_its_output_is_logged() {
@@ -167,9 +168,55 @@ fn a_program_that_uses_gradus_reports_its_steps_and_is_told_to_stop() {
     let log = scene.log(1);
     assert!(log.contains("from step 0, with 2.000000 dollars in 3600 s") && !log.contains("after it"), "{log}");
 
-    scene.control.order(vec![scene.start(2, &own(&(saved + 3).to_string()))]);
+    let read = own(&(saved + 3).to_string())
+        .replace("{budget", r"{progress: {regex: 'from step (?<step>\d+), with (?<loss>\S+)'}, budget");
+    scene.control.order(vec![scene.start(2, &read)]);
     assert_eq!(scene.end(2), AttemptEnd::Succeeded);
+    let is_read = |report: &Report| matches!(report, Report::Step(step) if step.loss != 1.0);
+    assert!(!reports(&scene.control.wait("reports", |_| true)).iter().any(is_read), "it reports itself");
     assert!(scene.log(2).contains(&format!("from step {saved},")), "{}", scene.log(2));
+}
+
+/// A script that saves as Hugging Face's trainer does, and shows its loss.
+const UNTOUCHED: &str = r#"progress: {regex: 'step (?<step>\d+) loss (?<loss>\S+)'}
+outputs: [out]
+run: |
+  echo "resume from <${GRADUS_RESUME##*/}>"
+  echo "step 10 loss 0.5"; sleep 0.7; echo "step 20 loss 0.25"
+  mkdir -p out/checkpoint-20 out/checkpoint-30
+  printf '\66\0\0\0\0\0\0\0{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}12345678' > out/checkpoint-20/model.safetensors
+  echo '{"global_step": 20, "log_history": [{"step": 20, "eval_loss": 0.125}]}' > out/checkpoint-20/trainer_state.json
+  echo torn > out/checkpoint-30/model.safetensors
+"#;
+
+#[test]
+fn a_program_that_knows_nothing_of_gradus_shows_progress_and_resumes() {
+    let scene = Scene::new("untouched", "");
+    assert_eq!(scene.run(UNTOUCHED), AttemptEnd::Succeeded);
+    let found: Vec<String> = reports(&scene.control.wait("reports", |_| true)).iter().filter_map(said).collect();
+    let expected = ["ready 0", "step 10 0.5", "step 20 0.25", "metrics 20 {\"eval_loss\": 0.125}", "saved 20"];
+    assert_eq!(found, expected);
+    assert!(scene.log(1).contains("resume from <>"));
+
+    scene.control.order(vec![scene.start(2, &UNTOUCHED.replace("step 10", "step 25").replace("step 20", "step 40"))]);
+    assert_eq!(scene.end(2), AttemptEnd::Succeeded);
+    assert!(scene.log(2).contains("resume from <checkpoint-20>"), "{}", scene.log(2));
+    let found: Vec<String> =
+        reports(&scene.control.wait("reports", |_| true)).iter().filter_map(said).skip(expected.len()).collect();
+    assert!(found[0].contains("checkpoint-30` is not used: `trainer_state.json` is missing"), "{found:?}");
+    assert!(found[1].contains("is the checkpoint of step 20 by Hugging Face's trainer"), "{found:?}");
+    assert_eq!(found[2..5], ["ready 20", "step 25 0.5", "step 40 0.25"]);
+}
+
+fn said(report: &Report) -> Option<String> {
+    Some(match report {
+        Report::Ready(ready) => format!("ready {}", ready.step),
+        Report::Step(step) => format!("step {} {}", step.step, step.loss),
+        Report::Metrics(metrics) => format!("metrics {} {:?}", metrics.step, metrics.values),
+        Report::Checkpointed(saved) => format!("saved {}", saved.step),
+        Report::Note { text } => text.clone(),
+        _ => return None,
+    })
 }
 
 #[test]

@@ -19,7 +19,7 @@ use server::{Home, clock};
 use super::liveness::{by_the_clock, meters, waiting};
 use super::news::News;
 use super::output::{OutputParts, ProgramOutput};
-use super::progress::{Progress, fitted};
+use super::progress::{ProgressLine, fitted};
 use super::watch::Watch;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -42,7 +42,7 @@ pub struct Narrator {
     pub watch: Watch,
     /// The home of the run; `None` for a run of a server.
     home: Option<Home>,
-    progress: Progress,
+    progress: ProgressLine,
     printed: domain::Elapsed,
     board: Board,
     waits_for: Option<RunId>,
@@ -73,7 +73,7 @@ impl Narrator {
         let ready = watch.run().ok().and_then(|run| run.ready.clone());
         let is_program = watch.run().is_ok_and(|run| matches!(run.job.work, domain::Work::Command(_)));
         let output = is_program.then(|| ProgramOutput::new(home.run(id).join("logs"), watch.is_joining()));
-        let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
+        let (progress, printed) = (ProgressLine::since(ready), domain::Elapsed(0));
         Narrator {
             watch,
             home: Some(home.clone()),
@@ -94,7 +94,7 @@ impl Narrator {
         Narrator {
             watch,
             home: None,
-            progress: Progress::since(ready),
+            progress: ProgressLine::since(ready),
             printed: domain::Elapsed(0),
             board: Board::Lost,
             waits_for: None,

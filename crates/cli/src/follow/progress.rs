@@ -7,7 +7,7 @@ use crate::figures::{clock, grouped};
 
 /// The state of the progress line.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Progress {
+pub struct ProgressLine {
     ready: Option<Ready>,
     last: Option<Step>,
     /// Running means over the steps of this attempt: a step's time, its wait and its samples; see [`SHARE`].
@@ -22,10 +22,10 @@ pub struct Progress {
 /// Share of a new step in the running means: about the newest 20 steps count.
 const SHARE: f64 = 0.05;
 
-impl Progress {
+impl ProgressLine {
     /// The progress of a run from the ready report of its newest attempt.
-    pub fn since(ready: Option<Ready>) -> Progress {
-        Progress { ready, ..Progress::default() }
+    pub fn since(ready: Option<Ready>) -> ProgressLine {
+        ProgressLine { ready, ..ProgressLine::default() }
     }
 
     /// Adds a report; whether the line has changed.
@@ -35,7 +35,7 @@ impl Progress {
                 self.prepared = Some(*done);
                 return true;
             }
-            Report::Ready(ready) => *self = Progress { ready: Some(ready.clone()), ..Progress::default() },
+            Report::Ready(ready) => *self = ProgressLine { ready: Some(ready.clone()), ..ProgressLine::default() },
             Report::Step(step) => {
                 let share = if self.last.is_none() { 1.0 } else { SHARE };
                 self.step_us += share * (step.step_us as f64 - self.step_us);
@@ -72,9 +72,13 @@ impl Progress {
         let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
         let left = self.left().unwrap_or_default();
         // The least important part is last, because a narrow terminal truncates it.
+        // A user's program says how many steps there are, and not how many epochs.
+        let epoch = match ready.steps_per_epoch {
+            steps if steps == ready.steps && last.epoch > 0 => String::new(),
+            _ => format!("epoch {}/{epochs} · ", last.epoch + 1),
+        };
         let mut line = format!(
-            "epoch {}/{epochs} · step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
-            last.epoch + 1,
+            "{epoch}step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
             last.step,
             ready.steps,
             clock(left),
@@ -84,7 +88,12 @@ impl Progress {
         if let Some(accuracy) = self.accuracy {
             line.push_str(&format!(" · accuracy {:.2} %", 100.0 * accuracy));
         }
-        line.push_str(&format!(" · {} samples/s · data wait {wait:.0} %", grouped((self.samples / seconds) as u64)));
+        if self.samples > 0.0 {
+            line.push_str(&format!(
+                " · {} samples/s · data wait {wait:.0} %",
+                grouped((self.samples / seconds) as u64)
+            ));
+        }
         Some(line)
     }
 
@@ -138,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_line_has_the_time_left_and_the_cost() {
-        let mut progress = Progress::default();
+        let mut progress = ProgressLine::default();
         let (samples, classes) = ([128, 10, 10], vec!["a".to_owned()]);
         let ready = Ready {
             step: 0,
@@ -172,7 +181,7 @@ mod tests {
         );
 
         // A user's program does not say how many steps it has.
-        let mut program = Progress::default();
+        let mut program = ProgressLine::default();
         program.take(&Report::Step(step));
         assert_eq!(
             program.line(Money::from_micros(1_800_000), rate).unwrap(),

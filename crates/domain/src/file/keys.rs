@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::accelerators::Accelerators;
 use crate::money::{Money, Rate};
+use crate::progress::Progress;
 use crate::sweep::{Goal, Method, Metric};
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction, human_text};
@@ -61,6 +62,8 @@ pub(crate) struct JobFile {
     pub setup: Option<String>,
     /// Bash commands that run your own program, instead of `train`.
     pub run: Option<String>,
+    /// What is read of a program that does not use the package `gradus`: its output by a pattern, and files of its framework.
+    pub progress: Option<Progress>,
 }
 
 /// Hyperparameter search: many trials of `train` with different values. Each trial is a run, with the same seed and therefore the same split.

@@ -10,6 +10,7 @@ use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::finding::Cause;
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::problem::Problem;
+use crate::progress::Progress;
 use crate::sweep::{Metric, Parameter, Sweep};
 use crate::train::Train;
 use crate::wants::{Spot, Wants};
@@ -40,13 +41,14 @@ pub(super) fn lower(
     let mut resources = file.resources.unwrap_or_default();
     let mut wants = wants(&mut resources, file.num_nodes, problems);
     wants.spares = file.spares.unwrap_or_default();
-    let program = Program { workdir: file.workdir, setup: file.setup, run: file.run, outputs: file.outputs };
+    let (workdir, setup, outputs) = (file.workdir, file.setup, file.outputs);
+    let program = Program { workdir, setup, run: file.run, outputs, progress: file.progress };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         project: file.project,
-        work: Work::Command(Command { workdir: None, setup: None, run: String::new(), outputs: Vec::new() }),
+        work: Work::Command(Command::default()),
         envs: file.envs.into_iter().flatten().filter_map(|(name, value)| Some((name, value?.0))).collect(),
         secrets: file
             .secrets
@@ -76,24 +78,30 @@ struct Program {
     setup: Option<String>,
     run: Option<String>,
     outputs: Option<Vec<String>>,
+    progress: Option<Progress>,
 }
 
 /// The one work of a job: `train:`, or the program of `run:`.
 fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<Problem>) -> Option<Work> {
-    let Program { workdir, setup, run, outputs } = program;
+    let Program { workdir, setup, run, outputs, progress } = program;
     match (train, run) {
         (Some(train), None) => {
-            for (key, is_given) in
-                [("setup", setup.is_some()), ("workdir", workdir.is_some()), ("outputs", outputs.is_some())]
-            {
-                if is_given {
-                    let alone = Problem::at(key, format!("`{key}` prepares a `run:` program; `train:` needs none"));
-                    problems.push(alone.hint("leave the key out"));
-                }
+            let given = [
+                ("setup", setup.is_some()),
+                ("workdir", workdir.is_some()),
+                ("outputs", outputs.is_some()),
+                ("progress", progress.is_some()),
+            ];
+            for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+                let alone = Problem::at(key, format!("`{key}` is for a `run:` program; `train:` needs none"));
+                problems.push(alone.hint("leave the key out"));
             }
             Some(Work::Train(train))
         }
-        (None, Some(run)) => Some(Work::Command(Command { workdir, setup, run, outputs: outputs.unwrap_or_default() })),
+        (None, Some(run)) => {
+            let (outputs, progress) = (outputs.unwrap_or_default(), progress.unwrap_or_default());
+            Some(Work::Command(Command { workdir, setup, run, outputs, progress }))
+        }
         (Some(_), Some(_)) => {
             let both = Problem::at("run", "`run` and `train` exclude each other");
             problems.push(both.hint("keep `train` for our own trainer, or `run` for a program of your own"));

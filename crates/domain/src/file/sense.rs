@@ -166,6 +166,10 @@ impl Validator {
             }
         }
         self.outputs(&command.outputs);
+        if let Err(why) = command.progress.pattern() {
+            let hint = r"write it such as `progress: {regex: 'step (?<step>\d+) loss (?<loss>\S+)'}`";
+            self.wrong("progress.regex", format!("the regular expression cannot be used: {why}"), hint);
+        }
     }
 
     /// Folders that are carried from attempt to attempt: each below the working folder, and none within another.

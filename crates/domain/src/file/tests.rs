@@ -107,8 +107,8 @@ fn train_and_run_exclude_each_other() {
     );
     check(
         &(train_with("seed: 1") + "setup: echo\nworkdir: .\n"),
-        "7 setup: `setup` prepares a `run:` program; `train:` needs none (leave the key out)
-         8 workdir: `workdir` prepares a `run:` program; `train:` needs none (leave the key out)",
+        "7 setup: `setup` is for a `run:` program; `train:` needs none (leave the key out)
+         8 workdir: `workdir` is for a `run:` program; `train:` needs none (leave the key out)",
     );
     check(&(train_with("seed: 1") + "envs: {A: 1}\nbudget: {max: $1}\ndeadline: 1h\n"), "ok");
     check("train: {}\n", "

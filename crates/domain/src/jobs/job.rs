@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::Cause;
 use crate::money::Money;
+use crate::progress::Progress;
 use crate::sweep::Sweep;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
@@ -108,7 +109,7 @@ pub enum Work {
 }
 
 /// The user's own program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Command {
     /// Folder copied to the node before each attempt; relative to the job file until submission, then absolute.
     pub workdir: Option<String>,
@@ -119,6 +120,9 @@ pub struct Command {
     /// Folders below the working folder that are carried from attempt to attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
+    /// What is read of a program that does not use the package `gradus`.
+    #[serde(default, skip_serializing_if = "Progress::is_default")]
+    pub progress: Progress,
 }
 
 /// Minimum requirements of a node.

@@ -2,4 +2,5 @@
 
 pub mod job;
 pub mod problem;
+pub mod progress;
 pub mod sweep;

@@ -83,12 +83,7 @@ pub fn submitted(run: &RunId) -> Event {
 
 /// A small job and its plan.
 pub fn job() -> (Job, Plan) {
-    let work = domain::job::Command {
-        workdir: None,
-        setup: None,
-        run: "python train.py --epochs 90".into(),
-        outputs: Vec::new(),
-    };
+    let work = domain::job::Command { run: "python train.py --epochs 90".into(), ..Default::default() };
     let job = Job {
         name: "load".into(),
         project: None,

@@ -37,6 +37,8 @@ pub struct ProgramLink {
     _folder: File,
     members: BTreeMap<u32, Member>,
     is_asked_to_stop: bool,
+    /// A process has reported for all.
+    has_reported: bool,
     /// No further process will connect.
     is_closed: bool,
 }
@@ -78,8 +80,8 @@ impl ProgramLink {
             }
             let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::Silent(LISTENER)));
         });
-        let (members, is_asked_to_stop, is_closed) = (BTreeMap::new(), false, false);
-        Ok(ProgramLink { listener, path, file, _folder: handle, members, is_asked_to_stop, is_closed })
+        let (members, is_asked_to_stop, has_reported, is_closed) = (BTreeMap::new(), false, false, false);
+        Ok(ProgramLink { listener, path, file, _folder: handle, members, is_asked_to_stop, has_reported, is_closed })
     }
 
     /// The path that processes connect to.
@@ -105,7 +107,13 @@ impl ProgramLink {
             member.rank = Some(*rank);
         }
         member.moves(now);
+        self.has_reported |= member.rank == Some(0);
         member.rank == Some(0) || matches!(report, Report::Note { .. })
+    }
+
+    /// Whether the program has reported anything itself.
+    pub fn has_reported(&self) -> bool {
+        self.has_reported
     }
 
     /// Handles a heartbeat.

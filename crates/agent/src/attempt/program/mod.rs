@@ -8,22 +8,27 @@ use std::process::Command;
 use domain::wire::{NodeAddress, NodeRank, Start};
 
 mod link;
+mod observed;
+mod resume;
 
 pub use link::ProgramLink;
+pub use observed::{Observer, PriorState, WatchedPlaces};
+pub use resume::Resume;
 
 use super::process::not_written;
 use super::verdict::Role;
 use domain::Finding;
 
 /// The command that runs `text` in the attempt's working folder, as a script file so that error messages of bash have
-/// its line numbers. `nodes` are the machines of the attempt by node rank, if there are several.
+/// its line numbers. `nodes` are the machines of the attempt by node rank, if there are several. The program finds its
+/// agent's `socket`, and what of its framework's checkpoints it can `resume` from.
 pub fn command(
     start: &Start,
     role: Role,
     text: &str,
     folder: &Path,
     nodes: &[NodeAddress],
-    socket: Option<&Path>,
+    (socket, resume): (Option<&Path>, &Resume),
 ) -> Result<Command, Box<Finding>> {
     let script = folder.join(if role == Role::Setup { "setup.sh" } else { "run.sh" });
     fs::write(&script, text).map_err(|error| not_written("write", &script, &error))?;
@@ -32,7 +37,7 @@ pub fn command(
     command.arg(&script).current_dir(folder.join("workdir"));
     command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes));
     // Variables set by an agent around this one do not concern this program.
-    command.envs(limits(start)).env_remove("GRADUS_SOCKET");
+    command.envs(limits(start)).env_remove("GRADUS_SOCKET").env("GRADUS_RESUME", resume.variable());
     if let Some(socket) = socket.filter(|_| role == Role::Program) {
         command.env("GRADUS_SOCKET", socket);
     }

@@ -77,9 +77,18 @@ fn skypilot_keys_are_served_or_refused_by_name() {
         "service: {replicas: 2}",
         "2 service: services are not supported; a job runs to its end (write the program under `run:`)",
     );
+    check(r"progress: {regex: '(?<step>\d+): (?<loss>\S+)', files: false}", "ok");
+    let progress = |regex: &str, why: &str| {
+        let hint = r"(write it such as `progress: {regex: 'step (?<step>\d+) loss (?<loss>\S+)'}`)";
+        let expected = format!("2 progress.regex: the regular expression cannot be used: {why} {hint}");
+        check(&format!("progress: {{regex: '{regex}'}}"), &expected);
+    };
+    progress(r"loss (?<loss>\S+)", r"it has no group `(?<step>\d+)`");
+    progress(r"(?<step>\d+)", r"besides `step` it has no named group, such as `(?<loss>\S+)`");
+    progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `outputs`, `num_nodes`, `spares`, `setup`, `run`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 

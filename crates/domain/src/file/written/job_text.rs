@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "name",
     "project",
     "num_nodes",
@@ -14,6 +14,7 @@ const ORDER: [&str; 12] = [
     "outputs",
     "setup",
     "run",
+    "progress",
     "budget",
     "deadline",
 ];
@@ -34,7 +35,9 @@ impl JobText {
         loop {
             // Names of variables may have points in them; sections are one deep.
             let (key, below) = match rest.split_once('.') {
-                Some((key, below)) if ["resources", "envs", "secrets", "budget", "job_recovery"].contains(&key) => {
+                Some((key, below))
+                    if ["resources", "envs", "secrets", "budget", "job_recovery", "progress"].contains(&key) =>
+                {
                     (key, Some(below))
                 }
                 _ => (rest, None),

@@ -37,6 +37,12 @@ pub struct ScriptRequest {
     pub name: String,
     /// The script or module and its arguments.
     pub program: Vec<String>,
+    /// The script's option that takes the path of a checkpoint.
+    pub resume: Option<String>,
+    /// Folders that outlive an attempt.
+    pub outputs: Vec<String>,
+    /// A pattern that finds steps in the output.
+    pub progress: Option<String>,
     pub processes: Option<ProcessesPerNode>,
     pub nodes: Option<u32>,
     pub max_restarts: Option<u32>,
@@ -72,9 +78,14 @@ pub fn compose(request: &ScriptRequest) -> JobText {
         ("setup", &request.setup),
         ("budget.max", &request.budget),
         ("deadline", &request.deadline),
+        ("progress.regex", &request.progress),
     ];
     for (key, value) in plain {
         value.into_iter().for_each(|value| job.plain(key, value));
+    }
+    if !request.outputs.is_empty() {
+        let folders = request.outputs.iter().map(|folder| YamlValue::Text(folder.clone()));
+        job.set("outputs", YamlValue::List(folders.collect()));
     }
     for (key, value) in text {
         value.iter().for_each(|value| job.text(key, value));
@@ -93,7 +104,8 @@ const THREADS: &str = "OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}";
 
 /// The commands: one process is started as it is, several with torchrun's variables.
 fn run(request: &ScriptRequest) -> String {
-    let words: Vec<String> = request.program.iter().map(|text| word(text)).collect();
+    let mut words: Vec<String> = request.program.iter().map(|text| word(text)).collect();
+    words.extend(request.resume.iter().map(|option| format!("${{GRADUS_RESUME:+{option} \"$GRADUS_RESUME\"}}")));
     let command = words.join(" ");
     let gpus = "$SKYPILOT_NUM_GPUS_PER_NODE";
     let count = match request.processes.unwrap_or(ProcessesPerNode::Count(1)) {
@@ -134,6 +146,19 @@ mod tests {
     fn one_process_is_one_line() {
         let text = compose(&request(&["python3", "train.py", "--lr", "0.1", "--name", "it's", "a b", ""])).render();
         assert_eq!(text, "name: train\nworkdir: .\nrun: python3 train.py --lr 0.1 --name 'it'\\''s' 'a b' ''\n");
+    }
+
+    #[test]
+    fn the_option_of_a_framework_takes_the_checkpoint_if_there_is_one() {
+        let resume = Some("--ckpt_path".to_owned());
+        let progress = Some(r"(?<step>\d+): (?<loss>\S+)".to_owned());
+        let outputs = vec!["out".to_owned(), "b c".to_owned()];
+        let request = ScriptRequest { resume, progress, outputs, ..request(&["python3", "train.py"]) };
+        let text = compose(&request).render();
+        assert!(text.contains(r#"train.py ${GRADUS_RESUME:+--ckpt_path "$GRADUS_RESUME"}"#), "{text}");
+        let job = domain::Job::parse(&text, "train.py").unwrap_or_else(|wrong| panic!("{wrong}\n{text}")).job;
+        let domain::Work::Command(command) = job.work else { panic!("a program") };
+        assert_eq!((command.outputs, command.progress.regex), (request.outputs, request.progress));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use domain::file::written::{JobText, name_from, quoted};
 
 use super::composed::{ProcessesPerNode, ScriptRequest, compose};
 use super::detected::{DetectedProgram, FolderFacts, detect};
+use super::framework::{ScriptDefaults, framework};
 use super::import::write_new;
 use crate::error::{Error, exit};
 use crate::printer::Printer;
@@ -132,10 +133,14 @@ fn ask(
     let budget = budget.unwrap_or_else(|| answer(asks, printer, "limit on the cost", "none"));
     let given =
         |text: String, none: &[&str]| Some(text).filter(|text| !text.is_empty() && !none.contains(&text.as_str()));
+    let text = facts.scripts.iter().find(|(name, _)| name == script).map_or("", |(_, text)| text.as_str());
+    let ScriptDefaults { resume, outputs } = framework(text, &program[2..]);
     let stem = Path::new(script).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     ScriptRequest {
         name: name_from(&stem),
         program,
+        resume,
+        outputs,
         processes: Some(args.nproc_per_node),
         infra: given(infra, &["local"]),
         accelerators: args.gpus.clone(),

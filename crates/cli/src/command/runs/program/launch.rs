@@ -9,6 +9,7 @@ use domain::{Problems, Rate};
 use server::Home;
 
 use super::composed::{ProcessesPerNode, ScriptRequest, compose};
+use super::framework::{ScriptDefaults, framework};
 use super::script;
 use crate::command::runs::run::{StartOptions, start};
 use crate::error::{Error, exit};
@@ -56,6 +57,12 @@ pub struct Args {
     /// Folder to copy to the machine, in which the script is started [default: the script's]
     #[arg(long, value_name = "FOLDER")]
     workdir: Option<PathBuf>,
+    /// Folder below the working folder that outlives an attempt (repeatable) [default: where Hugging Face's trainer or Lightning save]
+    #[arg(long = "output", value_name = "FOLDER")]
+    outputs: Vec<String>,
+    /// Regular expression that finds steps in the output, such as `step (?<step>\d+) loss (?<loss>\S+)`
+    #[arg(long, value_name = "REGEX")]
+    progress: Option<String>,
     /// Name of the job [default: the script's]
     #[arg(long)]
     name: Option<String>,
@@ -203,9 +210,13 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
     program.push(inner);
     program.extend(args.arguments.iter().cloned());
     let pair = |text: &String| env(text, &GlobalSettings::variable);
+    let ScriptDefaults { resume, outputs } = framework(&script::text(found), &args.arguments);
     Ok(ScriptRequest {
         name: args.name.clone().unwrap_or_else(|| name_from(&stem)),
         program,
+        resume,
+        outputs: if args.outputs.is_empty() { outputs } else { args.outputs.clone() },
+        progress: args.progress.clone(),
         processes: Some(args.nproc_per_node),
         nodes: args.nnodes,
         max_restarts: args.max_restarts,
@@ -223,7 +234,7 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
 }
 
 /// Keys of the job file, and the options that they come from.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 14] = [
     ("name", "--name"),
     ("num_nodes", "--nnodes"),
     ("resources.infra", "--infra"),
@@ -236,6 +247,8 @@ const OPTIONS: [(&str, &str); 12] = [
     ("envs", "--env"),
     ("secrets", "--secret"),
     ("workdir", "--workdir"),
+    ("outputs", "--output"),
+    ("progress", "--progress"),
 ];
 
 /// Translates problems of a generated job file to the options.

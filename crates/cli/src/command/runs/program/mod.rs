@@ -6,6 +6,7 @@
 
 mod composed;
 mod detected;
+mod framework;
 pub mod import;
 pub mod init;
 pub mod launch;

@@ -44,6 +44,12 @@ pub fn find(script: &Path, workdir: Option<&Path>) -> Result<LaunchedScript, Err
     Ok(LaunchedScript { workdir: folder.0, inner, file })
 }
 
+/// The text of a script; nothing for a module without a file, or one that is no text.
+pub fn text(found: &LaunchedScript) -> String {
+    let candidates = [found.file.clone(), found.file.with_extension("py"), found.file.join("__main__.py")];
+    candidates.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap_or_default()
+}
+
 /// The folder for a module that is started with `-m`.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use server::{Home, Loading, Series, State, goodput_json};
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
 use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
-use crate::follow::progress::Progress;
+use crate::follow::progress::ProgressLine;
 use crate::printer::Printer;
 use crate::remote::{KnownRun, Server};
 
@@ -208,7 +208,7 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
             evaluated.step
         ));
     }
-    let mut progress = Progress::since(run.ready.clone());
+    let mut progress = ProgressLine::since(run.ready.clone());
     newest.iter().for_each(|report| {
         progress.take(report);
     });
