@@ -93,6 +93,20 @@ pub fn draft_here(
     recommended(job, &offers, &JobFacts { measured_step, ..known })
 }
 
+/// Drafts the plan of a job on this machine from what is known of it.
+///
+/// # Errors
+/// As [`draft_here`].
+pub fn draft_known(
+    job: &Job,
+    price: Rate,
+    known: &JobFacts,
+    settings: &GlobalSettings,
+    home: &Home,
+) -> Result<Plan, Error> {
+    recommended(job, &offers(job, price, settings, home)?, known)
+}
+
 /// Drafts the plan of a job on this machine from steps that are measured for it.
 ///
 /// # Errors
@@ -222,7 +236,8 @@ pub fn known(
     job: &Job,
     printer: &mut Printer,
 ) -> Result<domain::sweep::Known, Error> {
-    let JobFacts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
+    let JobFacts { samples, input_shape, classes, bytes: _, measured_step: _, program: _ } =
+        facts(settings, home, job, printer)?;
     Ok(domain::sweep::Known { samples, image: input_shape, classes })
 }
 

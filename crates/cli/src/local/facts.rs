@@ -72,6 +72,7 @@ fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer
             classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
             bytes: None,
             measured_step: measured(home, train)?,
+            program: None,
         });
     }
     if train.task() == Task::ObjectDetection {
@@ -83,6 +84,7 @@ fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer
             classes: u32::try_from(outline.classes.len()).ok(),
             bytes: None,
             measured_step: measured(home, train)?,
+            program: None,
         });
     }
     let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
@@ -98,6 +100,7 @@ fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer
         // Counted only if needed: for many files it takes a while.
         bytes: train.data.preload.map(|_| machine::bytes_below(staged.path())),
         measured_step: measured(home, train)?,
+        program: None,
     })
 }
 

@@ -16,11 +16,11 @@ use crate::search::{
 };
 
 /// How much faster and slower than measured one run in ten is: what differs is the machine's other work.
-const MEASURED: (f64, f64) = (1.1, 1.4);
+pub(super) const MEASURED: (f64, f64) = (1.1, 1.4);
 
 /// A job is refused when its estimated memory times this does not fit: the estimate has an error, and so has what
 /// other programs take.
-const MEMORY_MARGIN: f64 = 1.2;
+pub(super) const MEMORY_MARGIN: f64 = 1.2;
 
 /// Decoded data sets up to this size stay in memory.
 const DATA_KEPT: u64 = 512 << 20;

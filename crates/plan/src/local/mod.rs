@@ -8,6 +8,7 @@
 
 mod fit;
 mod machine;
+mod profile;
 mod same_step;
 #[cfg(test)]
 mod tests;
@@ -16,8 +17,8 @@ use domain::plan::{CostSpread, Spread};
 use domain::problem::Problem;
 use domain::{Bytes, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work};
 
-pub use crate::search::JobFacts;
 use crate::search::workload::trained;
+pub use crate::search::{JobFacts, ProgramProfile};
 use machine::OnMachine;
 pub use same_step::has_same_step;
 
@@ -47,7 +48,9 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
     for offer in offers {
         let estimate = match &resolved {
             Some((train, resolved)) => OnMachine::of((train, job.nodes()), resolved, offer, facts),
-            None => OnMachine::of_program(),
+            None => {
+                facts.program.map_or_else(OnMachine::of_program, |profile| profile::on_machine(&profile, job, offer))
+            }
         };
         let found = fit::reasons(job, offer, &estimate);
         if found.is_empty() {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A machine as `2 cores, 8 GB, 100 GB free, $0.36/h`.
-fn machine(text: &str) -> Offer {
+pub(super) fn machine(text: &str) -> Offer {
     let parts: Vec<&str> = text.split(", ").collect();
     let [cores, memory, disk, price] = parts[..] else { panic!("a machine has four parts: {text}") };
     let number = |part: &str, unit: &str| part.strip_suffix(unit).unwrap().trim().parse::<f64>().unwrap();
@@ -38,7 +38,7 @@ const SMALL: &str = "2 cores, 8 GB, 100 GB free, $0.36/h";
 const FREE: &str = "2 cores, 8 GB, 100 GB free, $0/h";
 
 const UNKNOWN: JobFacts =
-    JobFacts { samples: None, input_shape: None, classes: None, bytes: None, measured_step: None };
+    JobFacts { samples: None, input_shape: None, classes: None, bytes: None, measured_step: None, program: None };
 
 fn samples(samples: [u64; 3]) -> JobFacts {
     JobFacts { samples: Some(samples), classes: Some(10), ..UNKNOWN }
@@ -301,6 +301,7 @@ proptest! {
             classes: Some(10),
             bytes: None,
             measured_step: step.map(Duration::from_micros),
+            program: None,
         };
         let mut offer = machine("64 cores, 100000 GB, 100000 GB free, $0/h");
         offer.rate = Rate::from_micros_per_hour(rate);

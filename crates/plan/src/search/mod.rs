@@ -37,7 +37,7 @@ pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
-pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
+pub use workload::{JobFacts, ProgramProfile, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
 
 use crate::money::Cost;
 use crate::spot::SpotAvailability;

@@ -56,7 +56,7 @@ pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], cores: u32) -> Result<
 /// Every reason why it cannot run there.
 pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem>> {
     let (samples, input_shape, classes) = (known.samples, known.image, known.classes);
-    let facts = JobFacts { samples, input_shape, classes, bytes: None, measured_step: None };
+    let facts = JobFacts { samples, input_shape, classes, ..JobFacts::default() };
     let plans = plans(job, std::slice::from_ref(offer), &facts).map_err(|infeasible| infeasible.reasons)?;
     plans.into_iter().next().ok_or_else(|| vec![Problem::at("", "nothing is offered")])
 }

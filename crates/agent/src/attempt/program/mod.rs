@@ -9,10 +9,12 @@ use domain::wire::{NodeAddress, NodeRank, Start};
 
 mod link;
 mod observed;
+mod profile;
 mod resume;
 
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
+pub use profile::{ProfiledSteps, profile};
 pub use resume::Resume;
 
 use super::process::not_written;

@@ -7,6 +7,7 @@ mod check;
 mod local_page;
 mod market;
 mod model;
+mod profiled;
 mod spot_check;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use server::Home;
 use crate::error::Error;
 use crate::local::draft::{self, known, lines};
 use crate::local::job_file::{self, JobOverrides};
+use crate::local::measure::StepMeasurement;
 use crate::local::weights;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -63,19 +65,17 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     weights::require_files(&read.job, &read.source)?;
     let price = args.typed.price;
     let is_of_a_cloud = !read.job.wants.clouds.is_empty();
+    profiled::check(&args.market, &read.job)?;
     if args.market.asks()
         || read.unrentable.is_some()
         || is_of_a_cloud
-        || (read.job.workload.is_some() && !read.job.wants.here)
+        || (read.job.workload.is_some() && !read.job.wants.here && args.market.profiles().is_none())
     {
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
     let job = &read.job;
-    let drafted = match args.market.calibrates() {
-        true => draft::draft_measured(job, price, settings, &home, printer).map(|(plan, made)| (plan, Some(made))),
-        false => draft::draft_here(job, price, settings, &home, printer).map(|plan| (plan, None)),
-    };
+    let drafted = drafted(job, price, &args.market, settings, &home, printer);
     let is_missing = |error: &Error| matches!(error, Error::Data(data::Error::Missing { .. }));
     let (plan, measured) = match drafted {
         Ok(drafted) => drafted,
@@ -109,6 +109,24 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         false => said.iter().for_each(|line| printer.data(line)),
     }
     Ok(crate::error::exit::DONE)
+}
+
+/// The plan for this machine: from steps of the job's program, from steps that are measured for it, or estimated.
+fn drafted(
+    job: &domain::Job,
+    price: domain::Rate,
+    market: &market::Args,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(domain::Plan, Option<StepMeasurement>), Error> {
+    if let Some(steps) = market.profiles() {
+        return profiled::draft(job, price, steps, settings, home, printer).map(|plan| (plan, None));
+    }
+    match market.calibrates() {
+        true => draft::draft_measured(job, price, settings, home, printer).map(|(plan, made)| (plan, Some(made))),
+        false => draft::draft_here(job, price, settings, home, printer).map(|plan| (plan, None)),
+    }
 }
 
 /// Writes the plan as a page, where that is asked for.

@@ -14,7 +14,7 @@ use domain::problem::Problem;
 use domain::{Bytes, Job, Work};
 
 pub use described::model_file;
-pub use facts::JobFacts;
+pub use facts::{JobFacts, ProgramProfile};
 pub use spec::{
     CheckpointFigures, DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec,
 };

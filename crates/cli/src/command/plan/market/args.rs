@@ -23,6 +23,10 @@ pub struct Args {
     /// `batch_per_gpu`, `throughput` and `unit`, as in tables for `gradus plan check`
     #[arg(long, value_name = "FILE.csv")]
     pub(super) calibrate: Option<Option<PathBuf>>,
+    /// Run the job's own program on this machine until it has logged N steps after its first, and plan from their time and
+    /// memory. The program uses the Python package `gradus`; it saves nothing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "calibrate")]
+    pub(super) profile: Option<u32>,
     /// Compare reservations over this time, such as `365 days`
     #[arg(long, value_name = "TIME")]
     pub(super) horizon: Option<Duration>,
@@ -63,6 +67,11 @@ impl Args {
             || !self.why.is_empty()
             || !self.why_not.is_empty()
             || self.timings
+    }
+
+    /// How many steps of the job's own program are to be timed.
+    pub fn profiles(&self) -> Option<u32> {
+        self.profile
     }
 
     /// Where the plan is to be written as a page.
