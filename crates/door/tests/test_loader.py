@@ -67,6 +67,20 @@ class Loading(unittest.TestCase):
         self.assertFalse(torch.equal(again[0][0], batches[0][0]))
         self.same(self.epoch(self.loader()), batches)
 
+    def test_an_epoch_can_be_named_as_with_a_sampler(self):
+        one, other = self.loader(), self.loader()
+        epochs = [self.epoch(one) for _ in range(3)]
+        other.set_epoch(2)
+        self.same(self.epoch(other), epochs[2])
+        other.set_epoch(0)
+        iterator = iter(other)
+        first = next(iterator)
+        # The epoch that has begun goes on.
+        other.set_epoch(0)
+        self.same([(first[0], first[1]), *self.epoch(other)], epochs[0])
+        with self.assertRaisesRegex(ValueError, "no epoch -1"):
+            other.set_epoch(-1)
+
     def test_nothing_is_copied_and_memory_outlives_the_loader(self):
         loader = self.loader()
         images, labels, _, _ = loader._inner.next()

@@ -127,6 +127,18 @@ class Loader:
             x = x.permute(0, 3, 1, 2) if hasattr(x, "permute") else x.transpose(0, 3, 1, 2)
         return x, y
 
+    def set_epoch(self, epoch):
+        """The next batch is the first of `epoch`, from 0, unless that epoch has begun already. Not needed: epochs follow one
+        another; a loop that calls it, as with PyTorch's `DistributedSampler`, sees the same batches. In evaluation all epochs
+        are alike.
+        """
+        epoch = int(epoch)
+        if epoch < 0:
+            raise ValueError(f"there is no epoch {epoch}; they count from 0")
+        if self._inner.trains and epoch != self._epoch:
+            self._inner.go_to(epoch, 0)
+            self._epoch, self._pos, self._ended, self._resumed = epoch, 0, False, False
+
     def state_dict(self):
         """Where the batch after the last one that was handed out begins, and what the numbers belong to."""
         return {

@@ -8,7 +8,8 @@ import threading
 import time
 import warnings
 
-from . import _door, _state
+from . import _door, _shards, _state
+from ._profile import Profile
 
 _current = None
 
@@ -70,7 +71,10 @@ class Run:
             raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
         if int(keep) < 1:
             raise ValueError("`keep`: at least one checkpoint stays")
-        if checkpoints is None:
+        self._profile = Profile.asked(environment, self.rank, int(steps))
+        if environment.get("GRADUS_PROFILE"):
+            checkpoints = None
+        elif checkpoints is None:
             checkpoints = environment.get("GRADUS_CHECKPOINTS")
         self.checkpoints = None if checkpoints is None else os.path.abspath(os.fspath(checkpoints))
         inside = self.checkpoints is not None and environment.get("GRADUS_CHECKPOINTS") == self.checkpoints
@@ -114,7 +118,10 @@ class Run:
         others = {name: _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)
         lr = None if lr is None else _number("lr", lr)
-        self._warn(self._inner.log(_whole("step", step), _whole("epoch", epoch), loss, lr, _whole("samples", samples), others))
+        step, epoch, samples = _whole("step", step), _whole("epoch", epoch), _whole("samples", samples)
+        self._warn(self._inner.log(step, epoch, loss, lr, samples, others))
+        if self._profile is not None and loss is not None:
+            self._profile.logged(step, samples)
 
     def should_save(self, step):
         """Whether the state after `step` is to be saved: it is due, gradus asks for it, or the program is to stop.
@@ -144,13 +151,17 @@ class Run:
         rng    whether the random number generators of Python, NumPy and PyTorch are saved
         wait   whether to wait until the state is durable
 
-        With several ranks, every rank calls it; rank 0 writes. Only a save under way is waited for; `stall_ms` says how long.
+        With several ranks, every rank calls it; rank 0 writes. Tensors that ranks share (`DTensor`, as of FSDP2) are gathered
+        there one by one, and any number of ranks loads them. Only a save under way is waited for; `stall_ms` says how long.
         A full disk is a `CheckpointWarning`, and an error with `wait`: what was durable before still is. Raises TypeError for
         a state that cannot be saved, and CheckpointError when another process saves there or a later attempt has taken over.
         """
         began = time.monotonic()
         step = _whole("step", step)
+        if self._is_profiled(state):
+            return
         generators = json.dumps(_state.generators()) if rng else None
+        state = _shards.whole(state, self.rank == 0)
         if self.rank == 0:
             apart = _state.Apart(state)
             tensors, tree = apart.handed(), json.dumps(apart.tree)
@@ -178,6 +189,8 @@ class Run:
         checkpoint is passed over with a `CheckpointWarning`. Raises CheckpointError when the newest one is of another
         program, or none verifies, and ValueError for a tensor of another shape; then nothing was changed.
         """
+        if self._is_profiled(objects):
+            return None
         found = self._inner.load()
         if found is None:
             return None
@@ -188,7 +201,7 @@ class Run:
             _state.check_shapes(state, objects)
             for key, target in objects.items():
                 if callable(getattr(target, "load_state_dict", None)):
-                    target.load_state_dict(state[key])
+                    target.load_state_dict(_shards.divided(state[key], target))
         if rng and generators is not None:
             _state.restore_generators(json.loads(generators))
         self.step = step
@@ -204,8 +217,16 @@ class Run:
             self._finished = True
             self._inner.finish()
 
+    def _is_profiled(self, objects):
+        """Whether steps are only timed: then nothing is saved or loaded."""
+        if self._profile is not None and isinstance(objects, dict):
+            self._profile.saw(objects)
+        return bool(os.environ.get("GRADUS_PROFILE"))
+
     def _at_exit(self):
         if os.getpid() == self._process:
+            if self._profile is not None:
+                self._profile.write()
             try:
                 self.finish()
             except _door.CheckpointError as error:

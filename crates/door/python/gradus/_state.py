@@ -8,6 +8,8 @@ import collections
 import math
 import sys
 
+from ._shards import expanded
+
 # Types that a safetensors file of ours holds as they are; others are held as their bytes.
 PLAIN = {"float64", "int64", "float32", "int32", "bfloat16", "float16", "uint8", "bool"}
 
@@ -20,10 +22,10 @@ class Apart:
         self._names = {}
         if not isinstance(state, dict):
             raise TypeError(f"a state is a dict such as {{\"model\": model}}, not {_kind(state)}")
-        self.tree = self._dict(_expanded(state), "state", ())
+        self.tree = self._dict(expanded(state), "state", ())
 
     def _node(self, value, path, name):
-        value = _expanded(value)
+        value = expanded(value)
         if value is None or isinstance(value, (bool, str)) and type(value) in (bool, str):
             return value
         if type(value) is int:
@@ -59,11 +61,11 @@ class Apart:
 
     def _tensor(self, torch, value, path, name):
         kind = type(value).__name__
-        if kind in ("DTensor", "ShardedTensor") or value.layout != torch.strided or value.is_quantized or value.is_meta:
+        if kind == "ShardedTensor" or value.layout != torch.strided or value.is_quantized or value.is_meta:
             raise TypeError(
                 f"{path} is a {kind} that is sharded, sparse, quantized or without memory, which is not saved yet\n"
-                "hint: of a sharded model save the full state: torch.distributed.checkpoint.state_dict.get_state_dict with "
-                "StateDictOptions(full_state_dict=True, cpu_offload=True)"
+                "hint: save a dense tensor; of a model that is sharded in another way than by `DTensor` the full state: "
+                "torch.distributed.checkpoint.state_dict.get_state_dict with StateDictOptions(full_state_dict=True)"
             )
         seen = self._names.get(id(value))
         if seen is not None and seen[1] is value:
@@ -118,13 +120,6 @@ def _is_dense(shape, strides):
             return False
         expected *= length
     return True
-
-
-def _expanded(value):
-    if isinstance(value, (dict, list, tuple)) or isinstance(value, type):
-        return value
-    state_dict = getattr(value, "state_dict", None)
-    return state_dict() if callable(state_dict) else value
 
 
 def together(tree, model, others):

@@ -52,7 +52,8 @@ class GradusCallback(transformers.TrainerCallback):
         torch.save(_generators(), within(name))
         return path
 
-    def on_train_begin(self, args, state, control, **_):
+    def on_train_begin(self, args, state, control, model=None, **_):
+        self.run._is_profiled({"model": model})
         if self.run.checkpoints is not None and self.run.step > state.global_step:
             raise ValueError(
                 f"the trainer begins at step {state.global_step}, and the checkpoint of gradus is of step {self.run.step}\n"

@@ -47,6 +47,7 @@ class GradusCallback(lightning.Callback):
         return path
 
     def on_train_start(self, trainer, module):
+        self.run._is_profiled({"model": module})
         if self._generators is not None:
             # What set up the trainer has drawn is not part of the run.
             _state.restore_generators(self._generators)

@@ -58,6 +58,24 @@ class Integrations(unittest.TestCase):
         # Lightning handles SIGTERM itself; gradus tells the callback to stop without it.
         self.check("module.py")
 
+    def test_the_tracker_of_accelerate_logs_numbers_alone(self):
+        print(f"accelerate {importlib.metadata.version('accelerate')}")
+        code = (
+            "import accelerate, torch, gradus.accelerate\n"
+            "tracker = gradus.accelerate.GradusTracker()\n"
+            "said = []\n"
+            "tracker.run.log = lambda step, **values: said.append((step, values))\n"
+            "accelerator = accelerate.Accelerator(log_with=tracker, cpu=True)\n"
+            "accelerator.init_trackers('train', config={'lr': 0.1})\n"
+            "accelerator.log({'loss': torch.tensor(0.5), 'lr': 0.1, 'epoch': 2, 'f1': 0.25, 'text': 'x'}, step=7)\n"
+            "accelerator.log({'loss': 0.25})\n"
+            "accelerator.end_training()\n"
+            "print('said', [(step, {k: None if v is None else float(v) for k, v in values.items()}) for step, values in said])\n"
+        )
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+        expected = [(7, {"loss": 0.5, "lr": 0.1, "epoch": 2.0, "f1": 0.25}), (8, {"loss": 0.25, "lr": None, "epoch": 0.0})]
+        self.assertIn(f"said {expected}", done.stdout, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

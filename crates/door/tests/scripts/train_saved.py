@@ -24,6 +24,20 @@ class Net(nn.Module):
         return self.head(self.dropout(self.features(x).flatten(1)))
 
 
+class Rows(nn.Module):
+    """The rows of an image as a sequence."""
+
+    def __init__(self, classes=10, width=16):
+        super().__init__()
+        self.embed, self.place = nn.Linear(8, width), nn.Parameter(torch.zeros(8, width))
+        layer = nn.TransformerEncoderLayer(width, 2, 32, dropout=0.1, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.head(self.layers(self.embed(x.squeeze(1)) + self.place).mean(1))
+
+
 def digits(count, classes=10):
     """Noisy copies of one 8 by 8 pattern for each class."""
     generator = torch.Generator().manual_seed(7)
@@ -58,13 +72,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--model", choices=["cnn", "transformer"], default="cnn")
     args = parser.parse_args()
 
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
-    net = Net()
+    net = Net() if args.model == "cnn" else Rows()
     model = net
     if world > 1:
         torch.distributed.init_process_group("gloo")

@@ -1,0 +1,99 @@
+"""Tensors that several ranks hold parts of (`DTensor`, as of FSDP2 and tensor parallelism): whole in a checkpoint, so that
+any number of ranks loads it, and divided again by the rank that loads.
+"""
+import itertools
+import sys
+
+
+def whole(state, is_kept):
+    """The state with every `DTensor` gathered, a collective call of all ranks; where it is not kept, parts are dropped at
+    once. Objects with `state_dict()` are replaced by what that returns.
+    """
+    gathered = {}
+
+    def node(value, path):
+        _refuse_flat(value, path)
+        value = expanded(value)
+        if isinstance(value, dict):
+            made = {key: node(item, f"{path}[{key!r}]") for key, item in value.items()}
+            return made if type(value) is dict else _same(value, made)
+        if isinstance(value, (list, tuple)):
+            items = [node(item, f"{path}[{at}]") for at, item in enumerate(value)]
+            return items if isinstance(value, list) else tuple(items)
+        if not is_shared(value):
+            return value
+        if id(value) not in gathered:
+            full = value.detach().full_tensor()
+            # The tensor itself is held too: its number would be given to another.
+            gathered[id(value)] = (full.cpu() if is_kept else None, value)
+        return gathered[id(value)][0]
+
+    return {key: node(value, f"state[{key!r}]") for key, value in state.items()} if isinstance(state, dict) else state
+
+
+def divided(saved, target):
+    """What `target.load_state_dict` is given: whole tensors, divided as those of the target are."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(saved, dict):
+        return saved
+    if isinstance(target, torch.optim.Optimizer):
+        return _of_optimizer(torch, saved, target)
+    own = target.state_dict() if callable(getattr(target, "state_dict", None)) else None
+    if not isinstance(own, dict) or not any(map(is_shared, own.values())):
+        return saved
+    return _same(saved, {name: _like(own.get(name), value) for name, value in saved.items()})
+
+
+def _of_optimizer(torch, saved, optimizer):
+    """States of parameters are numbered in the order of the groups; those of a parameter's shape are divided as it is."""
+    parameters = list(itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups))
+    if not any(map(is_shared, parameters)) or "state" not in saved:
+        return saved
+    state = {}
+    for number, values in saved["state"].items():
+        own = parameters[number] if isinstance(number, int) and number < len(parameters) else None
+        is_alike = lambda value: isinstance(value, torch.Tensor) and own is not None and value.shape == own.shape  # noqa: E731
+        state[number] = {name: _like(own, value) if is_alike(value) else value for name, value in values.items()}
+    return {**saved, "state": state}
+
+
+def _like(own, value):
+    """The part of a whole tensor that this rank holds, as a `DTensor` that is divided as `own` is."""
+    if not is_shared(own):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    here = value.detach().to(own.device_mesh.device_type)
+    # Every rank has read the whole: nothing is sent.
+    return distribute_tensor(here, own.device_mesh, own.placements, src_data_rank=None)
+
+
+def is_shared(value):
+    return type(value).__name__ == "DTensor" or type(getattr(value, "data", None)).__name__ == "DTensor"
+
+
+def expanded(value):
+    """An object with `state_dict()` stands for what that returns."""
+    if isinstance(value, (dict, list, tuple)) or isinstance(value, type):
+        return value
+    state_dict = getattr(value, "state_dict", None)
+    return state_dict() if callable(state_dict) else value
+
+
+def _refuse_flat(value, path):
+    """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name."""
+    for group in getattr(value, "param_groups", None) or []:
+        for parameter in group.get("params", []) if isinstance(group, dict) else []:
+            if hasattr(parameter, "_is_flat_param") or getattr(parameter, "_fsdp_flattened", False):
+                raise TypeError(
+                    f"{path} is an optimizer of FullyShardedDataParallel, of whose state each rank has a part without names\n"
+                    "hint: shard with `torch.distributed.fsdp.fully_shard` (FSDP2), or save what "
+                    "`FullyShardedDataParallel.optim_state_dict(model, optimizer)` returns"
+                )
+
+
+def _same(value, made):
+    """A dict of the class of `value`."""
+    import collections
+
+    return collections.OrderedDict(made) if isinstance(value, collections.OrderedDict) else made
