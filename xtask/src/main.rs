@@ -36,8 +36,9 @@ usage: cargo xtask COMMAND
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, and hosts that speak SSH, to try things by hand
-  wheel [--test|--integrations]
-                   build the Python package from crates/door, and try it with PyTorch, or with Transformers and Lightning
+  wheel [--test|--integrations|--overheads]
+                   build the Python package from crates/door, and try it with PyTorch, or with Transformers and Lightning,
+                   or measure what it costs a program
   cuda [FOLDER]    build the library for exchange over NCCL and CUDA graphs, against the PyTorch that pip put in FOLDER
   gpu [ARGS…]      pack the suite that needs a GPU, run it where one is, and read its results into docs/gpu.md
   docs [--check]   write the documents that are generated from types, or check that they are not stale
@@ -107,6 +108,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("wheel", []) => Some(wheel::wheel(root).map(|path| format!("`pip install {}`", path.display()))),
         ("wheel", [flag]) if flag == "--test" => Some(wheel::test(root)),
         ("wheel", [flag]) if flag == "--integrations" => Some(wheel::integrations(root)),
+        ("wheel", [flag]) if flag == "--overheads" => Some(wheel::overheads(root)),
         ("cuda", []) => Some(cuda::cuda(root, None)),
         ("cuda", [folder]) => Some(cuda::cuda(root, Some(folder))),
         ("docs", []) => Some(docs::docs(root, false)),

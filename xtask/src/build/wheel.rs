@@ -91,6 +91,17 @@ pub fn integrations(root: &Path) -> Outcome {
     Ok(format!("{} is right with other packages", wheel.display()))
 }
 
+/// Measures what the package costs a program, beside PyTorch.
+pub fn overheads(root: &Path) -> Outcome {
+    let (_, folder) = installed(root)?;
+    let disk = build::target(root).join("wheels");
+    let mut command = Command::new(setup::python()?);
+    command.args(["-W", "ignore"]).arg(root.join("benches/peers/overheads.py")).arg(disk);
+    command.env("PYTHONPATH", std::env::join_paths([folder, peers::pytorch()?])?);
+    doing::run(&mut command, "2 GB of memory and of disk are needed")?;
+    Ok("measured".into())
+}
+
 /// Builds the wheel, and installs it in a separate folder.
 fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     let wheel = wheel(root)?;
@@ -106,6 +117,10 @@ fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
 fn discover(tests: &Path, packages: Vec<PathBuf>, kills: Option<&str>) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(setup::python()?);
     command.args(["-W", "ignore", "-m", "unittest", "discover", "--start-directory"]).arg(tests);
+    // The executables that pip has put beside the module come first.
+    let bin = packages.iter().map(|folder| folder.join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env("PATH", std::env::join_paths(bin.chain(std::env::split_paths(&path)))?);
     command.env("PYTHONPATH", std::env::join_paths(packages)?);
     if let Some(kills) = kills {
         command.env("GRADUS_KILLS", kills);

@@ -1,8 +1,10 @@
 //! `cargo xtask docs`: `docs/job-file.md` and `docs/job-file.schema.json` from the types of the job file, and
-//! `docs/cli.md` from the definitions of the command line.
+//! `docs/cli.md` from the definitions of the command line, and `docs/python.md` from docstrings ([`python`]).
 //!
 //! The types, their doc comments, the table of SkyPilot's keys and the help texts are the source; `cargo xtask check`
 //! fails when a document is out of date.
+
+mod python;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -32,6 +34,7 @@ pub fn docs(root: &Path, check: bool) -> Outcome {
     let source: Value = serde_json::from_str(&reference("job-file")?)?;
     let documents = [
         ("docs/cli.md", format!("{COMMANDS}\n{}", reference("commands")?)),
+        ("docs/python.md", python::reference(root)?),
         ("docs/job-file.schema.json", schema(&source)?),
         ("docs/job-file.md", format!("{OPENING}\n{}{}\n{CLOSING}", sections(&source["schema"]), sky_table(&source))),
     ];
