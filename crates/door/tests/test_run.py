@@ -297,7 +297,7 @@ class Saving(Fresh):
 
     def test_outside_of_gradus_it_is_silent(self):
         code = (
-            "import gradus\nrun = gradus.init()\nassert run.load() is None\nrun.log(1, loss=0.5)\n"
+            "import gradus\nrun = gradus.init(save_every='1 steps')\nassert run.load() is None\nrun.log(1, loss=0.5)\n"
             "assert not run.should_save(1) and not run.should_stop() and not run.is_attended\n"
             "assert (run.id, run.rank, run.world, run.budget, run.checkpoints) == ('local', 0, 1, None, None)\n"
         )

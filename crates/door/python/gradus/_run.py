@@ -131,7 +131,8 @@ class Run:
         self._listen()
         due, complaints = self._inner.should_save(_whole("step", step))
         self._warn(complaints)
-        return self._agreed(due)
+        # Without a folder nothing can be saved, however long ago the last time was.
+        return self._agreed(due and self.checkpoints is not None)
 
     def should_stop(self):
         """Whether the program is to save its state and end: `gradus stop`, Ctrl-C in `gradus run`, the budget, the deadline.
