@@ -37,6 +37,14 @@ pub struct Savings {
     pub holds_scores: bool,
     /// Adapters are in fp32 beside frozen weights in 16 bits (PEFT's `autocast_adapter_dtype`).
     pub fp32_adapters: bool,
+    /// Frozen normalisations and tables are in fp32, and so is what passes between blocks (PEFT's
+    /// `prepare_model_for_kbit_training`).
+    pub fp32_between_blocks: bool,
+    /// Gradients are let go after the update (`zero_grad(set_to_none=True)`, PyTorch's default since 2.0), so that they are not
+    /// there when activations are fullest, unless they are accumulated over micro-batches.
+    pub frees_gradients: bool,
+    /// Ranks that shard the weights load all of them onto the GPU first.
+    pub loads_whole: bool,
     /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
     /// lies between is kept.
     pub written_out: bool,

@@ -62,6 +62,8 @@ pub struct MeasuredMemory {
     pub peak: Option<f64>,
     /// What of the memory was measured.
     pub metric: MemoryMetric,
+    /// Whether it is that of a GPU of a pipeline's first stage, and not of the fullest.
+    pub of_first_stage: bool,
     /// Whether the row states that its batch fits.
     pub fits: bool,
     /// Where that batch was searched for: no larger one that was tried fits, and none above this many samples was tried.
@@ -257,6 +259,7 @@ impl MeasuredMemory {
         MeasuredMemory {
             peak: bytes("exact"),
             metric: MemoryMetric::of(&row.peak_kind),
+            of_first_stage: row.peak_kind.contains("rank 0"),
             fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
             tried: row.noted("largest that fit ").and(row.noted("(start ")).map(|most| most as u64),
             used: bytes("upper").map(|peak| peak / gpu.usable.0 as f64),

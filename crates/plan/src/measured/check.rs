@@ -9,7 +9,9 @@ use super::contradictions;
 use super::row::MeasuredRow;
 use super::score::{Fits, Pair, Scaling, Score};
 use super::stated::Networks;
-use crate::estimate::memory::{MemoryCoefficients, MemoryFit, largest_batch, memory_with, verdict};
+use crate::estimate::memory::{
+    MemoryCoefficients, MemoryEstimate, MemoryFit, Profile, largest_batch, memory_with, verdict,
+};
 use crate::estimate::{FittedCoefficients, Setup};
 
 /// Scores by source.
@@ -137,7 +139,7 @@ fn count(case: &Case, known: &mut Fits, figures: &MemoryCoefficients) {
 }
 
 /// Measured throughput beside the estimated, lowest first.
-fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
+pub(super) fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
     let work = case.work();
     let band = case.band(&work, coefficients);
     let samples = case.samples() * case.habits.overstated;
@@ -146,10 +148,20 @@ fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
     Pair { measured: case.samples_per_second, estimated: usable.then_some(estimated) }
 }
 
+/// Estimated memory, and of it what the measurement saw, in bytes.
+pub(super) fn memory_as_seen(case: &Case, figures: &MemoryCoefficients) -> (MemoryEstimate, f64) {
+    let profile = Profile::new(&case.model, &case.setup, &case.savings, figures);
+    let memory = match case.memory.of_first_stage {
+        true => profile.first_stage(&case.setup),
+        false => profile.memory(&case.setup),
+    };
+    let seen = case.memory.metric.of_estimate(&memory);
+    (memory, seen)
+}
+
 /// Estimated peak memory in bytes, as the measurement saw it.
 fn peak(case: &Case, figures: &MemoryCoefficients) -> Option<[f64; 3]> {
-    let memory = memory_with(&case.model, &case.setup, &case.savings, figures);
-    let seen = case.memory.metric.of_estimate(&memory);
+    let (memory, seen) = memory_as_seen(case, figures);
     let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.required);
     (seen.is_finite() && seen > 0.0).then_some([low, seen, high])
 }

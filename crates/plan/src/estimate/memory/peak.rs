@@ -17,6 +17,8 @@ pub(super) struct ActivationPeak {
     pub kept: f64,
     /// Bytes a sample at the fullest moment.
     pub fullest: f64,
+    /// The same while the backward pass goes through the stage's first block, when all gradients of weights are there.
+    pub at_end: f64,
 }
 
 /// What one operator holds: from the forward pass on, and once the backward pass needs it.
@@ -66,11 +68,14 @@ pub(super) fn activation_peak(
     let plans = plans(graph, stage.clone(), storage, rules, recompute);
     let lifetimes = Lifetimes::of(graph, stage.clone(), storage, &plans);
     let live = Live { storage, there: vec![false; graph.tensors.len()], bytes: 0.0, fullest: 0.0 };
-    let mut walk = Walk { graph, stage, plans: &plans, lifetimes: &lifetimes, live };
+    let first = first_block(graph, &stage);
+    let (end, gradient) = (stage.end, vec![false; graph.tensors.len()]);
+    let mut walk = Walk { graph, stage, plans: &plans, lifetimes: &lifetimes, live, gradient };
     walk.forward();
     let kept = walk.live.bytes;
-    walk.backward();
-    ActivationPeak { kept, fullest: walk.live.fullest }
+    walk.backward(first.end..end);
+    let at_end = walk.backward(first);
+    ActivationPeak { kept, fullest: walk.live.fullest, at_end }
 }
 
 /// When each memory is read last and needed first, and whether it is saved for the backward pass.
@@ -108,6 +113,17 @@ struct Walk<'a> {
     plans: &'a [Plan],
     lifetimes: &'a Lifetimes,
     live: Live<'a>,
+    /// Whose gradients are there.
+    gradient: Vec<bool>,
+}
+
+/// The operators up to the end of a stage's first block; all where it has no blocks.
+fn first_block(graph: &Graph, stage: &Range<usize>) -> Range<usize> {
+    let blocks = || stage.clone().map(|index| graph.operators[index].block);
+    let first = blocks().find(Option::is_some).flatten();
+    let end =
+        blocks().rposition(|block| block.is_some() && block == first).map_or(stage.end, |at| stage.start + at + 1);
+    stage.start..end
 }
 
 impl Walk<'_> {
@@ -127,10 +143,11 @@ impl Walk<'_> {
         }
     }
 
-    fn backward(&mut self) {
+    /// Goes back through `operators`, and returns the fullest moment on the way.
+    fn backward(&mut self, operators: Range<usize>) -> f64 {
         let (graph, storage) = (self.graph, self.live.storage);
-        let mut gradient = vec![false; graph.tensors.len()];
-        for index in self.stage.clone().rev() {
+        let before = std::mem::take(&mut self.live.fullest);
+        for index in operators.rev() {
             let plan = &self.plans[index - self.stage.start];
             for again in plan.again.clone() {
                 let again = &self.plans[again - self.stage.start];
@@ -139,13 +156,13 @@ impl Walk<'_> {
             }
             for root in roots(graph, storage, index) {
                 let has_gradient = storage.writer[root as usize].is_some();
-                if has_gradient && !std::mem::replace(&mut gradient[root as usize], true) {
+                if has_gradient && !std::mem::replace(&mut self.gradient[root as usize], true) {
                     self.live.bytes += storage.bytes[root as usize];
                 }
             }
             self.live.moment(plan.needed.transient);
             let output = graph.operators[index].output.0;
-            if storage.root[output as usize] == output && std::mem::take(&mut gradient[output as usize]) {
+            if storage.root[output as usize] == output && std::mem::take(&mut self.gradient[output as usize]) {
                 self.live.bytes -= storage.bytes[output as usize];
             }
             for root in plan.held.iter().chain(&plan.needed.roots) {
@@ -155,6 +172,9 @@ impl Walk<'_> {
             }
             self.live.bytes -= plan.needed.own;
         }
+        let fullest = self.live.fullest;
+        self.live.fullest = before.max(fullest);
+        fullest
     }
 }
 

@@ -14,8 +14,12 @@ const UNCERTAIN: f64 = 0.01;
 
 /// What PyTorch's allocator gives a block of its own.
 const MIN_LARGE: f64 = 10.0 * 1024.0 * 1024.0;
-/// Share that is lost of such blocks.
-const ROUNDED_UP: f64 = 0.05;
+/// Share that is lost of such blocks (assumed).
+const ROUNDED_UP: f64 = 0.10;
+
+/// Share of activations that ranks hold besides where they gather the sequence again (fitted to nanotron's sweep, 2 to 32
+/// ranks a layer; what it is made of is not known).
+const REGATHERED: f64 = 0.12;
 
 /// The part of an estimate that does not depend on batch, device and sharing among data-parallel ranks.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,36 +120,51 @@ impl Profile {
         self.stages.iter().map(|stage| self.stage(stage, setup)).fold(MemoryEstimate::default(), fullest)
     }
 
+    /// Estimates the memory of a GPU of the first stage of a pipeline, which rank 0 is of.
+    pub fn first_stage(&self, setup: &Setup) -> MemoryEstimate {
+        self.stages.first().map(|stage| self.stage(stage, setup)).unwrap_or_default()
+    }
+
     fn stage(&self, stage: &Stage, setup: &Setup) -> MemoryEstimate {
         let batch = setup.micro_batch as f64;
         let states = states::states(&stage.values, setup, &self.savings);
         let in_flight = in_flight(stage.index, setup);
         // Ranks that share a sequence each hold their part of it.
-        let context = f64::from(setup.parallel.context.max(1));
+        let sharing = f64::from(setup.parallel.context.max(1));
         let twice = self.kept_twice(stage, setup);
-        let activations = batch * (stage.walked.fullest + twice + (stage.walked.kept + twice) * in_flight) / context;
+        let walked = stage.walked.fullest + twice + (stage.walked.kept + twice) * in_flight;
+        let activations = batch * walked * self.gathered_again(setup) / sharing;
         // The optimiser works when the backward pass is over, and what is gathered for that is gone.
-        let activations = activations.max(states.update - states.communication);
+        let update = (states.update - states.communication).max(0.0);
+        let (gradients, activations) = match self.frees_gradients(setup) {
+            false => (states.gradients, activations.max(update)),
+            true => {
+                let at_end = batch * (stage.walked.at_end + twice) / sharing;
+                fullest_moment([(0.0, activations), (states.gradients, at_end), (states.gradients, update)])
+            }
+        };
         let gpu = &setup.device.gpu;
         let workspace = fixed::workspace(gpu.architecture);
         let context = fixed::context(gpu.architecture) + fixed::collectives(setup);
-        let communication = states.communication;
-        // Requests of 10 MiB and more get blocks of their own, rounded up to 2 MiB (`kMinLargeAlloc` and `kRoundLarge` of
-        // PyTorch's allocator), so that little of them is lost.
-        let lost = match batch * stage.passed / context >= MIN_LARGE {
+        let communication = match self.savings.loads_whole && setup.parallel.zero == Zero::Parameters {
+            true => states.communication.max(self.loaded(stage, setup) - activations),
+            false => states.communication,
+        };
+        // Requests of 10 MiB and more get allocations of their own, rounded up to 2 MiB (`kMinLargeAlloc` and `kRoundLarge` of
+        // PyTorch's allocator). Where blocks pass on as much each, the next one takes what the last one left.
+        let lost = match batch * stage.passed / sharing >= MIN_LARGE {
             true => ROUNDED_UP,
             false => self.figures.fragmentation,
         };
         let margin = lost * activations + self.figures.fragmentation * workspace;
-        let needed =
-            states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
+        let needed = states.weights + gradients + states.optimizer + communication + context + activations + workspace;
         // Before it fails, the allocator gives back what it can.
         let required = needed + self.figures.stuck * (activations + workspace);
         // What is counted, the states, is certain; what a step adds is not, and a tenth lies 1.28 deviations away.
         let band = 1.28 * self.deviation * (activations + workspace + communication) + UNCERTAIN * needed;
         MemoryEstimate {
             weights: states.weights,
-            gradients: states.gradients,
+            gradients,
             optimizer: states.optimizer,
             activations,
             workspace,
@@ -161,17 +180,46 @@ impl Profile {
 }
 
 impl Profile {
+    /// Whether gradients of weights come and go within a step: nothing is accumulated, no pipeline has micro-batches in flight,
+    /// and neither copies of the weights in fp32 nor a sharded state keep them in buffers.
+    fn frees_gradients(&self, setup: &Setup) -> bool {
+        let has_copies = self.savings.half_model && setup.precision.is_autocast();
+        let is_sharded = matches!(setup.parallel.zero, Zero::Optimizer | Zero::Gradients);
+        let is_plain = setup.accumulate <= 1 && setup.parallel.pipeline <= 1;
+        self.savings.frees_gradients && is_plain && !has_copies && !is_sharded
+    }
+
+    /// Bytes of the whole weights in the computing type, which each rank holds beside its shard before training begins.
+    fn loaded(&self, stage: &Stage, setup: &Setup) -> f64 {
+        stage.values.parameters * setup.precision.compute_bytes()
+    }
+
+    /// By how much more activations take where ranks that share layers and the sequence gather it again for the backward
+    /// pass.
+    fn gathered_again(&self, setup: &Setup) -> f64 {
+        let divides = setup.parallel.sequence && setup.parallel.tensor > 1;
+        if divides && self.savings.gathers_again { 1.0 + REGATHERED } else { 1.0 }
+    }
+
     /// Bytes a sample that checkpoints of a stage hold once more where adapters in fp32 train beside frozen weights
     /// that are sharded: what passes from unit to unit is in fp32 then, and in 16 bits without FSDP. The rows of
     /// fms-acceleration on two and four GPUs show exactly that much beside those on one.
     fn kept_twice(&self, stage: &Stage, setup: &Setup) -> f64 {
         let adapted = self.savings.fp32_adapters && setup.precision.compute_bytes() < 4.0;
         let sharded = setup.parallel.zero == Zero::Parameters && setup.parallel.replicas() > 1;
-        match adapted && sharded && setup.recompute == ActivationCheckpointing::Full {
+        match (adapted && sharded || self.savings.fp32_between_blocks)
+            && setup.recompute == ActivationCheckpointing::Full
+        {
             true => stage.blocks * stage.passed,
             false => 0.0,
         }
     }
+}
+
+/// The pair with the largest sum.
+fn fullest_moment(moments: [(f64, f64); 3]) -> (f64, f64) {
+    let larger = |left: (f64, f64), right: (f64, f64)| if right.0 + right.1 > left.0 + left.1 { right } else { left };
+    moments.into_iter().fold((0.0, 0.0), larger)
 }
 
 /// Micro-batches beside the one at work whose activations a stage holds under one-forward-one-backward (Narayanan et
@@ -226,10 +274,14 @@ fn behind(graph: &Graph) -> f64 {
     if block > 0.0 { after / block } else { 0.0 }
 }
 
-/// Bytes of what leaves the first block.
+/// Bytes of what leaves each block; none where blocks differ in that, as those of convolutional networks do.
 fn passed(graph: &Graph, storage: &Storage) -> f64 {
-    let last = graph.operators.iter().rev().find(|operator| operator.block == Some(0));
-    last.map_or(0.0, |operator| storage.bytes[storage.root[operator.output.0 as usize] as usize])
+    let leaves = |block: u32| {
+        let last = graph.operators.iter().rev().find(|operator| operator.block == Some(block));
+        last.map_or(0.0, |operator| storage.bytes[storage.root[operator.output.0 as usize] as usize])
+    };
+    let (first, last) = (leaves(0), leaves(graph.blocks().saturating_sub(1)));
+    if first == last { first } else { 0.0 }
 }
 
 fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, storage: &Storage) -> Values {

@@ -266,3 +266,95 @@ fn scores_that_are_named_stay() {
     assert_eq!(activations(true, false) - activations(false, false), 512.0 * 51_200.0 * 2.0);
     assert_eq!(activations(true, true), activations(false, true));
 }
+
+/// Gradients come as activations go: the fullest moment has the scores of all tokens and no gradients, or all gradients and
+/// what the update holds beside them.
+#[test]
+fn gradients_that_are_let_go_are_not_there_with_all_activations() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 51_200, 512).graph());
+    let savings = Savings { frees_gradients: true, foreach_update: true, ..Savings::default() };
+    let estimate = |savings: &Savings, micro_batch, accumulate| {
+        let setup = Setup { accumulate, ..setup(80.0, micro_batch, NumericFormat::Bf16) };
+        memory_with(&model, &setup, savings, &MemoryCoefficients::default())
+    };
+    let large = estimate(&savings, 64, 1);
+    let kept = estimate(&Savings { frees_gradients: false, ..savings }, 64, 1);
+    assert_eq!((large.gradients, large.activations), (0.0, kept.activations));
+    let small = estimate(&savings, 1, 1);
+    assert_eq!((small.gradients, small.activations), (small.weights, small.weights), "a value of each for the update");
+    assert_eq!(estimate(&savings, 64, 2), estimate(&Savings { frees_gradients: false, ..savings }, 64, 2));
+}
+
+/// PEFT's preparation of 4-bit networks doubles what enters each recomputed block, on one GPU too.
+#[test]
+fn checkpoints_of_prepared_networks_are_in_fp32() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 512, 512).graph());
+    let setup = Setup { recompute: ActivationCheckpointing::Full, ..setup(80.0, 4, NumericFormat::Bf16) };
+    let activations = |fp32_between_blocks| {
+        let adapters = Some(Adapters { rank: 8, quantized: true });
+        let savings = Savings { adapters, fp32_between_blocks, ..Savings::default() };
+        memory_with(&model, &setup, &savings, &MemoryCoefficients::default()).activations
+    };
+    assert_eq!(activations(true) - activations(false), 4.0 * 8.0 * 512.0 * 1024.0 * 2.0);
+}
+
+/// The whole network stands beside the first shard where ranks load it before they shard it.
+#[test]
+fn networks_that_are_loaded_whole_are_the_fullest_moment_of_small_batches() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 512, 64).graph());
+    let estimate = |loads_whole, micro_batch| {
+        let mut setup = on(4, setup(80.0, micro_batch, NumericFormat::Bf16));
+        setup.parallel.zero = Zero::Parameters;
+        let savings = Savings { loads_whole, ..Savings::default() };
+        memory_with(&model, &setup, &savings, &MemoryCoefficients::default())
+    };
+    let (loaded, sharded) = (estimate(true, 1), estimate(false, 1));
+    let whole = 4.0 * loaded.weights;
+    assert!((loaded.communication + loaded.activations - whole).abs() < 1.0, "{loaded:?}");
+    assert!(loaded.communication > sharded.communication);
+    assert_eq!(estimate(true, 512), estimate(false, 512));
+}
+
+/// Blocks of 10 MiB and more are allocated one by one, so that little of them is lost.
+#[test]
+fn little_is_lost_of_large_blocks() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 512, 512).graph());
+    let lost = |micro_batch| {
+        let memory = memory(&model, &setup(80.0, micro_batch, NumericFormat::Bf16));
+        let figures = MemoryCoefficients::default();
+        (memory.margin - figures.fragmentation * memory.workspace) / memory.activations
+    };
+    // A sample passes 1 MiB from block to block.
+    assert!((lost(9) - MemoryCoefficients::default().fragmentation).abs() < 1e-9, "{}", lost(9));
+    assert!((lost(10) - 0.10).abs() < 1e-9, "{}", lost(10));
+}
+
+/// Rank 0 is of the first stage, which has no scores of tokens.
+#[test]
+fn the_first_stage_is_not_always_the_fullest() {
+    let model = ModelDescription::Graph(Gpt::megatron(256, 4, 4, 51_200, 512).graph());
+    let mut setup = setup(80.0, 8, NumericFormat::Bf16);
+    setup.parallel.pipeline = 2;
+    let profile = Profile::new(&model, &setup, &Savings::default(), &MemoryCoefficients::default());
+    assert!(profile.first_stage(&setup).needed() < profile.memory(&setup).needed());
+    let setup = Setup { accumulate: 64, micro_batch: 1, ..setup };
+    assert!(profile.first_stage(&setup).needed() <= profile.memory(&setup).needed());
+}
+
+/// What ranks hold that gather the sequence again, beside what the walk counts.
+#[test]
+fn sequences_that_are_gathered_again_cost_something_besides() {
+    let model = ModelDescription::Graph(Gpt::megatron(1024, 8, 16, 512, 512).graph());
+    let activations = |sequence| {
+        let mut setup = setup(80.0, 4, NumericFormat::Bf16);
+        (setup.parallel.tensor, setup.parallel.sequence) = (4, sequence);
+        let savings = Savings { gathers_again: true, ..Savings::default() };
+        let profile = Profile::new(&model, &setup, &savings, &MemoryCoefficients::default());
+        let alone = Profile::new(&model, &setup, &Savings::default(), &MemoryCoefficients::default());
+        (profile.memory(&setup).activations, alone.memory(&setup).activations)
+    };
+    let (again, kept) = activations(false);
+    assert_eq!(again, kept, "nothing is gathered");
+    let (again, kept) = activations(true);
+    assert!(again < kept, "{again} {kept}");
+}

@@ -36,5 +36,5 @@ pub(super) fn estimate(summary: &Summary, setup: &Setup, figures: &MemoryCoeffic
             (ENTERS_A_BLOCK * all, 2.0 * ENTERS_A_BLOCK * all)
         }
     };
-    (values, ActivationPeak { kept, fullest })
+    (values, ActivationPeak { kept, fullest, at_end: fullest })
 }

@@ -38,10 +38,6 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
     let format = Format::of(row, &stated)?;
     let parallel = degrees(row, &stated, tokens.is_some())?;
     let accumulate = micro_batches(row, &stated, &parallel)?;
-    let rank = stated.rank.or_else(|| noted_rank(row)).unwrap_or(USUAL_RANK);
-    let quantized = stated.quantized || row.precision.contains("int4");
-    // Liger Kernel fuses the loss in chunks, and normalisations.
-    let liger = stated.chunked_loss || row.notes.contains("-liger");
     Ok(Program {
         tokens: tokens.filter(|_| !size.varies).map(|tokens| tokens as f64),
         varies: size.varies,
@@ -49,26 +45,15 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
         gathers_again_if_needed: parallel.sequence,
         parallel: Some(parallel),
         accumulate,
-        recompute: recomputation(row, &stated)?,
+        recompute: match is_sharded_litgpt(row, &parallel) {
+            true => ActivationCheckpointing::Full,
+            false => recomputation(row, &stated)?,
+        },
         optimizer: stated.optimizer.unwrap_or(OptimizerKind::Adam),
         flash: !row.notes.contains("flash_attn=False") && !is_of_2022(row),
         compiled: stated.compiled.unwrap_or(false) || is_fused(row),
         precision: Some(format.precision),
-        savings: Savings {
-            adapters: stated.adapters.then_some(Adapters { rank, quantized }),
-            half_model: format.half,
-            offload_optimizer: stated.offload_optimizer,
-            offload_weights: stated.offload_weights,
-            chunked_loss: liger,
-            foreach_update: has_foreach_update(row) && stated.optimizer.is_none(),
-            fused_loss: has_fused_kernels(row),
-            gathers_again: gathers_again(row) || gathers_in_pipeline(&parallel),
-            holds_scores: true,
-            fp32_adapters: stated.adapters && row.framework.contains("HF"),
-            fused_norms: liger || has_fused_norms(row),
-            balanced_stages: !is_megatron(row) && !is_bridge(row),
-            ..Savings::default()
-        },
+        savings: savings(row, &stated, &format, &parallel),
         habits: ProgramHabits {
             half: format.half || parallel.zero == Zero::Parameters,
             fused_kernels: is_megatron(row),
@@ -82,6 +67,32 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
         hardware: ProgramHardware::default(),
         ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
     })
+}
+
+/// How the row's program spends and saves memory, by what its framework is known for.
+fn savings(row: &MeasuredRow, stated: &StatedParallelism, format: &Format, parallel: &ParallelDegrees) -> Savings {
+    let rank = stated.rank.or_else(|| noted_rank(row)).unwrap_or(USUAL_RANK);
+    let quantized = stated.quantized || row.precision.contains("int4");
+    // Liger Kernel fuses the loss in chunks, and normalisations.
+    let liger = stated.chunked_loss || row.notes.contains("-liger");
+    Savings {
+        adapters: stated.adapters.then_some(Adapters { rank, quantized }),
+        half_model: format.half,
+        offload_optimizer: stated.offload_optimizer,
+        offload_weights: stated.offload_weights,
+        chunked_loss: liger,
+        foreach_update: has_foreach_update(row) && stated.optimizer.is_none(),
+        fused_loss: has_fused_kernels(row),
+        gathers_again: gathers_again(row) || gathers_in_pipeline(parallel),
+        holds_scores: true,
+        fp32_adapters: stated.adapters && row.framework.contains("HF"),
+        loads_whole: row.framework.contains("litgpt"),
+        fp32_between_blocks: quantized && stated.adapters && is_prepared(row),
+        frees_gradients: !stated.adapters && !row.framework.contains("nanotron"),
+        fused_norms: liger || has_fused_norms(row),
+        balanced_stages: !is_megatron(row) && !is_bridge(row),
+        ..Savings::default()
+    }
 }
 
 /// Micro-batches of a step. Without a pipeline a row that states none has one.
@@ -242,15 +253,25 @@ fn has_fused_norms(row: &MeasuredRow) -> bool {
     is_megatron(row) || is_bridge(row) || has_fused_kernels(row) || row.framework.contains("nanotron")
 }
 
+/// LitGPT's fine-tuning with FSDP, which recomputes each block (`activation_checkpointing_policy={Block}`).
+fn is_sharded_litgpt(row: &MeasuredRow, parallel: &ParallelDegrees) -> bool {
+    row.framework.contains("litgpt") && parallel.zero == Zero::Parameters
+}
+
+/// PEFT's usual preparation of 4-bit networks; fms-acceleration's own plugins leave it out.
+fn is_prepared(row: &MeasuredRow) -> bool {
+    row.framework.contains("HF") && !row.notes.contains("accelerated-peft")
+}
+
 /// Programs that gather the sequence again for the backward pass.
 fn gathers_again(row: &MeasuredRow) -> bool {
     is_bridge(row) || is_megatron(row)
 }
 
-/// Programs of which nanotron's sweep shows that pipelines gather the sequence again: all of more ranks per layer than a node
-/// has, and of eight those with two stages. What these hold for several micro-batches is little beside what was gathered.
+/// Whether a pipeline gathers the sequence again, as most of nanotron's sweep does with eight and more ranks per layer: what
+/// these hold for several micro-batches is little beside what was gathered.
 fn gathers_in_pipeline(parallel: &ParallelDegrees) -> bool {
-    parallel.pipeline > 1 && (parallel.tensor > 8 || (parallel.tensor == 8 && parallel.pipeline == 2))
+    parallel.pipeline > 1 && parallel.tensor >= 8
 }
 
 /// Megatron and what is built on it.
@@ -342,6 +363,12 @@ mod tests {
         assert!(!read("Megatron-LM", "DP1 TP8").habits.exchanged_by_python);
         assert!(read("HF Trainer", "LoRA FSDP 8").savings.fp32_adapters);
         assert!(!read("HF Trainer", "FSDP 8").savings.fp32_adapters);
+        let sharded = read("litgpt", "LoRA FSDP 8");
+        assert!(sharded.savings.loads_whole && sharded.recompute == ActivationCheckpointing::Full);
+        assert_eq!(read("litgpt", "DDP 8").recompute, ActivationCheckpointing::None);
+        assert!(read("HF Trainer", "QLoRA DDP 8").savings.fp32_between_blocks);
+        assert!(!read("HF Trainer", "LoRA DDP 8").savings.fp32_between_blocks);
+        assert!(read("HF Trainer", "DDP 8").savings.frees_gradients);
         assert_eq!(read("InternEvo", "DP8 ZeRO1 within 4").habits.sharded_over, Some(4));
     }
 
@@ -354,7 +381,7 @@ mod tests {
         check(16, 1, false);
         check(16, 4, true);
         check(8, 2, true);
-        check(8, 4, false);
+        check(8, 4, true);
         check(4, 2, false);
     }
 }
