@@ -56,6 +56,33 @@ fn networks_come_from_words_and_files() {
 }
 
 #[test]
+fn each_row_can_be_written_with_its_estimates() {
+    let workdir = workdir();
+    workdir.file(
+        "models.csv",
+        "model,shape,file\nMine-1B,\"layers 24, hidden 2048, heads 16, kv 8, ffn 5632, vocab 49k\",\n",
+    );
+    let check = ["plan", "check", "table.csv", "--models", "models.csv", "--rows"];
+    let said = workdir.gradus(&[&check[..], &["rows.csv"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("wrote 4 rows to `rows.csv`"), "{}", said.err);
+    let text = std::fs::read_to_string(workdir.0.path().join("rows.csv")).unwrap();
+    let mut lines = csv::Reader::from_reader(text.as_bytes());
+    let head = lines.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = lines.records().map(Result::unwrap).collect();
+    let cell = |row: usize, name: &str| rows[row][head.iter().position(|column| column == name).unwrap()].to_owned();
+    assert_eq!((rows.len(), cell(0, "reason").as_str(), cell(0, "measured_gib").as_str()), (4, "", "21.0"));
+    assert!(cell(0, "estimated_gib").parse::<f64>().unwrap() > 1.0, "{text}");
+    assert!(cell(2, "reason").contains("`ring8`"), "{text}");
+    // The tables themselves are never overwritten.
+    let said = workdir.gradus(&[&check[..], &["./table.csv"]].concat());
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("`--rows ./table.csv` is one of the tables"), "{}", said.err);
+    let said = workdir.gradus(&[&check[..], &["nowhere/rows.csv"]].concat());
+    assert!(said.err.contains("nowhere/rows.csv"), "{}", said.err);
+}
+
+#[test]
 fn a_table_of_networks_that_is_wrong_says_where() {
     let workdir = workdir();
     let check = |models: &str, code: i32, part: &str| {

@@ -5,6 +5,7 @@
 
 mod case;
 mod check;
+mod checked;
 mod contradictions;
 mod ineligible;
 mod kinds;
@@ -19,6 +20,7 @@ mod table;
 
 pub use case::{Case, GpuLookup, MeasuredMemory, RowIdentity, case};
 pub use check::{AccuracyReport, check};
+pub use checked::{CheckedRow, checked};
 pub use contradictions::cases;
 pub use ineligible::Ineligible;
 pub use kinds::family;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cloud::catalog::Catalog;
 use domain::Bytes;
 use plan::estimate::FittedCoefficients;
-use plan::measured::{self, AccuracyReport, MeasuredRow, NetworkSource, Networks, Score};
+use plan::measured::{self, AccuracyReport, CheckedRow, MeasuredRow, NetworkSource, Networks, Score};
 
 use super::model::file;
 
@@ -24,6 +24,9 @@ pub struct Args {
     /// model files named after their networks
     #[arg(long, value_name = "models.csv|FOLDER")]
     models: Option<PathBuf>,
+    /// Write each row with its estimates and the parts of its memory to this CSV file
+    #[arg(long, value_name = "FILE.csv")]
+    rows: Option<PathBuf>,
 }
 
 /// Prints the error of the estimates, by source.
@@ -31,6 +34,12 @@ pub struct Args {
 /// # Errors
 /// [`Error::Usage`] for a file that is not a table of measurements.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(file) = args.rows.as_deref().filter(|file| args.files.iter().any(|table| is_same(table, file))) {
+        return Err(Error::Usage {
+            message: format!("`--rows {}` is one of the tables, and would be overwritten", file.display()),
+            hint: "name a file that is not there yet, such as `--rows checked.csv`".to_owned(),
+        });
+    }
     let mut rows = Vec::new();
     for file in &args.files {
         let unusable = |why: String| Error::Usage {
@@ -55,6 +64,11 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     for name in networks.unused(&named, rows.iter().map(|row| row.model.as_str())) {
         printer.say(format!("warning: no row measures the network `{name}` of `--models`"));
     }
+    if let Some(file) = &args.rows {
+        let checked = measured::checked(&rows, &networks, &gpus, &coefficients);
+        write(&checked, file).map_err(|error| Error::file("write the rows", file)(error.into()))?;
+        printer.say(format!("wrote {} rows to `{}`", checked.len(), file.display()));
+    }
     let report = measured::check(&rows, &networks, &gpus, &coefficients);
     if printer.is_json() {
         printer.json(&report);
@@ -63,6 +77,17 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     tell(&report, printer);
     printer.say(format!("errors in % of the measured throughput; coefficients fitted {}", coefficients.dated));
     Ok(crate::error::exit::DONE)
+}
+
+/// Whether both paths lead to one file.
+fn is_same(left: &Path, right: &Path) -> bool {
+    matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
+}
+
+fn write(rows: &[CheckedRow], file: &Path) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_path(file)?;
+    rows.iter().try_for_each(|row| writer.serialize(row))?;
+    Ok(writer.flush()?)
 }
 
 /// Prints each source's figures, and what of it is not eligible.
