@@ -13,9 +13,10 @@ use std::sync::OnceLock;
 pub const VARIABLE: &str = "GRADUS_CHAOS_SOCKET";
 
 /// Every point there is, in the order a run passes them.
-pub const POINTS: [&str; 16] = [
+pub const POINTS: [&str; 19] = [
     "launch.before",
     "launch.after",
+    "observe.before",
     "observe.after",
     "stage",
     "step",
@@ -29,6 +30,8 @@ pub const POINTS: [&str; 16] = [
     "export",
     "end.before",
     "end.after",
+    "last_events.before",
+    "last_events.after",
     "bill",
 ];
 

@@ -33,7 +33,7 @@ pub enum Target {
 }
 
 /// Points, and roughly how many times an undisturbed run passes each per hundred steps.
-const POINTS: [(&str, u64); 16] = [
+const POINTS: [(&str, u64); 19] = [
     ("stage", 1),
     ("step", 100),
     ("snapshot", 20),
@@ -47,9 +47,12 @@ const POINTS: [(&str, u64); 16] = [
     ("bill", 1),
     ("launch.before", 1),
     ("launch.after", 1),
+    ("observe.before", 3),
     ("observe.after", 3),
     ("end.before", 1),
     ("end.after", 1),
+    ("last_events.before", 1),
+    ("last_events.after", 1),
 ];
 
 /// Names of the points.
