@@ -33,6 +33,8 @@ usage: cargo xtask COMMAND
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   mutants [NAME…]  make deliberate bugs, one at a time; the test that each names must fail
   sim [ARGS…]      run the control protocol against a simulated cloud, thousands of schedules a second
+  versions [COMMIT]
+                   build the executable of another commit; its loops and agents must work with ours
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, and hosts that speak SSH, to try things by hand
@@ -102,6 +104,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("mutants", names) => Some(mutants::mutants(root, names)),
         ("sim", arguments) => Some(test::sim(root, arguments)),
+        ("versions", []) => Some(test::versions(root, test::BEFORE)),
+        ("versions", [commit]) => Some(test::versions(root, commit)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(bench::fit(root, folder)),
         ("lab", arguments) => Some(lab::lab(root, arguments)),

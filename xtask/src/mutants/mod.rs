@@ -3,7 +3,7 @@
 //! A test that never fails proves nothing. The checkout is copied below `target/`, each test must pass there, and then
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
-mod seed;
+pub(crate) mod seed;
 mod table;
 
 use std::collections::BTreeSet;

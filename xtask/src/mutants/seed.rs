@@ -6,7 +6,7 @@ use std::{fs, io};
 
 /// Copies the libraries in the target folder `from` to `to`, with their times, by which cargo knows that they are current.
 /// A folder `to` that has a build already stays as it is.
-pub(super) fn seed(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn seed(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (from.join("release"), to.join("release"));
     if to.exists() || !from.is_dir() {
         return Ok(());

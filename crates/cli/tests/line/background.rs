@@ -2,6 +2,7 @@
 
 mod remote;
 mod serve;
+mod versions;
 
 use crate::home::{Home, gated, said, signal, text};
 

@@ -37,7 +37,11 @@ impl Home {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_gradus")), arguments)
+    }
+
+    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(arguments).arg("--home").arg(self.path()).stdin(Stdio::null());
         command.env_remove("GRADUS_HOME").env("NO_COLOR", "1");
         command
@@ -49,7 +53,12 @@ impl Home {
 
     /// Starts a command and leaves it running.
     pub fn start(&self, arguments: &[&str]) -> Child {
-        let mut command = self.command(arguments);
+        self.start_with(Path::new(env!("CARGO_BIN_EXE_gradus")), arguments)
+    }
+
+    /// The same with another executable.
+    pub fn start_with(&self, program: &Path, arguments: &[&str]) -> Child {
+        let mut command = self.command_of(program, arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 

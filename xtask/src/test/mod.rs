@@ -5,6 +5,8 @@
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
 //! and kills users' programs.
 
+mod versions;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -14,6 +16,8 @@ use xtask::lab::hosts;
 use xtask::{build, peers};
 
 use crate::{chaos, check, mutants};
+
+pub use versions::{BEFORE, versions};
 
 /// Sizes of the open-ended tests in the full and the long layer.
 struct Extent {
@@ -51,8 +55,9 @@ pub fn long(root: &Path) -> Outcome {
     let line = whole(root, &LONG)?;
     let mutants = step("mutants of the trainer, killed", || chaos::chaos(root, &["--mutants".to_owned()]))?;
     let bugs = step("mutants, tested", || mutants::mutants(root, &[]))?;
+    let versions = step("loops and agents of the version before", || versions(root, BEFORE))?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
-    Ok(format!("{mutants}\n{bugs}\n{package}\n{line}"))
+    Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{line}"))
 }
 
 fn whole(root: &Path, extent: &Extent) -> Outcome {
