@@ -2,7 +2,7 @@
 
 use domain::Offer;
 
-pub use domain::rental::{LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
+pub use domain::rental::{BillingRule, LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
 pub use domain::run::Sight;
 
 /// A service that rents machines.

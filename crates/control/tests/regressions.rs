@@ -208,7 +208,7 @@ fn gang(nodes: u32) -> Log {
         let instance = run().instance(number);
         let offer = lab::offer();
         let (run, token, reserved) = (run(), instance.to_string(), Default::default());
-        let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved };
+        let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved, others: Vec::new() };
         log.append(Event::RentIntended(Box::new(intent)));
         log.append(Event::Launched { instance, handle: None });
     }

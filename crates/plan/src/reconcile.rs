@@ -12,6 +12,7 @@ mod given_up;
 mod limits;
 mod lost;
 mod observed;
+mod order;
 mod policy;
 mod retry;
 mod room;
@@ -27,9 +28,10 @@ use crate::world::{Instance, Run, World, bill};
 
 pub use choice::offers;
 pub use due::{run_due, sweep_due};
-pub use limits::{first_answer, lease, reached, wind_down};
+pub use limits::{expires, first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedState};
+pub use order::members;
 pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
 use room::Room;
@@ -38,8 +40,8 @@ pub use scope::Scope;
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Write the intent to rent, then ask the provider.
-    Rent { run: RunId, instance: InstanceId, offer: Offer, reserve: Money },
+    /// Write the intent to rent a machine, and others with it by the same request, then ask the provider.
+    Rent { run: RunId, instance: InstanceId, others: Vec<InstanceId>, offer: Offer, reserve: Money },
     /// Request an instance that was intended before a crash, or whose launch is uncertain.
     Launch { instance: InstanceId },
     /// Record that an instance was rented: its provider lists it, though no reply has confirmed it.
@@ -114,7 +116,7 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     for (id, run) in runs {
         for instance_id in &run.instances {
             if let Some(instance) = world.instances.get(instance_id) {
-                actions.extend(for_instance(world, facts, policy, id, run, instance_id, instance));
+                actions.extend(for_instance(world, facts, policy, run, instance_id, instance));
             }
         }
         if run.state.is_final() {
@@ -138,7 +140,6 @@ fn for_instance(
     world: &World,
     facts: &ObservedState,
     policy: &Policy,
-    run_id: &RunId,
     run: &Run,
     id: &InstanceId,
     instance: &Instance,
@@ -148,10 +149,10 @@ fn for_instance(
     let is_silent = is_silent(facts, policy, id, instance);
     let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
     let failed = |why: String| gang::fail(world, run, id, Finding::new(Cause::InstanceLost, why));
-    let gone = |usage: Usage| {
-        let mut actions: Vec<Action> = failed(format!("instance `{id}` is gone")).into_iter().collect();
-        actions.push(Action::RecordRelease { instance: id.clone(), usage });
-        actions
+    let gone = |usage: Usage| -> Vec<Action> {
+        let usage = Usage { elapsed: facts.billed(instance, usage.elapsed), ..usage };
+        let failed = failed(format!("instance `{id}` is gone"));
+        failed.into_iter().chain([Action::RecordRelease { instance: id.clone(), usage }]).collect()
     };
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
@@ -166,24 +167,25 @@ fn for_instance(
             if let Some(usage) = lost::abandoned(facts, policy, id, instance) {
                 return gone(usage);
             }
-            let is_lost = lost::is_lost(facts, policy, id, instance);
-            let lost = failed(format!("instance `{id}` cannot be reached")).filter(|_| is_lost);
+            let lost = failed(format!("instance `{id}` cannot be reached"));
+            let lost = lost.filter(|_| lost::is_lost(facts, policy, id, instance));
             lost.into_iter().chain([Action::Terminate { instance: id.clone() }]).collect()
         }
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
             vec![Action::Release { instance: id.clone() }]
         }
-        (InstanceState::Intended, Some(Sight::Alive)) => vec![Action::RecordLaunch { instance: id.clone() }],
-        (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
-        (InstanceState::Intended, _) if may_launch(facts, policy, id, instance) => {
+        // It is listed, or what was rented by the same request is.
+        (InstanceState::Intended, _) if sight == Some(Sight::Alive) || order::is_rented(world, id) => {
+            vec![Action::RecordLaunch { instance: id.clone() }]
+        }
+        (InstanceState::Intended, _) if order::is_first(world, id) && may_launch(facts, policy, id, instance) => {
             vec![Action::Launch { instance: id.clone() }]
         }
         (InstanceState::Intended, _) => Vec::new(),
-        (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
-            vec![Action::Release { instance: id.clone() }]
-        }
         // A spare has nothing to save.
-        (InstanceState::Launching | InstanceState::Up, _) if is_stopping && !gang::has_work(world, run, id) => {
+        (InstanceState::Launching | InstanceState::Up, _)
+            if run.state.is_final() || is_silent || (is_stopping && !gang::has_work(world, run, id)) =>
+        {
             vec![Action::Release { instance: id.clone() }]
         }
         // Work on a machine that will be reclaimed saves its state first.
@@ -194,10 +196,10 @@ fn for_instance(
     }
 }
 
-/// Whether an instance may be requested now: no request is in flight, and an earlier one was long enough ago and cannot
+/// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was long enough ago and cannot
 /// rent twice.
 fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    if facts.launching.contains(id) {
+    if facts.launching.contains(id) || !facts.attended.contains(&instance.run) {
         return false;
     }
     let Some(doubt) = facts.in_doubt.get(id) else { return true };
@@ -299,7 +301,7 @@ fn rent_chosen<'a>(
         chosen.pop();
     }
     room.take(id, run, count);
-    (1..).zip(chosen).map(|(number, offer)| rent(world, facts, id, run, number, offer)).collect()
+    order::rent(world, facts, (id, run), usable.len(), chosen)
 }
 
 /// The end caused by the newest attempt, or by the order to stop.
@@ -330,12 +332,4 @@ fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool
         Some(wait) => wait == Elapsed(0),
         None => facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run)),
     }
-}
-
-/// Rents the first, second, … of the machines that a run needs now.
-fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run, number: usize, offer: Offer) -> Action {
-    let instance = id.instance((run.instances.len() + number) as u64);
-    let spent = limits::spent_so_far(world, facts, run);
-    let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
-    Action::Rent { run: id.clone(), instance, offer, reserve }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 use domain::run::{RunState, StopBy, Usage};
 use domain::{
     Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
@@ -57,7 +57,8 @@ impl Scene {
             boots_within: Elapsed(60 * SECOND),
             token_lifetime: Some(Elapsed(u64::MAX)),
             observe_every: Elapsed(SECOND),
-            billing_step: Elapsed(0),
+            rents_together: false,
+            billing: BillingRule::EXACT,
             places: None,
             abandoned_within: None,
             keeps_events: false,
@@ -103,11 +104,12 @@ impl Scene {
 
     fn perform(&mut self, action: Action) -> String {
         match action {
-            Action::Rent { run, instance, offer, reserve } => {
+            Action::Rent { run, instance, others, offer, reserve } => {
                 let said = format!("rent {}", offer.kind);
                 let token = instance.to_string();
-                self.facts.silence.insert(instance.clone(), Elapsed(0));
-                let intent = RentIntended { run, instance, token, offer, reserved: reserve };
+                let members = std::iter::once(&instance).chain(&others).cloned();
+                self.facts.silence.extend(members.map(|member| (member, Elapsed(0))));
+                let intent = RentIntended { run, instance, token, offer, reserved: reserve, others };
                 self.append(Event::RentIntended(Box::new(intent)));
                 said
             }

@@ -42,7 +42,7 @@ fn run() -> RunId {
 
 fn rent(number: u64) -> Event {
     let (instance, token, offer, reserved) = (run().instance(number), "t".into(), offer(), Money::default());
-    Event::RentIntended(Box::new(RentIntended { run: run(), instance, token, offer, reserved }))
+    Event::RentIntended(Box::new(RentIntended { run: run(), instance, token, offer, reserved, others: Vec::new() }))
 }
 
 fn launched(number: u64) -> Event {

@@ -45,6 +45,7 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
             token,
             offer,
             reserved,
+            others: Vec::new(),
         })),
         Event::Launched { instance: instance.clone(), handle: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile};
 
@@ -31,7 +31,14 @@ fn rented(offers: &[(&str, &str)], before: usize, places: usize) -> Vec<usize> {
     for (index, (provider, kind)) in offers.iter().enumerate().take(before) {
         let instance = InstanceId::new(format!("r{index}-i1"));
         let (token, reserved, offer) = ("t".into(), Money::default(), offer(provider, kind));
-        events.push(Event::RentIntended(Box::new(RentIntended { run: run(index), instance, token, offer, reserved })));
+        events.push(Event::RentIntended(Box::new(RentIntended {
+            run: run(index),
+            instance,
+            token,
+            offer,
+            reserved,
+            others: Vec::new(),
+        })));
     }
     let record = |(event, seq)| Record { seq, at: Timestamp(0), event };
     let mut world = World::replay(&events.into_iter().zip(1..).map(record).collect::<Vec<_>>()).unwrap();
@@ -42,7 +49,8 @@ fn rented(offers: &[(&str, &str)], before: usize, places: usize) -> Vec<usize> {
         boots_within: Elapsed(0),
         token_lifetime: Some(Elapsed(u64::MAX)),
         observe_every: Elapsed(0),
-        billing_step: Elapsed(0),
+        rents_together: false,
+        billing: BillingRule::EXACT,
         abandoned_within: None,
         keeps_events: true,
         concurrency: 1,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 use domain::run::{AttemptEnd, Sight, Usage};
 use domain::{Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile, run_due};
@@ -42,6 +42,7 @@ fn world() -> (World, RunId, InstanceId) {
         token: "t".into(),
         offer,
         reserved: Money::default(),
+        others: Vec::new(),
     };
     let fence = Fence(1);
     let events = [
@@ -73,7 +74,8 @@ fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: 
         boots_within: Elapsed(0),
         token_lifetime: Some(Elapsed(u64::MAX)),
         observe_every: Elapsed(SECOND),
-        billing_step: Elapsed(0),
+        rents_together: false,
+        billing: BillingRule::EXACT,
         places: None,
         abandoned_within: abandoned.map(|seconds| Elapsed(seconds * SECOND)),
         keeps_events: true,
@@ -160,4 +162,18 @@ fn a_machine_that_only_its_agent_can_prove_gone_is_billed_until_its_lease_was_ov
     let mut proved = seen(&run, &id, (0, 0), None);
     proved.sights.insert(id.clone(), Sight::Gone(Some(billed)));
     assert!(words(&reconcile(&world, &proved, &policy)).contains(&"released"));
+}
+
+#[test]
+fn a_machine_that_nobody_ever_knew_to_be_rented_costs_nothing_once_it_is_given_up() {
+    let (mut world, run, id) = world();
+    let instance = world.instances.get_mut(&id).unwrap();
+    (instance.is_accepted, instance.started) = (false, None);
+    let mut facts = seen(&run, &id, (300, 300), Some(300));
+    facts.meters.clear();
+    let released = reconcile(&world, &facts, &Policy::default()).into_iter().find_map(|action| match action {
+        Action::RecordRelease { usage, .. } => Some(usage.elapsed),
+        _ => None,
+    });
+    assert_eq!(released, Some(Elapsed(0)));
 }

@@ -6,7 +6,7 @@ use cloud::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use control::EntryQueue;
 use domain::event::{RentIntended, RunEnd};
 use domain::rank::{Report, Step};
-use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
+use domain::rental::{BillingRule, MachineHandle, MachineState, ProviderView, SeenMachine};
 use domain::run::{AttemptEnd, Bill, Outcome, RunState, Usage};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp};
@@ -28,7 +28,8 @@ impl Provider for Twin {
             boots_within: Elapsed(600_000_000),
             token_lifetime: Some(Elapsed(u64::MAX)),
             observe_every: Elapsed(20_000),
-            billing_step: Elapsed(0),
+            rents_together: false,
+            billing: BillingRule::EXACT,
             places: None,
             abandoned_within: None,
             keeps_events: false,
@@ -230,7 +231,14 @@ fn an_agent_that_calls_after_its_run_was_settled_is_told_to_leave() {
     let (instance, attempt) = (run.instance(1), run.attempt(Fence(1)));
     let usage = Usage { started: Timestamp(1), elapsed: Elapsed(2) };
     let (offer, reserved) = (plan().offer, domain::Money::default());
-    let intent = RentIntended { run: run.clone(), instance: instance.clone(), token: "t".into(), offer, reserved };
+    let intent = RentIntended {
+        run: run.clone(),
+        instance: instance.clone(),
+        token: "t".into(),
+        offer,
+        reserved,
+        others: Vec::new(),
+    };
     let life = [
         Event::RentIntended(Box::new(intent)),
         Event::AgentUp { instance: instance.clone(), started: usage.started, incarnation: 0 },

@@ -54,8 +54,14 @@ fn life(number: u64) -> (Vec<Event>, Money) {
         // Some are rented over midnight.
         let started = Timestamp(20_000 * DAY + (number as i64 * 3_700_000_000) % (30 * DAY));
         let usage = Usage { started, elapsed: Elapsed(60_000_001 * (1 + number % 900)) };
-        let intent =
-            RentIntended { run: run.clone(), instance: instance.clone(), token, offer, reserved: Money::default() };
+        let intent = RentIntended {
+            run: run.clone(),
+            instance: instance.clone(),
+            token,
+            offer,
+            reserved: Money::default(),
+            others: Vec::new(),
+        };
         events.push(Event::RentIntended(Box::new(intent)));
         events.push(Event::Launched { instance: instance.clone(), handle: None });
         events.push(Event::ReleaseIntended { instance: instance.clone(), lost_race: race });

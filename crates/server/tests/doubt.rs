@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use cloud::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
-use domain::rental::{MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
+use domain::rental::{BillingRule, MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
 use domain::run::{InstanceState, StopBy, Usage};
 use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Timestamp};
 use server::control::{Control, Wake};
@@ -50,7 +50,8 @@ impl Provider for Shared {
             boots_within: Elapsed(600_000_000),
             token_lifetime: Some(Elapsed(u64::MAX)),
             observe_every: Elapsed(20_000),
-            billing_step: Elapsed(0),
+            rents_together: false,
+            billing: BillingRule::EXACT,
             places: None,
             abandoned_within: None,
             keeps_events: false,

@@ -17,8 +17,8 @@ use crate::scenario::{SECOND, Scenario};
 #[derive(Debug, Default)]
 pub(crate) struct Cloud {
     pub machines: BTreeMap<MachineHandle, Machine>,
-    /// Which machine each token rented, and when it was first used.
-    tokens: BTreeMap<String, (MachineHandle, u64)>,
+    /// Which machines each token rented, and when it was first used.
+    tokens: BTreeMap<String, (Vec<(InstanceId, MachineHandle)>, u64)>,
     made: u64,
     /// Machines with end requests, whether or not they have ended.
     asked_to_end: BTreeMap<InstanceId, u64>,
@@ -27,8 +27,8 @@ pub(crate) struct Cloud {
 /// The outcome of a request.
 pub(crate) struct Outcome {
     pub answer: ProviderAnswer,
-    /// A machine that was rented by it.
-    pub rented: Option<MachineHandle>,
+    /// Machines that were rented by it.
+    pub rented: Vec<MachineHandle>,
 }
 
 impl Cloud {
@@ -42,7 +42,7 @@ impl Cloud {
         rule: Option<Rule>,
     ) -> Outcome {
         let throttle = if has_faults { scenario.throttle } else { 0 };
-        let plain = |answer| Outcome { answer, rented: None };
+        let plain = |answer| Outcome { answer, rented: Vec::new() };
         match call {
             ProviderCall::Launch(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Refused(Refusal::Throttled {
@@ -93,21 +93,39 @@ impl Cloud {
         (draws, has_faults): (&mut Draws, bool),
         rule: Option<Rule>,
     ) -> Outcome {
-        let Some(instance) = request.members.first() else {
-            let message = "no member".to_owned();
-            return Outcome { answer: ProviderAnswer::Refused(Refusal::Invalid { message, disk: None }), rented: None };
-        };
         let holds = |since: u64| scenario.traits.token_lifetime.is_some_and(|lifetime| now < since + lifetime.0);
-        if let Some((handle, _)) = self.tokens.get(&request.token).filter(|(_, since)| holds(*since)) {
-            let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);
-            return Outcome { answer, rented: None };
+        if let Some((members, _)) = self.tokens.get(&request.token).filter(|(_, since)| holds(*since)) {
+            return Outcome { answer: ProviderAnswer::Accepted(members.clone()), rented: Vec::new() };
         }
         let alive = self.machines.values().filter(|machine| machine.is_alive()).count();
-        let is_full = scenario.capacity.is_some_and(|most| alive >= most);
+        let is_full = scenario.capacity.is_some_and(|most| alive + request.members.len() > most);
         if has_faults && (is_full || draws.below(100) < scenario.refusal) {
             let message = "none free in this zone".to_owned();
-            return Outcome { answer: ProviderAnswer::Refused(Refusal::Capacity { message }), rented: None };
+            return Outcome { answer: ProviderAnswer::Refused(Refusal::Capacity { message }), rented: Vec::new() };
         }
+        if has_faults && draws.below(100) < scenario.quota {
+            let message = "no more machines of this kind".to_owned();
+            return Outcome { answer: ProviderAnswer::Refused(Refusal::Quota { message }), rented: Vec::new() };
+        }
+        let mut members = Vec::new();
+        for instance in &request.members {
+            let handle = self.rent(instance, request, now, scenario, (&mut *draws, has_faults), rule);
+            members.push((instance.clone(), handle));
+        }
+        self.tokens.insert(request.token.clone(), (members.clone(), now));
+        let rented = members.iter().map(|(_, handle)| handle.clone()).collect();
+        Outcome { answer: ProviderAnswer::Accepted(members), rented }
+    }
+
+    fn rent(
+        &mut self,
+        instance: &InstanceId,
+        request: &LaunchRequest,
+        now: u64,
+        scenario: &Scenario,
+        (draws, has_faults): (&mut Draws, bool),
+        rule: Option<Rule>,
+    ) -> MachineHandle {
         self.made += 1;
         let handle = MachineHandle(format!("m-{}", self.made));
         let visible = now + draws.below(scenario.traits.visible_within.0.max(1));
@@ -120,9 +138,7 @@ impl Cloud {
             machine.first_answer = machine.first_answer.min(time.micros());
         }
         self.machines.insert(handle.clone(), machine);
-        self.tokens.insert(request.token.clone(), (handle.clone(), now));
-        let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);
-        Outcome { answer, rented: Some(handle) }
+        handle
     }
 
     /// Whether a machine of this name cannot be reached now, not even by its provider.

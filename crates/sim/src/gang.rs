@@ -8,7 +8,7 @@ use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::wire::{AgentEvent, NodeAddress};
 use domain::{AttemptId, Cause, Finding, RunId, Timestamp};
-use plan::AttemptState;
+use plan::{AttemptState, Policy};
 
 use crate::ranks::failed;
 use crate::rule::Rule;
@@ -17,6 +17,9 @@ use crate::simulation::{SimEvent, Simulation};
 
 /// How long ranks wait for the others at the meeting.
 const MEETING: u64 = 120 * SECOND;
+
+/// Waits between tries, and what is on its way.
+const RESTS: u64 = 120 * SECOND;
 
 /// How long machines may wait for others of their run, in addition to their boots.
 const WAITING: u64 = 180 * SECOND;
@@ -146,7 +149,30 @@ impl Simulation {
             !is_stopping && wall.since(since).0 > most
         };
         if let Some(run) = self.runs.iter().find(waits) {
-            self.violate(format!("machines of {run} wait for others for too long"));
+            return self.violate(format!("machines of {run} wait for others for too long"));
+        }
+        self.check_shrinking();
+    }
+
+    /// A job that can do with fewer machines does, once they are up and the others had their time to boot.
+    fn check_shrinking(&mut self) {
+        let world = &self.process.archive;
+        let least = Policy::default().shrink.0 + self.scenario.traits.boots_within.0;
+        let could_start = |run: &RunId| {
+            let known = world.runs.get(run).filter(|known| !known.state.is_final())?;
+            let is_up = |instance: &plan::Instance| instance.state == InstanceState::Up && instance.reclaim.is_none();
+            let up = world.live_instances_of(known).filter(|(_, instance)| is_up(instance)).count();
+            let is_stopping = matches!(known.state, RunState::Stopping { .. });
+            let is_enough = up >= self.scenario.least as usize && self.scenario.least < self.scenario.nodes;
+            (is_enough && !is_stopping && world.active_attempt(known).is_none()).then(|| run.clone())
+        };
+        let able: BTreeSet<RunId> = self.runs.iter().filter_map(could_start).collect();
+        self.able_since.retain(|run, _| able.contains(run));
+        for run in able {
+            let since = *self.able_since.entry(run.clone()).or_insert(self.now);
+            if self.now > since + least + RESTS {
+                return self.violate(format!("{run} waits for machines that it could do without"));
+            }
         }
     }
 }

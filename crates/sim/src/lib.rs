@@ -30,4 +30,4 @@ pub use scenario::{Scenario, SimulatedWork};
 pub use shrink::shrink;
 pub use simulation::ScheduleStats;
 pub use verdict::goodput::GoodputCase;
-pub use verdict::{Failure, check, run};
+pub use verdict::{Failure, check, log, run};

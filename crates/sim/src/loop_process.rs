@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::{Controller, ControllerInput, Now};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 use domain::{Elapsed, Record, Timestamp};
 use plan::{Illegal, Policy, World};
 
@@ -137,6 +137,12 @@ fn believed_traits(scenario: &Scenario, rule: Option<Rule>) -> ProviderTraits {
         Some(Rule::BootingIsNotSilence) => traits.boots_within = Elapsed(0),
         Some(Rule::BootsAreBounded) => traits.boots_within = Elapsed(u64::MAX / 4),
         Some(Rule::LastEventsAreRead) => traits.keeps_events = false,
+        Some(Rule::RentIsRounded) => traits.billing = BillingRule::EXACT,
+        Some(Rule::AbandonedIsSettled) => traits.abandoned_within = None,
+        Some(Rule::DesignOfBefore) => {
+            let none = Elapsed(0);
+            (traits.visible_within, traits.effective_within, traits.boots_within) = (none, none, none);
+        }
         _ => {}
     }
     traits
@@ -155,7 +161,7 @@ pub(crate) fn policy(scenario: &Scenario, rule: Option<Rule>) -> Policy {
     };
     let never = Elapsed(u64::MAX);
     match rule {
-        Some(Rule::SilenceIsGivenUp) => policy.silence = never,
+        Some(Rule::SilenceIsGivenUp) => (policy.silence, policy.silence_remote) = (never, never),
         Some(Rule::WaitingIsBounded) => policy.incomplete = never,
         Some(Rule::StrangersAreEnded) => policy.strangers = never,
         Some(Rule::SuspectsAreLookedAt) => policy.suspect = never,
@@ -167,6 +173,9 @@ pub(crate) fn policy(scenario: &Scenario, rule: Option<Rule>) -> Policy {
         Some(Rule::TriesAreSpaced) => policy.backoff = Elapsed(0),
         Some(Rule::SavingIsBounded) => policy.saving = Elapsed(u64::MAX / 4),
         Some(Rule::RentIsAdmitted) => policy.is_admitting = false,
+        Some(Rule::EarlierCallsCount) => policy.doubts_earlier_calls = false,
+        Some(Rule::ShortagesEnd) => (policy.shortage, policy.shortage_max) = (never, never),
+        Some(Rule::ShrinkIsBounded) => policy.shrink = never,
         _ => {}
     }
     policy

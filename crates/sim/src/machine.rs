@@ -117,6 +117,11 @@ impl Machine {
         Elapsed(now - self.boots.unwrap_or(now))
     }
 
+    /// For how long it has cost money.
+    pub(crate) fn metered(&self, now: u64) -> Elapsed {
+        Elapsed(self.ended.unwrap_or(now) - self.rented)
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.ended.is_none()
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask sim`: runs schedules on all cores, breaks the rules one by one, or explains one schedule.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -11,8 +12,10 @@ use sim::{Failure, GoodputCase, Rule, Scenario, ScheduleStats};
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by default 0..10000
        cargo xtask sim --rules [--seeds FIRST..LAST]    break each rule, and find the first schedule that fails
+       cargo xtask sim --before [--seeds FIRST..LAST]   what becomes of them with the design of before
        cargo xtask sim --goodput [SEEDS]                how much of their time runs on 1 to 64 machines use, by the rate of failures
        cargo xtask sim --explain SEED [--rule NAME]     print what happens in one schedule
+       cargo xtask sim --log SEED                       print the event log of one schedule, one record per line
        cargo xtask sim --shrink SEED [--rule NAME]      print the calmest scenario in which a failing schedule still fails
 ";
 
@@ -29,10 +32,13 @@ fn main() -> ExitCode {
         ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds)),
         ["--rules"] => rules(&mut out, 0..20_000),
         ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds)),
+        ["--before"] => before(&mut out, 0..20_000),
+        ["--before", "--seeds", seeds] => range(seeds).and_then(|seeds| before(&mut out, seeds)),
         ["--goodput"] => goodput(&mut out, 4),
         ["--goodput", seeds] => number(seeds).and_then(|seeds| goodput(&mut out, seeds)),
         ["--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None)),
         ["--explain", seed, "--rule", name] => number(seed).and_then(|seed| explain(&mut out, seed, Some(rule(name)?))),
+        ["--log", seed] => number(seed).and_then(|seed| log(&mut out, seed)),
         ["--shrink", seed] => number(seed).and_then(|seed| shrink(&mut out, seed, None)),
         ["--shrink", seed, "--rule", name] => number(seed).and_then(|seed| shrink(&mut out, seed, Some(rule(name)?))),
         _ => Err(USAGE.to_owned()),
@@ -119,7 +125,8 @@ fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
                 let count = failure.seed - seeds.start + 1;
                 // Which machines there are is told by `--explain`.
                 let why = failure.why.split(" [").next().unwrap_or_default();
-                let _ = writeln!(out, "{:<26} found after {count:>5} schedules: {why}", format!("{rule:?}"));
+                let (promise, name) = (rule.promise(), format!("{rule:?}"));
+                let _ = writeln!(out, "{promise:<4} {name:<24} found after {count:>5} schedules: {why}");
                 let _ = out.flush();
             }
             None => unfound.push(rule),
@@ -127,6 +134,35 @@ fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     }
     if unfound.is_empty() { Ok(()) } else { Err(format!("nothing fails without {unfound:?}")) }
 }
+
+/// What goes wrong in how many schedules where the design is that of before, by the first thing that does.
+fn before(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
+    let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for seed in seeds.clone() {
+        let Err(failure) = sim::check(seed, Some(Rule::DesignOfBefore)) else { continue };
+        let kind =
+            KINDS.iter().find(|(words, _)| failure.why.contains(words)).map_or("another fault", |(_, kind)| *kind);
+        counts.entry(kind).or_insert((0, seed)).0 += 1;
+    }
+    let count = seeds.end - seeds.start;
+    let failed: u64 = counts.values().map(|(count, _)| count).sum();
+    let _ = writeln!(out, "{failed} of {count} schedules (seeds {seeds:?}) fail with the design of before, first by:");
+    for (kind, (count, seed)) in &counts {
+        let _ = writeln!(out, "{count:>8}  {kind} (first in seed {seed})");
+    }
+    Ok(())
+}
+
+/// Words of a failure, and what is wrong then.
+const KINDS: [(&str, &str); 7] = [
+    ("counts as gone", "leak: a machine counts as gone and costs money"),
+    ("machines left", "leak: a machine is left, or a run never ends"),
+    ("is billed", "bill: other than what the cloud has metered"),
+    ("rented twice", "double: two machines for one request"),
+    ("while it booted", "boot: given up while it booted"),
+    ("was asked for", "double: more machines than tries allow"),
+    ("trained to its end", "double: the same work was done twice"),
+];
 
 /// Runs on 1 to 64 machines that end at random, compared with the model.
 fn goodput(out: &mut impl Write, seeds: u64) -> Result<(), String> {
@@ -152,6 +188,14 @@ fn explain(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), St
     let scenario = Scenario::draw(seed);
     let _ = writeln!(out, "{scenario:#?}");
     print_trace(out, sim::run(seed, scenario, rule, true))
+}
+
+fn log(out: &mut impl Write, seed: u64) -> Result<(), String> {
+    for record in sim::log(seed).map_err(|failure| failure.why)? {
+        let line = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+        let _ = writeln!(out, "{line}");
+    }
+    Ok(())
 }
 
 fn shrink(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), String> {

@@ -58,7 +58,7 @@ impl Simulation {
 
     pub(crate) fn doubt(&self, call: &ProviderCall) -> ProviderAnswer {
         match (call, self.rule) {
-            (ProviderCall::Launch(_), Some(Rule::DoubtIsNoRefusal)) => {
+            (ProviderCall::Launch(_), Some(Rule::DoubtIsNoRefusal | Rule::DesignOfBefore)) => {
                 ProviderAnswer::Refused(Refusal::Capacity { message: "in doubt".into() })
             }
             (ProviderCall::Launch(_), _) => ProviderAnswer::Doubt("no reply".into()),
@@ -77,7 +77,7 @@ impl Simulation {
         if is_launch && matches!(outcome.answer, ProviderAnswer::Refused(_)) && is_answered {
             self.refused.insert((life, id));
         }
-        if let Some(handle) = outcome.rented {
+        for handle in outcome.rented {
             self.rented.insert((life, id));
             self.stats.machines += 1;
             match self.cloud.machines.get(&handle).and_then(|machine| machine.boots) {

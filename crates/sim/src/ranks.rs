@@ -63,7 +63,13 @@ impl Simulation {
     }
 
     fn agent_does(&mut self, handle: &MachineHandle, outputs: Vec<SupervisorOutput>) {
-        for output in outputs {
+        let mut outputs = outputs.into_iter();
+        while let Some(output) = outputs.next() {
+            if self.is_stormy && self.draws.below(10_000) < self.scenario.agent_crash {
+                let is_lost = |output: &SupervisorOutput| matches!(output, SupervisorOutput::Write(entry) if is_decision(&entry.event));
+                self.lost_decisions += u32::from(is_lost(&output) || outputs.as_slice().iter().any(is_lost));
+                return self.agent_dies(handle);
+            }
             let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
             match output {
                 SupervisorOutput::Write(entry) => {
@@ -95,6 +101,17 @@ impl Simulation {
         if due < u64::MAX {
             let time = machine.boots.unwrap_or(0).saturating_add(due).max(self.now + 1);
             self.at(time, SimEvent::AgentTimer { handle: handle.clone(), timer });
+        }
+    }
+
+    /// An agent dies, and its ranks with it. A machine of a cloud costs money until it is ended; a node does nothing more.
+    fn agent_dies(&mut self, handle: &MachineHandle) {
+        self.machine_disturbed(handle, 0);
+        let (now, is_remote) = (self.now, self.scenario.is_remote);
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        match is_remote {
+            true => machine.end(now),
+            false => machine.lose_agent(),
         }
     }
 
@@ -178,6 +195,10 @@ impl Simulation {
         if !events.is_empty() {
             self.tell_agent(handle, SupervisorInput::Happened { attempt: attempt.clone(), events });
         }
+        // Its agent may have died of that, and the ranks with it.
+        if self.cloud.machines.get(handle).is_none_or(|machine| machine.agent.is_none()) {
+            return;
+        }
         if step >= work.steps {
             let is_frozen = self.cloud.machines.get(handle).is_some_and(|machine| machine.is_frozen);
             if !is_frozen {
@@ -204,7 +225,11 @@ impl Simulation {
         let is_own = |machine: &&Machine| {
             machine.instance.as_str().strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with('-'))
         };
-        let used = |machine: &Machine| rate().cost(Elapsed(machine.ended.unwrap_or(self.now) - machine.rented));
+        let billing = self.scenario.traits.billing;
+        let used = |machine: &Machine| match machine.ended {
+            Some(ended) => rate().cost(billing.billed(Elapsed(ended - machine.rented))),
+            None => rate().cost(Elapsed(self.now - machine.rented)),
+        };
         let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
         if spent > budget {
             self.violate(format!("{run} trains after it has cost {spent} of a budget of {budget}"));
@@ -293,18 +318,21 @@ impl Simulation {
         let cut = self.now + self.draws.below(300 * SECOND);
         let dark = self.now + self.draws.below(900 * SECOND);
         let now = self.now;
-        let is_glitch = self.draws.below(3) == 0;
+        let (is_glitch, is_remote) = (self.draws.below(3) == 0, self.scenario.is_remote);
         self.machine_disturbed(handle, 0);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         match kind {
             0 => machine.end(now),
-            1 => machine.lose_agent(),
+            1 => self.agent_dies(handle),
             2 => machine.is_frozen = machine.agent.is_some(),
             3 => machine.cut_until = cut,
             4 => {
                 (machine.cut_until, machine.dark_until) = (dark, dark);
-                // What cuts it off may end its agent too.
-                if is_glitch {
+                // What cuts it off may end its agent too. A node that loses power may never come back.
+                if is_glitch && is_remote {
+                    machine.end(now);
+                    machine.dark_until = u64::MAX;
+                } else if is_glitch {
                     machine.lose_agent();
                 }
             }

@@ -85,11 +85,24 @@ pub enum Rule {
     StateIsTheLog,
     /// Agents of two machines that one request has rented are told apart, whatever their clocks say.
     AgentsAreToldApart,
+    /// Rent is billed in the steps of its provider, and what it bills at least.
+    RentIsRounded,
+    /// A loop that starts takes it that an earlier one may have asked for what it intended.
+    EarlierCallsCount,
+    /// A machine that nobody reaches any more, and whose end only itself could prove, counts as gone in the end.
+    AbandonedIsSettled,
+    /// An offer that was refused is asked for again after a while.
+    ShortagesEnd,
+    /// A job that can do with fewer machines starts with those that are up.
+    ShrinkIsBounded,
+    /// The design of before, not one rule: a launch in doubt counts as refused, what is not listed as gone, and a
+    /// machine that boots as silent.
+    DesignOfBefore,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 41] = [
+    pub const ALL: [Rule; 46] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -131,5 +144,47 @@ impl Rule {
         Rule::UsageIsExact,
         Rule::StateIsTheLog,
         Rule::AgentsAreToldApart,
+        Rule::RentIsRounded,
+        Rule::EarlierCallsCount,
+        Rule::AbandonedIsSettled,
+        Rule::ShortagesEnd,
+        Rule::ShrinkIsBounded,
     ];
+
+    /// The promise that it is part of, by the number that it has in the list of requirements: R1 to R14 for what
+    /// protects money and work, L1 to L3 for what the first design got wrong, T for times.
+    pub fn promise(self) -> &'static str {
+        match self {
+            Rule::DurableBeforeTold => "R1",
+            Rule::OneToken | Rule::LookBeforeAskingAgain | Rule::AgentsAreToldApart => "R2",
+            Rule::MachinesAreTagged => "R3",
+            Rule::EndIsProved | Rule::EndIsRepeated | Rule::IncompleteProvesNothing => "R4",
+            Rule::StrangersAreEnded | Rule::UnknownAgentsLeave => "R5",
+            Rule::MachinesPowerOff | Rule::DeadManSwitch => "R6",
+            Rule::StaleWritesAreFenced => "R7",
+            Rule::StateIsTheLog => "R8",
+            Rule::UsageIsExact | Rule::UsageIsMetered | Rule::RentIsRounded => "R9",
+            Rule::EarlierCallsCount | Rule::LastEventsAreRead | Rule::DecisionsAreSpooled => "R11",
+            Rule::CallsHaveDeadlines | Rule::ThrottlingIsHeeded | Rule::TriesAreSpaced => "R12",
+            Rule::WaitsAreMonotonic => "R13",
+            Rule::RentIsAdmitted | Rule::SavingIsReserved | Rule::LeaseWithinBudget => "R14",
+            Rule::DoubtIsNoRefusal => "L1",
+            Rule::MissingIsNotGone | Rule::LateRequestsCount => "L2",
+            Rule::BootingIsNotSilence => "L3",
+            Rule::DesignOfBefore => "L1-L3",
+            Rule::AllArePrepared | Rule::NodeLossIsTold | Rule::ReclaimIsHeeded => "-",
+            Rule::SilenceIsGivenUp
+            | Rule::WaitingIsBounded
+            | Rule::SuspectsAreLookedAt
+            | Rule::LostIsReplaced
+            | Rule::BootsAreBounded
+            | Rule::EndsAreRepeatedSoon
+            | Rule::LastEventsAreGivenUp
+            | Rule::WaitsAreBounded
+            | Rule::SavingIsBounded
+            | Rule::AbandonedIsSettled
+            | Rule::ShortagesEnd
+            | Rule::ShrinkIsBounded => "T",
+        }
+    }
 }

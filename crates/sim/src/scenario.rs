@@ -2,7 +2,7 @@
 
 use domain::Elapsed;
 use domain::random::{Draws, key};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 
 /// One second, in microseconds.
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -38,6 +38,12 @@ pub struct Scenario {
     pub partial: u64,
     /// The loop crashes between two outputs, in tenths of a percent.
     pub crash: u64,
+    /// An agent crashes between two outputs, in hundredths of a percent.
+    pub agent_crash: u64,
+    /// A launch is refused because the account may not have more machines.
+    pub quota: u64,
+    /// Machines are nodes that were there before: what ends their agent ends their rent, and nobody else proves an end.
+    pub is_remote: bool,
     /// Probability per machine and ten seconds of a fault.
     pub machine_fault: u64,
     /// Every ten seconds, a user stops or resumes a run.
@@ -108,11 +114,28 @@ fn traits(draws: &mut Draws, is_prompt: bool, has_tokens: bool, boot: u64) -> Pr
         // A lifetime so short that it runs out in some schedules; or none.
         token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
         observe_every: Elapsed(5 * SECOND),
-        billing_step: Elapsed(0),
+        rents_together: false,
+        billing: BillingRule::EXACT,
         places: None,
         abandoned_within: None,
         keeps_events: true,
         concurrency: 4,
+    }
+}
+
+/// How rent is counted: exactly, or as clouds do.
+fn billing(mut draws: Draws) -> BillingRule {
+    let (step, least) = [(0, 0), (0, 0), (SECOND, 60 * SECOND), (60 * SECOND, 60 * SECOND)][draws.below(4) as usize];
+    BillingRule { step: Elapsed(step), least: Elapsed(least) }
+}
+
+/// The same provider with machines that are there already, as those of `infra: ssh`: one that nobody reaches any more
+/// counts as gone after five minutes.
+fn remote(traits: ProviderTraits) -> ProviderTraits {
+    ProviderTraits {
+        abandoned_within: Some(Elapsed(300 * SECOND)),
+        token_lifetime: Some(Elapsed(86_400 * 365 * SECOND)),
+        ..traits
     }
 }
 
@@ -170,9 +193,31 @@ impl Scenario {
             least: if kinds.below(2) == 0 { nodes } else { 1 + kinds.below(u64::from(nodes)) as u32 },
             is_slow: !is_calm && kinds.below(4) == 0,
             are_clocks_alike: kinds.below(3) == 0,
+            agent_crash: 0,
+            quota: 0,
+            is_remote: false,
             work: SimulatedWork::default(),
         };
+        let scenario = scenario.with_later_draws(seed);
         if is_clear { scenario.cleared() } else { scenario }
+    }
+
+    /// What was added later has draws of its own, so that seeds stay what they were.
+    fn with_later_draws(mut self, seed: u64) -> Scenario {
+        self.traits.billing = billing(Draws::new(key(seed, [8])));
+        self.traits.rents_together = Draws::new(key(seed, [10])).below(2) == 0;
+        let mut draws = Draws::new(key(seed, [9]));
+        let (is_remote, has_quota) = (draws.below(6) == 0, draws.below(6) == 0);
+        if self.is_calm {
+            return self;
+        }
+        self.agent_crash = draws.below(20);
+        self.quota = if has_quota { draws.below(6) } else { 0 };
+        self.is_remote = is_remote;
+        if is_remote {
+            self.traits = remote(self.traits);
+        }
+        self
     }
 
     /// The same where nothing but machines fails.
@@ -185,6 +230,8 @@ impl Scenario {
             throttle: 0,
             partial: 0,
             crash: 0,
+            agent_crash: 0,
+            quota: 0,
             user: 0,
             is_skewed: false,
             is_abandoned: false,

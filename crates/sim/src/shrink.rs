@@ -11,7 +11,7 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 17] = [
+    let simpler: [fn(&mut Scenario); 19] = [
         |scenario| scenario.runs = 1,
         |scenario| (scenario.nodes, scenario.least) = (1, 1),
         |scenario| scenario.alternatives = 0,
@@ -24,6 +24,8 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
         |scenario| scenario.throttle = 0,
         |scenario| scenario.partial = 0,
         |scenario| scenario.crash = 0,
+        |scenario| scenario.agent_crash = 0,
+        |scenario| scenario.quota = 0,
         |scenario| scenario.machine_fault = 0,
         |scenario| scenario.user = 0,
         |scenario| scenario.is_skewed = false,

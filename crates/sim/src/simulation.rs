@@ -8,7 +8,7 @@ use domain::random::{Draws, key};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
 use domain::run::{InstanceState, Keeper, RunState};
 use domain::wire::{Heartbeat, HeartbeatReply};
-use domain::{AttemptId, InstanceId, Money, RunId};
+use domain::{AttemptId, Elapsed, InstanceId, Money, RunId};
 
 use crate::cloud::Cloud;
 use crate::job::rate;
@@ -99,6 +99,12 @@ pub(crate) struct Simulation {
     pub trace: Option<Vec<String>>,
     /// When each machine was asked to be released.
     pub releasing: BTreeMap<InstanceId, u64>,
+    /// Times that an agent has died before it had written down what it had decided.
+    pub lost_decisions: u32,
+    /// Since when each run was seen to have enough machines to start with, though not all.
+    pub able_since: BTreeMap<RunId, u64>,
+    /// What is billed for machines that nobody could reach when they were settled.
+    pub settled_unseen: BTreeMap<InstanceId, Elapsed>,
     /// When each run has worked last, or something has happened to it.
     pub worked: BTreeMap<RunId, u64>,
     /// When the storm was over.
@@ -124,10 +130,8 @@ impl Simulation {
     pub(crate) fn new(seed: u64, scenario: Scenario, rule: Option<Rule>) -> Simulation {
         let mut draws = Draws::new(key(seed, [2]));
         let runs: Vec<RunId> = (1..=scenario.runs).map(|number| RunId::new(format!("r{number}"))).collect();
-        let budget = scenario.is_budgeted.then(|| {
-            let seconds = 100 + draws.below(400);
-            rate().times(scenario.nodes + scenario.spares).cost(domain::Elapsed(seconds * SECOND))
-        });
+        let rate = rate().times(scenario.nodes + scenario.spares);
+        let budget = scenario.is_budgeted.then(|| rate.cost(Elapsed((100 + draws.below(400)) * SECOND)));
         let mut simulation = Simulation {
             rule,
             draws,
@@ -152,6 +156,9 @@ impl Simulation {
             stats: ScheduleStats::default(),
             trace: None,
             releasing: BTreeMap::new(),
+            settled_unseen: BTreeMap::new(),
+            able_since: BTreeMap::new(),
+            lost_decisions: 0,
             worked: BTreeMap::new(),
             calm_since: 0,
             launches: BTreeMap::new(),
@@ -374,7 +381,9 @@ impl Simulation {
         }
         let boots =
             machine.boots.is_some_and(|boots| self.now < boots && self.now < machine.rented + self.scenario.boot);
-        let is_heard = machine.agent.is_some() && machine.healthy_at.is_some_and(|at| self.now < at + 60 * SECOND);
+        // A node's silence is borne for 45 s, any other's for 120 s.
+        let heard_within = if self.scenario.is_remote { 40 } else { 60 } * SECOND;
+        let is_heard = machine.agent.is_some() && machine.healthy_at.is_some_and(|at| self.now < at + heard_within);
         if boots || (is_heard && known.state == InstanceState::Releasing) {
             let what = if boots { "while it booted" } else { "while its agent was well" };
             self.violate(format!("{instance} was given up {what}"));

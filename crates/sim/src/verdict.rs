@@ -6,11 +6,12 @@ mod promises;
 use std::collections::BTreeSet;
 
 use domain::event::Event;
-use domain::run::{AttemptEnd, RunState};
-use domain::{Elapsed, Money, RunId};
+use domain::run::{AttemptEnd, Bill, RunState};
+use domain::{InstanceId, Money, Record, RunId};
 use plan::World;
 
 use crate::job::rate;
+use crate::machine::Machine;
 use crate::rule::Rule;
 use crate::scenario::{SECOND, Scenario};
 use crate::simulation::{ScheduleStats, Simulation};
@@ -49,6 +50,18 @@ pub fn run(seed: u64, scenario: Scenario, rule: Option<Rule>, is_traced: bool) -
     simulation.trace = is_traced.then(Vec::new);
     let stats = finish(&mut simulation);
     stats.map_err(|why| Failure { seed, why, trace: simulation.trace.unwrap_or_default() })
+}
+
+/// The event log of a schedule, at its end.
+///
+/// # Errors
+/// [`Failure`] with the violated invariant.
+pub fn log(seed: u64) -> Result<Vec<Record>, Failure> {
+    let mut simulation = Simulation::new(seed, Scenario::draw(seed), None);
+    match finish(&mut simulation) {
+        Ok(_) => Ok(simulation.process.disk),
+        Err(why) => Err(Failure { seed, why, trace: Vec::new() }),
+    }
 }
 
 /// Runs a simulation to its end.
@@ -126,7 +139,16 @@ fn verdict(simulation: &Simulation) -> Option<String> {
         let Some(bill) = &known.bill else { return Some(format!("{run} has no bill")) };
         let owed = owed(simulation, world, run);
         if exact && bill.total != owed {
-            return Some(format!("{run} is billed {} and owes {owed}", bill.total));
+            let wrong = known.instances.iter().filter_map(|instance| wrongly_billed(simulation, bill, instance));
+            let wrong: Vec<String> = wrong.collect();
+            return Some(format!("{run} is billed {} and owes {owed} [{}]", bill.total, wrong.join(", ")));
+        }
+        let beyond = simulation.budget.map_or(0, |budget| (bill.total.micros() - budget.micros()).max(0));
+        if bill.adjustment.micros() != beyond {
+            return Some(format!(
+                "{run} has cost {beyond} micro-dollars beyond its budget, and says {}",
+                bill.adjustment
+            ));
         }
         if !simulation.asks_in_peace(run) {
             return Some(format!("{run} was asked for {} machines", known.instances.len()));
@@ -135,7 +157,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
         // If a machine could not be reached, its end could not be known.
         let unknown = simulation.process.disk.iter().filter(|record| is_unreachable(&record.event, run)).count() as u32;
         let lost = simulation.cloud.machines.values().filter(|machine| machine.is_disk_lost).count() as u32;
-        if exact && completions > 1 + unknown + lost {
+        if exact && completions > 1 + unknown + lost + simulation.lost_decisions {
             return Some(format!("{run} was trained to its end {completions} times"));
         }
         if let Some(budget) = simulation.budget.filter(|budget| simulation.scenario.is_calm && bill.total > *budget) {
@@ -150,6 +172,16 @@ fn verdict(simulation: &Simulation) -> Option<String> {
     double.filter(|_| exact && !excused).map(|pair| format!("{} was rented twice", pair[0]))
 }
 
+/// What is wrong with the lines of a machine on a bill.
+fn wrongly_billed(simulation: &Simulation, bill: &Bill, instance: &InstanceId) -> Option<String> {
+    let lines = bill.lines.iter().filter(|line| line.instance == *instance);
+    let billed: u64 = lines.map(|line| line.usage.elapsed.0).sum();
+    let own = simulation.cloud.machines.values().filter(|machine| machine.instance == *instance);
+    let metered: u64 =
+        own.map(|machine| simulation.scenario.traits.billing.billed(machine.metered(simulation.now)).0).sum();
+    (billed != metered).then(|| format!("{instance}: {} s of {} s", billed / SECOND, metered / SECOND))
+}
+
 /// Whether an attempt of this run was given up because its machine could not be reached.
 fn is_unreachable(event: &Event, run: &RunId) -> bool {
     let (Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, .. } }
@@ -160,9 +192,15 @@ fn is_unreachable(event: &Event, run: &RunId) -> bool {
     attempt.as_str().starts_with(&format!("{run}-")) && finding.message.ends_with("cannot be reached")
 }
 
-/// The cost of a run's machines as metered by the cloud.
+/// The cost of a run's machines as the cloud bills it.
 fn owed(simulation: &Simulation, world: &World, run: &RunId) -> Money {
+    let billing = simulation.scenario.traits.billing;
     let machines = simulation.cloud.machines.values();
     let own = machines.filter(|machine| world.instances.get(&machine.instance).is_some_and(|known| known.run == *run));
-    own.map(|machine| rate().cost(Elapsed(machine.ended.unwrap_or(simulation.now) - machine.rented))).sum()
+    let cost = |machine: &Machine| {
+        let metered = machine.metered(simulation.now);
+        let rent = simulation.settled_unseen.get(&machine.instance).copied().unwrap_or(billing.billed(metered));
+        rate().cost(rent)
+    };
+    own.map(cost).sum()
 }

@@ -46,7 +46,9 @@ pub fn sentence(event: &Event) -> String {
         Event::ResumeRequested { set, .. } => format!("resume requested{}", Setting::said(set)),
         Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
         Event::RentIntended(intent) => {
-            format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, intent.instance)
+            let machines: Vec<&str> =
+                std::iter::once(&intent.instance).chain(&intent.others).map(InstanceId::as_str).collect();
+            format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, machines.join(", "))
         }
         Event::Launched { instance, .. } => format!("machine {instance} is starting"),
         Event::RentFailed { instance, finding } => {

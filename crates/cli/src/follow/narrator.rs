@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use domain::event::Submitted;
+use domain::event::{RentIntended, Submitted};
 use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
 use domain::sweep::Setting;
@@ -271,6 +271,13 @@ fn is_said(news: &News) -> bool {
     }
 }
 
+fn renting(intent: &RentIntended) -> String {
+    match intent.others.len() {
+        0 => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
+        others => format!("renting {} × {} at {} each", others + 1, intent.offer.kind, intent.offer.rate),
+    }
+}
+
 /// The message for an event, if it has one.
 pub fn sentence(event: &Event) -> Option<String> {
     let text = match event {
@@ -280,7 +287,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         }
         Event::StopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
-        Event::RentIntended(intent) => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
+        Event::RentIntended(intent) => renting(intent),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => {
             let mut text = match ready.step {

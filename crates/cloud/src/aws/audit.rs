@@ -10,7 +10,6 @@ use super::client::{Client, now};
 use super::look;
 use super::wire::answers::{ListedMachine, Regions};
 use super::wire::failure::AwsFailure;
-use super::wire::query::INSTANCE_TAG;
 use super::wire::{query, times};
 use crate::catalog::Catalog;
 
@@ -102,7 +101,7 @@ impl Auditor<'_> {
             return None;
         }
         // A machine of ours whose tag was changed costs money like any other.
-        let instance = machine.tag(INSTANCE_TAG).filter(|name| look::is_name(name)).unwrap_or("?");
+        let instance = machine.instance().filter(|name| look::is_name(name)).unwrap_or_else(|| "?".to_owned());
         let instance = InstanceId::new(instance);
         let is_spot = machine.instance_lifecycle == "spot";
         let age = times::read(&machine.launch_time).map_or(0, |launched| at.since(launched).0);

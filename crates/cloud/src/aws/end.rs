@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use domain::rental::EndRequest;
 
 use super::Aws;
+use super::wire::answers::ListedMachine;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
 use crate::provider::ProviderAnswer;
@@ -57,9 +58,15 @@ impl Aws {
             }),
         };
         for region in regions {
-            match self.client.machines(&region, self.owner(), Some(request.instance.as_str())) {
+            // Machines of one request carry the name of the first, so all are listed.
+            match self.client.machines(&region, self.owner(), None) {
                 Ok(listed) => {
-                    let living = listed.into_iter().filter(|machine| machine.instance_state.name != "terminated");
+                    let is_meant = |machine: &ListedMachine| {
+                        let name = machine.instance();
+                        name.as_deref() == Some(request.instance.as_str()) || told == Some(&machine.instance_id)
+                    };
+                    let living = listed.into_iter().filter(is_meant);
+                    let living = living.filter(|machine| machine.instance_state.name != "terminated");
                     machines.extend(living.map(|machine| (region.clone(), machine.instance_id)));
                 }
                 Err(failure) => failures.push(format!("`{}` in `{region}`: {failure}", request.instance)),

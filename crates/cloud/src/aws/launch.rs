@@ -9,7 +9,7 @@ use domain::InstanceId;
 use domain::rental::{LaunchRequest, MachineHandle, Refusal};
 
 use super::order::order;
-use super::wire::answers::Reservation;
+use super::wire::answers::{ListedMachine, Reservation};
 use super::wire::failure::AwsFailure;
 use super::wire::query;
 use super::{Aws, site};
@@ -25,15 +25,15 @@ const SENT_WITHIN: Duration = Duration::from_secs(60);
 impl Aws {
     pub(super) fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
         let asked = Instant::now();
-        let [instance] = &request.members[..] else {
-            return refused("a request for several machines of AWS is not supported yet".to_owned());
+        let Some(first) = request.members.first().filter(|first| are_following(first, &request.members)) else {
+            return refused("machines of one request have names that follow each other".to_owned());
         };
-        let rental = match self.rental(instance, request) {
+        let rental = match self.rental(first, request) {
             Ok(rental) => rental,
             Err(answer) => return answer,
         };
-        if let Some(handle) = &rental.handle {
-            return accepted(instance, handle);
+        if let Some(handles) = self.known_handles(&request.members) {
+            return accepted(&request.members, handles);
         }
         // Without a key nothing is sent.
         if let Err(failure) = self.client.key(&rental.region) {
@@ -42,22 +42,19 @@ impl Aws {
         if !is_in_time(asked, Instant::now()) {
             return ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned());
         }
-        if let Err(error) = self.count(instance, 1) {
-            return ProviderAnswer::Doubt(format!("cannot write down that `{instance}` is asked for: {error}"));
+        if let Err(error) = self.count(first, 1) {
+            return ProviderAnswer::Doubt(format!("cannot write down that `{first}` is asked for: {error}"));
         }
         let answer = self.client.ask::<Reservation>(&rental.region, &query::run_instances(rental.params.clone()));
-        let handle = match answer {
-            Ok(reservation) => match reservation.instances_set.item.into_iter().next() {
-                Some(machine) if !machine.instance_id.is_empty() => machine.instance_id,
-                _ => return ProviderAnswer::Doubt("AWS has taken the request and named no machine".to_owned()),
-            },
-            Err(AwsFailure::TokenReused(said)) => match self.rented_before(&rental) {
-                Some(handle) => handle,
+        let handles = match answer {
+            Ok(reservation) => handles(&reservation.instances_set.item, request.members.len()),
+            Err(AwsFailure::TokenReused(said)) => match self.rented_before(&rental, &request.members) {
+                Some(handles) => Some(handles),
                 None => return ProviderAnswer::Doubt(said),
             },
             Err(failure) if failure.refusal().is_none() => return ProviderAnswer::Doubt(failure.to_string()),
             Err(failure) => {
-                return match self.count(instance, -1) {
+                return match self.count(first, -1) {
                     Ok(others) => judged(&failure, others),
                     Err(error) => {
                         ProviderAnswer::Doubt(format!("cannot write down that AWS says `{failure}`: {error}"))
@@ -65,15 +62,25 @@ impl Aws {
                 };
             }
         };
-        let known = self.rentals.change(instance, |rental| {
-            rental.handle = Some(handle.clone());
-            true
-        });
-        match known {
-            Ok(_) => accepted(instance, &handle),
+        let Some(handles) = handles else {
+            return ProviderAnswer::Doubt("AWS has taken the request and not named all machines".to_owned());
+        };
+        for (member, handle) in request.members.iter().zip(&handles) {
+            let known = self.rentals.change(member, |rental| {
+                rental.handle = Some(handle.clone());
+                true
+            });
             // It is rented. A repeated request with the same token gets the same answer.
-            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` was rented: {error}")),
+            if let Err(error) = known {
+                return ProviderAnswer::Doubt(format!("cannot write down that `{handle}` was rented: {error}"));
+            }
         }
+        accepted(&request.members, handles)
+    }
+
+    /// AWS's names of all machines of a request, if they were told.
+    fn known_handles(&self, members: &[InstanceId]) -> Option<Vec<String>> {
+        members.iter().map(|member| self.rentals.read(member).ok().flatten()?.handle).collect()
     }
 
     /// Counts a request that is about to be sent, or one that was answered; how many are unanswered now.
@@ -114,18 +121,43 @@ impl Aws {
         let site = site.map_err(|failure| unsent(&failure, 0))?;
         let cap = request.price_cap.unwrap_or_else(|| self.machine_rate(&request.offer));
         let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
-        let request = request.clone();
-        let rental = Rental::new(request, choice.region, params);
+        // The agent of each is started with a request of its own. That of the first is what is sent.
+        let of = |member: &InstanceId| LaunchRequest { members: vec![member.clone()], ..request.clone() };
+        for member in &request.members[1..] {
+            let rental = Rental::new(of(member), choice.region.clone(), Vec::new());
+            self.rentals.write(member, &rental).map_err(here)?;
+        }
+        let rental = Rental::new(of(instance), choice.region, params);
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
 
-    /// The machine that this token has rented with other parameters: those on disk were lost, and created again.
-    fn rented_before(&self, rental: &Rental) -> Option<String> {
-        let instance = rental.request.members.first()?;
-        let machines = self.client.machines(&rental.region, self.owner(), Some(instance.as_str())).ok()?;
-        machines.into_iter().map(|machine| machine.instance_id).find(|handle| !handle.is_empty())
+    /// The machines that this token has rented with other parameters: those on disk were lost, and created again.
+    fn rented_before(&self, rental: &Rental, members: &[InstanceId]) -> Option<Vec<String>> {
+        let first = members.first()?;
+        let machines = self.client.machines(&rental.region, self.owner(), Some(first.as_str())).ok()?;
+        let of = |member: &InstanceId| {
+            let mut named = machines.iter().filter(|machine| !machine.instance_id.is_empty());
+            let found = named.find(|machine| machine.instance().as_deref() == Some(member.as_str()))?;
+            Some(found.instance_id.clone())
+        };
+        members.iter().map(of).collect()
     }
+}
+
+/// Whether the members of a request are numbered one after the other, by which their machines are told apart.
+fn are_following(first: &InstanceId, members: &[InstanceId]) -> bool {
+    (0..).zip(members).all(|(index, member)| index == 0 || first.following(index).as_ref() == Some(member))
+}
+
+/// AWS's names of so many machines, in the order of the request.
+fn handles(machines: &[ListedMachine], count: usize) -> Option<Vec<String>> {
+    let index = |machine: &ListedMachine| machine.ami_launch_index.parse::<usize>().unwrap_or(0);
+    let of = |at: usize| {
+        let found = machines.iter().find(|machine| index(machine) == at && !machine.instance_id.is_empty())?;
+        Some(found.instance_id.clone())
+    };
+    (0..count).map(of).collect()
 }
 
 /// The conclusion from a refusal while other requests for the same machine are unanswered. AWS checks the caller and
@@ -154,8 +186,8 @@ fn is_in_time(asked: Instant, now: Instant) -> bool {
     now.saturating_duration_since(asked) < SENT_WITHIN
 }
 
-fn accepted(instance: &InstanceId, handle: &str) -> ProviderAnswer {
-    ProviderAnswer::Accepted(vec![(instance.clone(), MachineHandle(handle.to_owned()))])
+fn accepted(members: &[InstanceId], handles: Vec<String>) -> ProviderAnswer {
+    ProviderAnswer::Accepted(members.iter().cloned().zip(handles.into_iter().map(MachineHandle)).collect())
 }
 
 fn refused(message: String) -> ProviderAnswer {

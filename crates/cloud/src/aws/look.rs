@@ -5,16 +5,12 @@ use domain::run::Usage;
 use domain::{Elapsed, InstanceId, Timestamp};
 
 use super::wire::answers::ListedMachine;
-use super::wire::query::INSTANCE_TAG;
 use super::wire::times;
-
-/// AWS bills by the second, and a minute at least.
-const LEAST: Elapsed = Elapsed(60_000_000);
 
 /// A machine that is listed at a moment; none without a tag of ours, or with a name that is none: names become paths and
 /// arguments of `ssh`.
 pub fn seen(machine: &ListedMachine, at: Timestamp) -> Option<SeenMachine> {
-    let instance = machine.tag(INSTANCE_TAG).filter(|name| is_name(name))?;
+    let instance = machine.instance().filter(|name| is_name(name))?;
     let handle = Some(&machine.instance_id).filter(|handle| is_handle(handle))?;
     Some(SeenMachine {
         handle: MachineHandle(handle.clone()),
@@ -53,18 +49,19 @@ pub fn state(machine: &ListedMachine, at: Timestamp) -> MachineState {
     }
 }
 
-/// Its billed time, from AWS's own timestamps; `None` if it never ran.
+/// Its time, from AWS's own timestamps; `None` if it never ran.
 fn usage(machine: &ListedMachine, at: Timestamp) -> Option<Usage> {
     let started = times::read(&machine.launch_time)?;
     let ended = machine.reason.split_once('(').and_then(|(_, rest)| times::read(rest));
     // AWS reports no time for a reclaimed spot machine: then the time of the first view without it counts.
     let elapsed = ended.unwrap_or(at).since(started);
-    Some(Usage { started, elapsed: elapsed.max(LEAST) })
+    Some(Usage { started, elapsed: elapsed.max(Elapsed(1)) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::wire::answers::{Items, StateName, Tag};
+    use super::super::wire::query::{INSTANCE_TAG, MEMBERS_TAG};
     use super::*;
 
     fn check(state: &str, reason: &str, expected: &str) {
@@ -92,9 +89,29 @@ mod tests {
             check(state, "User initiated (2026-11-23 18:30:00 GMT)", "Ending");
         }
         check("terminated", "User initiated (2026-11-23 18:30:00 GMT)", "gone after 1800 s");
-        check("terminated", "User initiated (2026-11-23 18:00:05 GMT)", "gone after 60 s");
+        check("terminated", "User initiated (2026-11-23 18:00:05 GMT)", "gone after 5 s");
         check("terminated", "Server.SpotInstanceTermination", "gone after 3600 s");
         assert_eq!(seen(&ListedMachine::default(), Timestamp(0)), None);
+    }
+
+    #[test]
+    fn machines_of_one_request_have_names_of_their_own() {
+        let name = |members: Option<&str>, index: &str| {
+            let tag = |(key, value): (&str, &str)| Tag { key: key.into(), value: value.into() };
+            let tags = [(INSTANCE_TAG, "r-i9")].into_iter().chain(members.map(|members| (MEMBERS_TAG, members)));
+            let machine = ListedMachine {
+                instance_id: "i-1".into(),
+                ami_launch_index: index.into(),
+                tag_set: Items { item: tags.map(tag).collect() },
+                ..ListedMachine::default()
+            };
+            seen(&machine, Timestamp(0)).map(|seen| seen.instance.to_string())
+        };
+        assert_eq!(name(None, "0").as_deref(), Some("r-i9"));
+        assert_eq!(name(Some("3"), "0").as_deref(), Some("r-i9"));
+        assert_eq!(name(Some("3"), "2").as_deref(), Some("r-i11"));
+        // Not ours to number.
+        assert_eq!(name(None, "2").as_deref(), Some("r-i9"));
     }
 
     #[test]

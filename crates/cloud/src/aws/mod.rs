@@ -27,7 +27,7 @@ use domain::{Elapsed, InstanceId, Offer, Rate};
 use serde::Deserialize;
 
 use crate::catalog::Catalog;
-use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use crate::provider::{BillingRule, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
 pub use crate::rented::{MachineChoice, ReachSettings};
 pub use audit::{AuditVerdict, AuditedMachine, Auditor};
@@ -52,7 +52,8 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(1_200_000_000),
     token_lifetime: Some(Elapsed(86_400_000_000)),
     observe_every: Elapsed(5_000_000),
-    billing_step: Elapsed(1_000_000),
+    rents_together: true,
+    billing: BillingRule { step: Elapsed(1_000_000), least: Elapsed(60_000_000) },
     places: None,
     abandoned_within: None,
     keeps_events: false,

@@ -3,7 +3,7 @@
 use domain::rental::LaunchRequest;
 use domain::{Bytes, Offer, Rate};
 
-use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, OWNER_TAG, Params, params};
+use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, MEMBERS_TAG, OWNER_TAG, Params, params};
 use super::wire::times::rfc3339;
 use crate::rented::MachineChoice;
 
@@ -41,11 +41,12 @@ pub fn order(
     user_data: &str,
 ) -> Params {
     let volume = volume_gib(&request.offer);
+    let count = request.members.len().to_string();
     let mut sent = params([
         ("ImageId", &site.image),
         ("InstanceType", &choice.machine),
-        ("MinCount", "1"),
-        ("MaxCount", "1"),
+        ("MinCount", &count),
+        ("MaxCount", &count),
         ("ClientToken", &request.token),
         ("SecurityGroupId.1", &site.group),
         ("InstanceInitiatedShutdownBehavior", "terminate"),
@@ -81,6 +82,9 @@ fn tags(request: &LaunchRequest, owner: &str) -> Params {
     let instance = request.members.first().map(ToString::to_string).unwrap_or_default();
     let mut pairs =
         vec![("Name", format!("gradus {instance}")), (OWNER_TAG, owner.to_owned()), (INSTANCE_TAG, instance)];
+    if request.members.len() > 1 {
+        pairs.push((MEMBERS_TAG, request.members.len().to_string()));
+    }
     pairs.extend(request.expires.map(|expires| (EXPIRES_TAG, rfc3339(expires))));
     let mut sent = Params::new();
     for (number, resource) in ["instance", "volume"].into_iter().enumerate() {

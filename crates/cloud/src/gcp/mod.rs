@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::aws::wire::HttpTransport;
 use crate::aws::wire::query::{Params, word};
 use crate::catalog::Catalog;
-use crate::provider::ProviderTraits;
+use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::user_data::user_data;
 use crate::rented::{
@@ -49,7 +49,8 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(1_200_000_000),
     token_lifetime: Some(Elapsed(3_600_000_000)),
     observe_every: Elapsed(5_000_000),
-    billing_step: Elapsed(60_000_000),
+    rents_together: false,
+    billing: BillingRule { step: Elapsed(1_000_000), least: Elapsed(60_000_000) },
     places: None,
     abandoned_within: None,
     keeps_events: false,

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::aws::wire::query::Params;
 use crate::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use crate::catalog::Catalog;
-use crate::provider::ProviderTraits;
+use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::user_data::user_data;
 use crate::rented::{
@@ -45,7 +45,8 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(1_800_000_000),
     token_lifetime: None,
     observe_every: Elapsed(10_000_000),
-    billing_step: Elapsed(60_000_000),
+    rents_together: false,
+    billing: BillingRule { step: Elapsed(60_000_000), least: Elapsed(60_000_000) },
     places: None,
     abandoned_within: None,
     keeps_events: false,

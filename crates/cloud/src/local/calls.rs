@@ -10,7 +10,7 @@ use node::{Folder, processes};
 
 use super::{Local, NAME, existing, machine};
 use crate::provider::{
-    Error, LaunchError, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits, Sight,
+    BillingRule, Error, LaunchError, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits, Sight,
 };
 
 /// A folder is there when it was made, and an agent calls within a second even on a busy machine.
@@ -20,7 +20,8 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(120_000_000),
     token_lifetime: Some(Elapsed(u64::MAX)),
     observe_every: Elapsed(20_000),
-    billing_step: Elapsed(0),
+    rents_together: false,
+    billing: BillingRule::EXACT,
     places: None,
     abandoned_within: None,
     keeps_events: true,

@@ -263,10 +263,9 @@ impl<C: CloudApi> Rented<C> {
     /// What was used of a machine that is gone since `at`, the same each time.
     fn ended(&self, instance: &InstanceId, at: Timestamp) -> io::Result<Option<Usage>> {
         self.reach.forget(instance);
-        let least = self.api.traits().billing_step;
         let rental = self.rentals.change(instance, |rental| {
             let Some(started) = rental.rented.filter(|_| rental.gone.is_none()) else { return false };
-            rental.gone = Some(Usage { started, elapsed: at.since(started).max(least).max(Elapsed(1)) });
+            rental.gone = Some(Usage { started, elapsed: at.since(started).max(Elapsed(1)) });
             true
         })?;
         Ok(rental.and_then(|rental| rental.gone))

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use domain::rental::{MachineHandle, ProviderView, Refusal};
 use domain::{Elapsed, InstanceId, Node, Offer};
 
-use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
 pub use bootstrap::{Executables, Site};
 pub use connection::{Connection, SshError};
@@ -41,7 +41,8 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(120_000_000),
     token_lifetime: Some(Elapsed(u64::MAX)),
     observe_every: Elapsed(1_000_000),
-    billing_step: Elapsed(0),
+    rents_together: false,
+    billing: BillingRule::EXACT,
     places: None,
     abandoned_within: Some(Elapsed(300_000_000)),
     keeps_events: true,

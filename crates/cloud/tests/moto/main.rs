@@ -178,6 +178,46 @@ fn machines_of_one_job_reach_each_other_and_nobody_else_reaches_them() {
     assert_eq!(rules, ["-1 itself, tcp 192.0.2.1/32", "tcp 192.0.2.1/32"]);
 }
 
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn one_request_rents_several_machines_that_are_told_apart() {
+    let (moto, home) = (Moto::start(None), tempfile::tempdir().unwrap());
+    let (proxy, direct) = (Proxy::start(moto.port, None), client(moto.port, ANY_KEY));
+    let rented = provider(home.path(), proxy.port, ANY_KEY);
+    let members: Vec<InstanceId> = (9..12).map(|number| InstanceId::new(format!("r-i{number}"))).collect();
+    let wanted = LaunchRequest { members: members.clone(), has_peers: true, ..request("r-i9", "token") };
+    let first = launch(&rented, &wanted);
+    let ProviderAnswer::Accepted(named) = &first else { panic!("{first:?}") };
+    assert_eq!(named.iter().map(|(member, _)| member.clone()).collect::<Vec<_>>(), members);
+    // Asked for again, also where nothing is known here any more.
+    assert_eq!(launch(&rented, &wanted), first);
+    let other_home = tempfile::tempdir().unwrap();
+    assert_eq!(launch(&provider(other_home.path(), proxy.port, ANY_KEY), &wanted), first);
+    assert_eq!(living(&direct), 3);
+    let seen = || match rented.call(&ProviderCall::Observe(members.clone())) {
+        ProviderAnswer::Observed(view) => view.machines,
+        answer => panic!("{answer:?}"),
+    };
+    let mut names: Vec<(InstanceId, _)> = seen().into_iter().map(|one| (one.instance, one.handle)).collect();
+    names.sort();
+    let mut expected = named.clone();
+    expected.sort();
+    assert_eq!(names, expected);
+    // One of them is ended, by our name alone.
+    let middle = EndRequest { instance: members[1].clone(), handle: None };
+    std::fs::remove_file(other_home.path().join("instances/r-i10/aws.json")).unwrap();
+    let unknowing = provider(other_home.path(), proxy.port, ANY_KEY);
+    assert_eq!(unknowing.call(&ProviderCall::End(vec![middle])), ProviderAnswer::Ending);
+    let alive: BTreeSet<InstanceId> = all(&direct)
+        .iter()
+        .filter(|machine| !["terminated", "shutting-down"].contains(&machine.instance_state.name.as_str()))
+        .filter_map(|machine| machine.instance().map(InstanceId::new))
+        .collect();
+    assert_eq!(alive, BTreeSet::from([members[0].clone(), members[2].clone()]));
+    let apart = LaunchRequest { members: vec![members[0].clone(), members[2].clone()], ..request("r-i9", "other") };
+    assert!(matches!(launch(&rented, &apart), ProviderAnswer::Refused(Refusal::Invalid { .. })));
+}
+
 /// Without any one action of the policy, `gradus cloud check aws` names it, and prints a statement with it.
 #[test]
 #[ignore = "needs moto: `cargo xtask test` provides it"]

@@ -2,7 +2,7 @@
 
 use domain::event::{RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
-use domain::run::Usage;
+use domain::run::{InstanceState, Usage};
 use domain::{Cause, Elapsed, Event, Finding, InstanceId, RunId};
 use plan::{Action, Scope};
 
@@ -39,13 +39,16 @@ impl Controller {
 
     pub(super) fn perform(&mut self, action: Action) {
         match action {
-            Action::Rent { run, instance, offer, reserve } => {
+            Action::Rent { run, instance, others, offer, reserve } => {
                 let token = token(&self.owner, &instance);
-                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve };
+                let members: Vec<InstanceId> = std::iter::once(&instance).chain(&others).cloned().collect();
+                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve, others };
                 if !self.is_appended(Event::RentIntended(Box::new(intent))) {
                     return;
                 }
-                self.machines.insert(instance.clone(), MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
+                for member in members {
+                    self.machines.insert(member, MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
+                }
                 self.launch(&instance);
             }
             Action::Launch { instance } => self.launch(&instance),
@@ -112,7 +115,7 @@ impl Controller {
         id
     }
 
-    /// Requests an instance whose intent is recorded. Repeated requests rent one instance.
+    /// Requests an instance whose intent is recorded, with all others of its request. Repeated requests rent them once.
     fn launch(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id).cloned() else { return };
         let name = instance.offer.provider.clone();
@@ -126,16 +129,21 @@ impl Controller {
         if !is_ready {
             return;
         }
+        let members = plan::members(&self.world, id);
+        if self.is_given_up(&members) {
+            return self.give_up_rest(&members);
+        }
         let first_answer =
             self.world.runs.get(&instance.run).and_then(|run| {
                 plan::first_answer(&self.machine_facts(&Scope::default()), &self.policy, run, &instance)
             });
+        let expires = self.world.runs.get(&instance.run).and_then(|run| plan::expires(run, &instance));
         let request = LaunchRequest {
-            members: vec![id.clone()],
+            members: members.clone(),
             token: instance.token,
             offer: instance.offer,
             price_cap: None,
-            expires: None,
+            expires,
             first_answer: first_answer.map(|time| domain::Duration::from_micros(time.0)),
             has_peers: self.world.runs.get(&instance.run).is_some_and(|run| run.job.nodes() > 1),
         };
@@ -143,7 +151,29 @@ impl Controller {
         let call = self.call(&name, ProviderCall::Launch(Box::new(request)), pending);
         if let Some(memory) = self.machines.get_mut(id) {
             memory.launch.pending = Some(call);
-            memory.missing = None;
+        }
+        for member in &members {
+            if let Some(memory) = self.machines.get_mut(member) {
+                memory.missing = None;
+            }
+        }
+        self.share_launch(id);
+    }
+
+    /// Whether one machine of a request is known not to have been rented: then none was.
+    fn is_given_up(&self, members: &[InstanceId]) -> bool {
+        let mut known = members.iter().filter_map(|member| self.world.instances.get(member));
+        known.any(|instance| matches!(instance.state, InstanceState::Released { .. }) && !instance.is_accepted)
+    }
+
+    /// The loop died while it wrote down that a request for several machines was refused.
+    fn give_up_rest(&mut self, members: &[InstanceId]) {
+        for member in members {
+            let instance = self.world.instances.get(member);
+            if instance.is_some_and(|instance| instance.state == InstanceState::Intended) {
+                let finding = Finding::new(Cause::NoCapacity, "what was asked for with it was refused");
+                self.must(Event::RentFailed { instance: member.clone(), finding });
+            }
         }
     }
 
@@ -157,8 +187,10 @@ impl Controller {
         let others = memory.machines.iter().filter(|(handle, _)| is_new(handle));
         let doubles: Vec<(MachineHandle, Usage)> =
             others.filter_map(|(handle, usage)| Some((handle.clone(), (*usage)?))).collect();
+        let billing = self.traits_of(id).map(|traits| traits.billing).unwrap_or_default();
         for (handle, usage) in doubles {
             self.note(id.as_str(), format!("its request has rented two machines; {} is billed too", handle.0), false);
+            let usage = Usage { elapsed: billing.billed(usage.elapsed), ..usage };
             self.must(Event::DoubleEnded { instance: id.clone(), handle, usage });
         }
     }

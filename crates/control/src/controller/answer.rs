@@ -16,7 +16,10 @@ impl Controller {
         self.is_due_changed = true;
         match self.pending.remove(&call) {
             None => {}
-            Some(Pending::Launch { instance, sent }) => self.launched(&instance, sent, answer),
+            Some(Pending::Launch { instance, sent }) => {
+                self.launched(&instance, sent, answer);
+                self.share_launch(&instance);
+            }
             Some(Pending::Observe { provider, sent, asked }) => self.observed(&provider, sent, &asked, answer),
             Some(Pending::End { instances }) => self.ending(&instances, &answer),
             Some(Pending::LastEvents { instance }) => self.last_events(&instance, answer),
@@ -37,8 +40,10 @@ impl Controller {
                 launch.requests = 0;
                 // A repetition of it on the network may have its effect still.
                 launch.effective_until = launch.effective_until.max(now).max(Elapsed(sent.0.saturating_add(within)));
-                let handle = members.into_iter().find(|(member, _)| member == id).map(|(_, handle)| handle);
-                self.accepted(id, handle);
+                for member in plan::members(&self.world, id) {
+                    let handle = members.iter().find(|(name, _)| *name == member).map(|(_, handle)| handle.clone());
+                    self.accepted(&member, handle);
+                }
             }
             // A throttled request has rented nothing, and is repeated.
             ProviderAnswer::Refused(Refusal::Throttled { after }) => {
@@ -94,11 +99,17 @@ impl Controller {
     }
 
     fn refused(&mut self, id: &InstanceId, refusal: &Refusal) {
+        if let Some(instance) = self.world.instances.get(id).filter(|instance| instance.started.is_none()) {
+            self.shortages.refused(&self.policy, self.now.monotonic, &instance.offer, refusal);
+        }
+        plan::members(&self.world, id).iter().for_each(|member| self.one_refused(member, refusal));
+    }
+
+    fn one_refused(&mut self, id: &InstanceId, refusal: &Refusal) {
         let Some(instance) = self.world.instances.get(id) else { return };
         // Whatever the provider reports: an agent that has called exists.
         if matches!(instance.state, InstanceState::Intended | InstanceState::Releasing) && instance.started.is_none() {
             let mut finding = finding(&instance.offer.provider, id, refusal);
-            self.shortages.refused(&self.policy, self.now.monotonic, &instance.offer, refusal);
             // Another kind, or another place, may be had.
             let run = self.world.runs.get(&instance.run).filter(|run| !run.plan.alternatives.is_empty());
             let is_of_machine = matches!(refusal, Refusal::Invalid { disk: Some(_), .. });

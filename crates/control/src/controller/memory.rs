@@ -50,7 +50,7 @@ pub(super) struct Heard {
 }
 
 /// Requests for a machine. Times are on the monotonic clock.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LaunchMemory {
     pub pending: Option<CallId>,
     /// Requests with unknown outcome.
@@ -187,6 +187,16 @@ impl Controller {
         }
     }
 
+    /// What is known of a request is known of all machines that it rents.
+    pub(super) fn share_launch(&mut self, id: &InstanceId) {
+        let Some(launch) = self.machines.get(id).map(|memory| memory.launch.clone()) else { return };
+        for member in plan::members(&self.world, id).iter().filter(|member| *member != id) {
+            if let Some(memory) = self.machines.get_mut(member) {
+                memory.launch = launch.clone();
+            }
+        }
+    }
+
     /// Forgets a call that was never made.
     pub(super) fn forget_call(&mut self, id: CallId) {
         match self.pending.remove(&id) {
@@ -195,6 +205,7 @@ impl Controller {
                 if let Some(memory) = self.machines.get_mut(&instance) {
                     memory.launch.pending = None;
                 }
+                self.share_launch(&instance);
             }
             Some(Pending::Observe { provider, .. }) => {
                 if let Some(provider) = self.providers.get_mut(&provider) {
@@ -225,7 +236,8 @@ impl Controller {
             }
             let now = self.now.monotonic;
             let mut memory = MachineMemory::new(self.awake, self.now.wall.since(instance.intended), now);
-            if let Some(provider) = self.providers.get(&instance.offer.provider) {
+            let provider = self.providers.get(&instance.offer.provider);
+            if let Some(provider) = provider.filter(|_| self.policy.doubts_earlier_calls) {
                 memory.launch.effective_until = Elapsed(now.0.saturating_add(provider.traits.effective_within.0));
                 let asks_blindly = provider.traits.token_lifetime.is_none();
                 memory.launch.requests = u32::from(asks_blindly && instance.state == InstanceState::Intended);

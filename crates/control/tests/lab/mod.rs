@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::rental::{
-    MachineHandle, MachineState, ProviderAnswer, ProviderCall, ProviderTraits, ProviderView, SeenMachine,
+    BillingRule, MachineHandle, MachineState, ProviderAnswer, ProviderCall, ProviderTraits, ProviderView, SeenMachine,
 };
 use domain::run::StopBy;
 use domain::wire::HeartbeatReply;
@@ -22,7 +22,8 @@ pub const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(600 * SECOND),
     token_lifetime: Some(Elapsed(u64::MAX)),
     observe_every: Elapsed(SECOND),
-    billing_step: Elapsed(0),
+    rents_together: false,
+    billing: BillingRule::EXACT,
     places: None,
     abandoned_within: None,
     keeps_events: true,
@@ -73,7 +74,14 @@ pub fn submitted() -> Event {
 pub fn intended(instance: &InstanceId) -> Event {
     let (token, reserved) = ("t".into(), Money::default());
     let instance = instance.clone();
-    Event::RentIntended(Box::new(RentIntended { run: run(), instance, token, offer: offer(), reserved }))
+    Event::RentIntended(Box::new(RentIntended {
+        run: run(),
+        instance,
+        token,
+        offer: offer(),
+        reserved,
+        others: Vec::new(),
+    }))
 }
 
 /// A run whose one machine is up.

@@ -219,6 +219,9 @@ pub struct RentIntended {
     pub offer: Offer,
     /// The remainder of the run's budget or planned cost, reserved for it.
     pub reserved: Money,
+    /// Machines that the same request rents with it: all or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<InstanceId>,
 }
 
 /// How a run ended.

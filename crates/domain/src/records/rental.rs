@@ -193,8 +193,10 @@ pub struct ProviderTraits {
     pub token_lifetime: Option<Elapsed>,
     /// Between two looks while something is about to change.
     pub observe_every: Elapsed,
-    /// Granularity of billing; 0 if it is exact.
-    pub billing_step: Elapsed,
+    /// Whether it rents several machines for one request, all of them or none.
+    pub rents_together: bool,
+    /// How it counts rent.
+    pub billing: BillingRule,
     /// A machine without contact for this long has ended by itself, and nothing else could prove it; `None` if the
     /// provider can, so that its confirmation is required.
     pub abandoned_within: Option<Elapsed>,
@@ -204,6 +206,29 @@ pub struct ProviderTraits {
     pub concurrency: usize,
     /// Number of existing machines, each of which runs one instance; `None` if they are rented on demand.
     pub places: Option<usize>,
+}
+
+/// How a provider counts rent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BillingRule {
+    /// Rent is counted in whole multiples of this; 0 if it is counted exactly.
+    pub step: Elapsed,
+    /// A machine that was rented at all costs so long at least.
+    pub least: Elapsed,
+}
+
+impl BillingRule {
+    /// Every microsecond counts, and no more.
+    pub const EXACT: BillingRule = BillingRule { step: Elapsed(0), least: Elapsed(0) };
+
+    /// What is billed for a rent of this length. What was counted so before stays as it is.
+    pub fn billed(self, rent: Elapsed) -> Elapsed {
+        if rent.0 == 0 {
+            return rent;
+        }
+        let rent = rent.max(self.least).0;
+        Elapsed(if self.step.0 == 0 { rent } else { rent.div_ceil(self.step.0).saturating_mul(self.step.0) })
+    }
 }
 
 impl Refusal {
@@ -216,5 +241,27 @@ impl Refusal {
             Refusal::Denied { message } => format!("not allowed: {message}"),
             Refusal::Invalid { message, .. } => message.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rent_is_counted_in_whole_steps_and_once() {
+        let check = |(step, least): (u64, u64), rent: u64, expected: u64| {
+            let rule = BillingRule { step: Elapsed(step), least: Elapsed(least) };
+            assert_eq!(rule.billed(Elapsed(rent)), Elapsed(expected), "{rule:?} of {rent}");
+            assert_eq!(rule.billed(Elapsed(expected)), Elapsed(expected), "{rule:?} of {expected}");
+        };
+        check((0, 0), 7, 7);
+        check((0, 60), 7, 60);
+        check((0, 60), 61, 61);
+        check((10, 0), 1, 10);
+        check((10, 60), 61, 70);
+        check((10, 60), 70, 70);
+        check((10, 65), 1, 70);
+        check((10, 60), 0, 0);
     }
 }

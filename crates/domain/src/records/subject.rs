@@ -45,13 +45,14 @@ impl Event {
         }
     }
 
-    /// The machine whose state it changes, if it changes one.
-    pub fn instance(&self) -> Option<&InstanceId> {
-        match (self, self.subject()) {
-            (Event::RentIntended(intent), _) => Some(&intent.instance),
-            (_, EventSubject::Instance(instance)) => Some(instance),
-            (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => None,
-        }
+    /// The machines whose state it changes.
+    pub fn instances(&self) -> impl Iterator<Item = &InstanceId> {
+        let (first, others) = match (self, self.subject()) {
+            (Event::RentIntended(intent), _) => (Some(&intent.instance), &intent.others[..]),
+            (_, EventSubject::Instance(instance)) => (Some(instance), &[][..]),
+            (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => (None, &[][..]),
+        };
+        first.into_iter().chain(others)
     }
 
     /// The attempt whose state it changes, if it changes one.

@@ -100,7 +100,7 @@ pub enum InstanceState {
 pub struct Usage {
     /// Start of the rent on the wall clock.
     pub started: Timestamp,
-    /// Length of the rent.
+    /// Length of the rent, as it is billed: by the rule of the provider.
     pub elapsed: Elapsed,
 }
 

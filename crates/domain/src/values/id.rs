@@ -59,6 +59,15 @@ impl SweepId {
     }
 }
 
+impl InstanceId {
+    /// The instance of the same run that is numbered so much higher; `None` for a name that has no number.
+    pub fn following(&self, more: u64) -> Option<InstanceId> {
+        let (run, number) = self.0.rsplit_once("-i")?;
+        let number = number.parse::<u64>().ok()?.checked_add(more)?;
+        Some(RunId(run.to_owned()).instance(number))
+    }
+}
+
 impl RunId {
     /// The run's `number`th instance, from 1.
     pub fn instance(&self, number: u64) -> InstanceId {

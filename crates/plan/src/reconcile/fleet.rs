@@ -8,7 +8,7 @@ use domain::run::{InstanceState, Sight};
 use domain::{AttemptId, Elapsed, InstanceId, RunId};
 
 use super::room::Room;
-use super::{Action, ObservedState, Policy, choice, gang, is_silent, limits, lost, rent};
+use super::{Action, ObservedState, Policy, choice, gang, is_silent, limits, lost, order};
 use crate::world::{AttemptState, Instance, Run, RunAttempt, World};
 
 /// The machines of a run that are not gone, oldest first.
@@ -129,7 +129,8 @@ pub(super) fn beside<'a>(
         return Vec::new();
     }
     room.take(id, run, count);
-    (1..).zip(chosen).map(|(number, offer)| rent(world, facts, id, run, number, offer)).collect()
+    // The attempt goes on with what it has, so each of them is of use.
+    order::rent(world, facts, (id, run), run.job.machines() as usize, chosen)
 }
 
 /// How long an attempt with fewer machines than it could use goes on as it is; none where no more are there. All that

@@ -2,7 +2,7 @@
 
 use domain::job::Budget;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, Money, Offer, Rate, RunId};
+use domain::{Elapsed, Money, Offer, Rate, RunId, Timestamp};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
@@ -86,6 +86,17 @@ pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance:
     time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(policy.heartbeat))
 }
 
+/// When a machine is of no use any more, whatever happens: its run's deadline is over, or what was reserved for it is
+/// spent. Written on the machine, for whoever finds it. `None` for a run without limits.
+pub fn expires(run: &Run, instance: &Instance) -> Option<Timestamp> {
+    let deadline = run.job.deadline.map(|deadline| (run.submitted, deadline.micros()));
+    let rate = instance.offer.rate.micros_per_hour();
+    let paid = run.job.budget.and_then(|budget| time_to_spend(budget.max, rate));
+    let paid = paid.map(|paid| (instance.intended, paid.0));
+    let later = |(from, length): (Timestamp, u64)| Timestamp(from.0.saturating_add_unsigned(length));
+    deadline.into_iter().chain(paid).map(later).min()
+}
+
 /// What its machines cost while it is ended: all that it needs, and those that are still on their way out.
 pub(super) fn rate_now(world: &World, run: &Run) -> Rate {
     Rate::from_micros_per_hour(run.rate().micros_per_hour().max(live_rate(world, run)))
@@ -120,10 +131,13 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
 }
 
 /// Whether what is left of a run's budget pays for machines that turn out to be of no use: until they are listed, for
-/// only then they can be ended, and what it takes to end them.
+/// only then they can be ended, what it takes to end them, and the least that their provider bills.
 pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run, chosen: &[Offer]) -> bool {
     let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return true };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
+    let traits = |offer: &Offer| facts.traits.get(&offer.provider);
+    let billed = chosen.iter().filter_map(traits).map(|traits| traits.billing.billed(Elapsed(1)).0).max();
+    let least = least.max(billed.unwrap_or(0));
     // One that is still on its way out costs as well.
     let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);
     let rate = run.rate().micros_per_hour().max(chosen).saturating_add(live_rate(world, run));
@@ -136,7 +150,7 @@ fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
 
 fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let traits = facts.traits.get(&run.plan.offer.provider);
-    let beyond = traits.map_or(0, |traits| traits.billing_step.0.saturating_add(traits.effective_within.0));
+    let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     // One until it calls, and one for the messages on their way.
     let wait = policy.heartbeat.0.saturating_mul(2);
     Elapsed(wind_down(policy, run.job.budget, run.rate()).0.saturating_add(wait).saturating_add(beyond))

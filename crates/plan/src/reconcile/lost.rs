@@ -26,8 +26,10 @@ pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId,
     if ending.min(silence) < &within {
         return None;
     }
-    let until_now = facts.rent(id, instance).unwrap_or_default();
-    let elapsed = Elapsed(until_now.0.saturating_sub(silence.0).saturating_add(policy.lease.0));
+    // Nothing is billed where nobody ever knew that it was rented.
+    let elapsed = facts
+        .rent(id, instance)
+        .map_or(Elapsed(0), |until_now| Elapsed(until_now.0.saturating_sub(silence.0).saturating_add(policy.lease.0)));
     Some(Usage { started: instance.started.unwrap_or(instance.intended), elapsed })
 }
 

@@ -56,6 +56,11 @@ impl ObservedState {
         self.traits.get(&instance.offer.provider)
     }
 
+    /// What its provider bills for a rent of this length.
+    pub(super) fn billed(&self, instance: &Instance, rent: Elapsed) -> Elapsed {
+        self.traits_of(instance).map_or(rent, |traits| traits.billing.billed(rent))
+    }
+
     /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
     /// promises nothing.
     pub(super) fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {

@@ -62,6 +62,8 @@ pub struct Policy {
     /// Whether a machine is rented only where what is left of the budget pays for ending it too. The simulation does
     /// without, to show that it is needed.
     pub is_admitting: bool,
+    /// Whether a loop that starts takes it that an earlier one may have asked for what it intended. The same.
+    pub doubts_earlier_calls: bool,
 }
 
 impl Policy {
@@ -120,6 +122,7 @@ impl Default for Policy {
             ending_max: Elapsed(60_000_000),
             last_events_tries: 8,
             is_admitting: true,
+            doubts_earlier_calls: true,
         }
     }
 }

@@ -224,6 +224,9 @@ pub struct Instance {
     /// Whether it was given back because of how others turned out that were asked for at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost_race: bool,
+    /// The first machine of the request that has rented it; `None` if it was asked for alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<InstanceId>,
     /// Which life of an agent looks after it; 0 where that was not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,

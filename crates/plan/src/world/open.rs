@@ -76,7 +76,7 @@ impl World {
 
     /// Keeps the indexes in step with an event that was applied.
     pub(super) fn note_open(&mut self, event: &Event) {
-        if let Some(id) = event.instance() {
+        for id in event.instances() {
             match self.instances.get(id).is_some_and(is_live) {
                 true => self.index.live.insert(id.clone()),
                 false => self.index.live.remove(id),

@@ -68,10 +68,12 @@ impl World {
             return Ok(());
         }
         let works = self.works_beside(instance);
+        // What was asked for by one request is refused once.
+        let is_counted = self.instance_mut(instance)?.first.as_ref().is_none_or(|first| first == instance);
         let run = self.run_of_instance(instance)?;
         // Waiting for a machine is no failure of the run; nor is it where others do its work meanwhile.
         match finding.cause {
-            _ if works => return Ok(()),
+            _ if works || !is_counted => return Ok(()),
             Cause::NoCapacity => run.waits += 1,
             cause => run.note_failure(cause),
         }
@@ -88,13 +90,14 @@ impl World {
     }
 
     pub(super) fn rent_intended(&mut self, record: &Record, intent: &RentIntended) -> Result<(), String> {
-        if self.instances.contains_key(&intent.instance) {
-            return Err(format!("instance `{}` was intended before", intent.instance));
+        let all: Vec<InstanceId> = std::iter::once(&intent.instance).chain(&intent.others).cloned().collect();
+        if let Some(known) = all.iter().find(|id| self.instances.contains_key(*id)) {
+            return Err(format!("instance `{known}` was intended before"));
         }
         let works = self.runs.get(&intent.run).is_some_and(|run| self.active_attempt(run).is_some());
         let run = self.run_mut(&intent.run)?;
         refuse_final(run)?;
-        run.instances.push(intent.instance.clone());
+        run.instances.extend(all.iter().cloned());
         if !is_stopping(run) && !works {
             run.state = RunState::Renting { instance: intent.instance.clone() };
         }
@@ -111,9 +114,10 @@ impl World {
             reclaim: None,
             lost_race: false,
             incarnation: 0,
+            first: (!intent.others.is_empty()).then(|| intent.instance.clone()),
             state: InstanceState::Intended,
         };
-        self.instances.insert(intent.instance.clone(), instance);
+        self.instances.extend(all.into_iter().map(|id| (id, instance.clone())));
         Ok(())
     }
 

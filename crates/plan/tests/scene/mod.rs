@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
-use domain::rental::ProviderTraits;
+use domain::rental::{BillingRule, ProviderTraits};
 use domain::run::{AttemptEnd, Usage};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
 use domain::{AttemptId, Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
@@ -44,7 +44,8 @@ impl Scene {
             boots_within: Elapsed(60 * SECOND),
             token_lifetime: Some(Elapsed(u64::MAX)),
             observe_every: Elapsed(SECOND),
-            billing_step: Elapsed(0),
+            rents_together: false,
+            billing: BillingRule::EXACT,
             places: Some(places),
             abandoned_within: None,
             keeps_events: true,
@@ -86,10 +87,11 @@ impl Scene {
 
     pub fn perform(&mut self, action: Action) -> String {
         match action {
-            Action::Rent { run, instance, offer, reserve } => {
-                let said = format!("rent {instance}");
+            Action::Rent { run, instance, others, offer, reserve } => {
+                let names: Vec<&str> = std::iter::once(&instance).chain(&others).map(InstanceId::as_str).collect();
+                let said = format!("rent {}", names.join(" with "));
                 let token = instance.to_string();
-                let intent = RentIntended { run, instance, token, offer, reserved: reserve };
+                let intent = RentIntended { run, instance, token, offer, reserved: reserve, others };
                 self.append(Event::RentIntended(Box::new(intent)));
                 said
             }

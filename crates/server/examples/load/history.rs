@@ -42,6 +42,7 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
         token: "0123456789abcdef".into(),
         offer,
         reserved: Money::default(),
+        others: Vec::new(),
     };
     let mut life = vec![
         submitted(run),

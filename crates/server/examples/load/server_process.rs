@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use cloud::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
-use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
+use domain::rental::{BillingRule, MachineHandle, MachineState, ProviderView, SeenMachine};
 use domain::{Elapsed, InstanceId};
 use server::api;
 use server::control::Control;
@@ -24,7 +24,8 @@ pub fn traits() -> ProviderTraits {
         boots_within: Elapsed(600_000_000),
         token_lifetime: Some(Elapsed(u64::MAX)),
         observe_every: Elapsed(5_000_000),
-        billing_step: Elapsed(0),
+        rents_together: false,
+        billing: BillingRule::EXACT,
         places: None,
         abandoned_within: None,
         keeps_events: false,

@@ -92,6 +92,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         token: word.into(),
         offer,
         reserved: Money::default(),
+        others: Vec::new(),
     };
     let events = [
         Event::Submitted(Box::new(submitted)),

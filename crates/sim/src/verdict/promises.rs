@@ -6,9 +6,10 @@ use control::{CallId, ControllerInput};
 use domain::event::Event;
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
 use domain::run::{InstanceState, RunState};
-use domain::{InstanceId, RunId};
+use domain::{Elapsed, InstanceId, RunId};
 use plan::Policy;
 
+use crate::loop_process::policy;
 use crate::machine::Machine;
 use crate::rule::Rule;
 use crate::scenario::SECOND;
@@ -39,7 +40,11 @@ impl Simulation {
             Event::ReleaseIntended { instance, .. } => {
                 self.releasing.insert(instance.clone(), self.now);
             }
-            Event::Released { instance, .. } => self.check_noticed(instance),
+            Event::Released { instance, usage } => {
+                self.check_noticed(instance);
+                self.check_gone(instance, usage.elapsed);
+            }
+            Event::RentFailed { instance, .. } => self.check_gone(instance, Elapsed(0)),
             Event::Submitted(submitted) => self.disturbed(&submitted.run),
             Event::ResumeRequested { run, .. } => self.disturbed(run),
             _ => {}
@@ -88,6 +93,47 @@ impl Simulation {
     /// Whether a token holds for as long as anything is asked for here.
     fn has_tokens(&self) -> bool {
         self.scenario.traits.token_lifetime.is_some_and(|lifetime| lifetime.0 >= 7_200 * SECOND)
+    }
+
+    /// What counts as gone is gone. One that nobody could reach, and that only itself could prove to have ended, is
+    /// billed until it was heard last and for its lease.
+    fn check_gone(&mut self, instance: &InstanceId, rent: Elapsed) {
+        // Without tokens, a request that the network repeats may rent another one afterwards.
+        let has_tokens = self.scenario.traits.token_lifetime.is_some();
+        let machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
+        let machines: Vec<&Machine> = machines.collect();
+        let was_dark = machines.iter().any(|machine| machine.dark_until > 0);
+        // A frozen agent keeps no promise; its attempt is fenced.
+        let stays = machines.iter().find(|machine| {
+            // A node without an agent does nothing.
+            let works = machine.agent.is_some() || !self.scenario.is_remote;
+            machine.is_alive() && !machine.is_frozen && works
+        });
+        if let Some(machine) = stays.filter(|_| has_tokens && !self.is_restored) {
+            let (rented, since) = (machine.rented / SECOND, (self.now - machine.rented) / SECOND);
+            return self.violate(format!(
+                "{instance} counts as gone, and its machine is there (since {rented} s, {since} s ago)"
+            ));
+        }
+        let within = self.scenario.traits.abandoned_within.unwrap_or_default().0;
+        let unheard = |machine: &&Machine| machine.healthy_at.is_none_or(|at| self.now >= at + within);
+        // What was decided before a crash may not have been written down.
+        self.settled_unseen.remove(instance);
+        if self.scenario.is_remote && (was_dark || machines.iter().all(unheard)) {
+            self.settled_unseen.insert(instance.clone(), rent);
+            // Clocks, and a loop that was down meanwhile, may add to it.
+            if self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
+                return;
+            }
+            let policy = policy(&self.scenario, None);
+            let heard = machines.iter().filter_map(|one| one.healthy_at.map(|at| at - one.rented)).max();
+            let billed = self.scenario.traits.billing.billed(rent).0;
+            let most = heard.unwrap_or(0) + policy.lease.0 + self.scenario.traits.boots_within.0 + 2 * SLACK;
+            if billed < heard.unwrap_or(0) || billed > self.scenario.traits.billing.billed(Elapsed(most)).0 {
+                let (billed, heard) = (billed / SECOND, heard.unwrap_or(0) / SECOND);
+                self.violate(format!("{instance} was heard after {heard} s, and is billed for {billed} s"));
+            }
+        }
     }
 
     fn check_noticed(&mut self, instance: &InstanceId) {

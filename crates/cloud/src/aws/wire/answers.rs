@@ -1,7 +1,10 @@
 //! AWS's answers, parsed from XML: only the fields that are used. Missing fields are empty.
 
+use domain::InstanceId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use super::query::{INSTANCE_TAG, MEMBERS_TAG};
 
 /// A list, which XML wraps in `<item>` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -58,6 +61,8 @@ pub struct ListedMachine {
     pub ip_address: String,
     pub private_ip_address: String,
     pub launch_time: String,
+    /// Which of the machines of its request it is, from 0.
+    pub ami_launch_index: String,
     /// Why it is in this state, with the time: `User initiated (2026-11-23 18:00:00 GMT)`.
     pub reason: String,
     /// `spot`, or empty.
@@ -84,6 +89,17 @@ impl ListedMachine {
     /// The value of a tag.
     pub fn tag(&self, key: &str) -> Option<&str> {
         self.tag_set.item.iter().find(|tag| tag.key == key).map(|tag| tag.value.as_str())
+    }
+
+    /// Our name of it, as it stands on it: machines of one request have the tags of the first.
+    pub fn instance(&self) -> Option<String> {
+        let first = self.tag(INSTANCE_TAG)?;
+        let is_several = self.tag(MEMBERS_TAG).is_some_and(|members| members != "1");
+        let index: u64 = self.ami_launch_index.parse().unwrap_or(0);
+        match is_several && index > 0 {
+            true => InstanceId::new(first).following(index).map(|instance| instance.to_string()),
+            false => Some(first.to_owned()),
+        }
     }
 
     /// Where it can be reached from here.

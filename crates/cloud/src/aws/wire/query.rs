@@ -9,6 +9,8 @@ pub type Params = Vec<(String, String)>;
 pub const OWNER_TAG: &str = "gradus-owner";
 /// The tag with our own name of a machine.
 pub const INSTANCE_TAG: &str = "gradus-instance";
+/// The tag with the number of machines that one request has rented. Their names follow that of the first.
+pub const MEMBERS_TAG: &str = "gradus-members";
 /// The tag with the time from which a machine may be considered abandoned.
 pub const EXPIRES_TAG: &str = "gradus-expires";
 

@@ -140,9 +140,9 @@ impl Scene {
             Action::StopSweep { sweep, by } => self.append(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.append(Event::SweepBudgetAlert { sweep, spent }),
             Action::EndSweep { sweep, end, total } => self.append(Event::SweepEnded { sweep, end, total }),
-            Action::Rent { run, instance, offer, reserve } => {
+            Action::Rent { run, instance, others, offer, reserve } => {
                 let token = format!("token of {instance}");
-                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve };
+                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve, others };
                 self.append(Event::RentIntended(Box::new(intent)))?;
                 self.perform(Action::Launch { instance })
             }

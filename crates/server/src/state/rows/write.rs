@@ -19,11 +19,11 @@ pub struct RowChanges {
 }
 
 impl RowChanges {
-    /// Records the changes of an event: at most one run, one instance, one attempt and one sweep.
+    /// Records the changes of an event: at most one run, one attempt and one sweep, and the instances of one request.
     pub fn note(&mut self, world: &World, record: &Record) {
         let event = &record.event;
         self.runs.extend(world.run_of(event).cloned());
-        self.instances.extend(event.instance().cloned());
+        self.instances.extend(event.instances().cloned());
         self.attempts.extend(event.attempt().cloned());
         if let Some(RunOrSweep::Sweep(sweep)) = world.work_of(event) {
             self.sweeps.insert(sweep);

@@ -83,6 +83,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
 struct Costs {
     rows: Vec<Vec<String>>,
     total: Money,
+    beyond: Money,
 }
 
 impl Costs {
@@ -93,6 +94,7 @@ impl Costs {
             let (is_final, micros) = (bill.is_some(), spent.micros());
             return printer.json(&json!({ "run": id, "final": is_final, "bill": bill, "cost_micro_usd": micros }));
         }
+        self.beyond += bill.map_or(Money::default(), |bill| bill.adjustment);
         for line in bill.into_iter().flat_map(|bill| &bill.lines) {
             let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
             let machine = if line.race { format!("{} (race)", line.instance) } else { line.instance.to_string() };
@@ -105,13 +107,44 @@ impl Costs {
         }
     }
 
+    /// Adds the sum, and how much of it providers have billed beyond the budgets of runs.
+    fn close(&mut self) {
+        let mut sum = |what: &str, amount: Money| {
+            let none = String::new;
+            self.rows.push(vec![what.to_owned(), none(), none(), none(), amount.to_string()]);
+        };
+        sum("total", self.total);
+        if !self.beyond.is_zero() {
+            sum("beyond budgets", self.beyond);
+        }
+    }
+
     fn print(mut self, printer: &mut Printer) {
         if printer.is_json() {
             return;
         }
-        let none = String::new;
-        self.rows.push(vec!["total".to_owned(), none(), none(), none(), self.total.to_string()]);
+        self.close();
         let lines = table::lines(&["run", "machine", "price", "time", "cost"], &self.rows);
         lines.into_iter().for_each(|line| printer.data(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_billed_beyond_budgets_stands_under_the_sum() {
+        let rows = |adjustments: &[i64]| {
+            let (mut costs, total) = (Costs::default(), Money::from_micros(2_000_000));
+            for adjustment in adjustments.iter().copied().map(Money::from_micros) {
+                let bill = Bill { lines: Vec::new(), total, adjustment };
+                costs.add(&RunId::new("a"), Some(&bill), Rate::default(), total, &mut Printer::new(false, false));
+            }
+            costs.close();
+            costs.rows.iter().map(|row| format!("{} {}", row[0], row[4])).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&[0, 0]), ["total $4.00"]);
+        assert_eq!(rows(&[500_000, 750_000]), ["total $4.00", "beyond budgets $1.25"]);
     }
 }

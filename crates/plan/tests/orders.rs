@@ -1,0 +1,71 @@
+//! Several machines by one request, from a provider that rents all of them or none.
+
+mod scene;
+
+use domain::rental::BillingRule;
+use domain::run::{RunState, Sight};
+use domain::{Cause, Elapsed, Event, Finding};
+use plan::{Action, LaunchDoubt};
+use scene::{SECOND, Scene};
+
+/// A run on such machines, with what its job says of them.
+fn scene(nodes: &str) -> Scene {
+    let mut scene = Scene::of(&format!("name: job\nrun: 'true'\n{nodes}resources: {{infra: ssh}}\n"), 9);
+    for traits in scene.facts.traits.values_mut() {
+        (traits.rents_together, traits.billing) = (true, BillingRule::EXACT);
+    }
+    scene
+}
+
+#[test]
+fn what_a_run_cannot_start_without_is_rented_by_one_request() {
+    let check = |nodes: &str, expected: &[&str]| assert_eq!(scene(nodes).settle(), expected, "{nodes}");
+    check("num_nodes: 3\n", &["rent a-i1 with a-i2 with a-i3"]);
+    check("num_nodes: {min: 2, max: 4}\n", &["rent a-i1 with a-i2", "rent a-i3", "rent a-i4"]);
+    check("num_nodes: 2\nspares: 1\n", &["rent a-i1 with a-i2", "rent a-i3"]);
+    check("", &["rent a-i1"]);
+    let mut apart = scene("num_nodes: 2\n");
+    apart.facts.traits.values_mut().for_each(|traits| traits.rents_together = false);
+    assert_eq!(apart.settle(), ["rent a-i1", "rent a-i2"]);
+}
+
+#[test]
+fn only_what_is_lost_is_rented_again() {
+    let mut scene = scene("num_nodes: 3\n");
+    scene.settle();
+    scene.up(&[1, 2, 3]);
+    scene.append(Event::ReleaseIntended { instance: scene.run.instance(2), lost_race: false });
+    scene.gone(&scene.run.instance(2));
+    assert_eq!(scene.settle(), ["rent a-i4"]);
+}
+
+#[test]
+fn a_request_in_doubt_is_made_again_once_for_all() {
+    let mut scene = scene("num_nodes: 3\n");
+    scene.settle();
+    let doubt = LaunchDoubt { requests: 1, since: Elapsed(60 * SECOND), is_token_void: false };
+    for number in 1..=3 {
+        scene.facts.in_doubt.insert(scene.run.instance(number), doubt);
+    }
+    let again = |scene: &Scene| scene.decide();
+    assert_eq!(again(&scene), [Action::Launch { instance: scene.run.instance(1) }]);
+    // One of them is listed: all are rented, and none is asked for again.
+    scene.facts.sights.insert(scene.run.instance(2), Sight::Alive);
+    assert_eq!(again(&scene)[1], Action::RecordLaunch { instance: scene.run.instance(2) });
+    scene.append(Event::Launched { instance: scene.run.instance(2), handle: None });
+    let [first, third] = [1, 3].map(|number| Action::RecordLaunch { instance: scene.run.instance(number) });
+    assert_eq!(again(&scene), [first, third]);
+}
+
+#[test]
+fn a_refusal_of_all_counts_once() {
+    let mut scene = scene("num_nodes: 3\n");
+    scene.settle();
+    for number in 1..=3 {
+        let finding = Finding::new(Cause::NoCapacity, "none free");
+        scene.append(Event::RentFailed { instance: scene.run.instance(number), finding });
+    }
+    let run = &scene.world.runs[&scene.run];
+    assert!(matches!(run.state, RunState::Recovering { .. }));
+    assert_eq!(run.waits, 1);
+}
