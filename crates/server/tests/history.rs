@@ -1,8 +1,10 @@
 //! The event log is a stable format: every history that an older version wrote is read by this one.
 //!
 //! `histories/first.jsonl` is the log of two runs: one whose agent was killed, and which was stopped and resumed; one
-//! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed.
-//! Histories are added, never changed.
+//! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed. Those
+//! in `histories/simulated` were written by the simulation (`cargo xtask sim --log SEED`, seeds 203, 172, 18, 32, 215 and
+//! 169) and hold what the others lack: jobs on several machines, by one request or several, notices, races, machines that
+//! were rented twice, budgets. Histories are added, never changed.
 
 use domain::run::RunState;
 use domain::{Record, RunId};
@@ -54,3 +56,36 @@ fn the_first_sweep_is_read_replayed_and_written_alike() {
 
 const ATTEMPTS: usize = 3;
 const INSTANCES: usize = 3;
+
+/// Each with the bills of its runs. The loop of `race` died and never came back.
+const SIMULATED: [(&str, &str, &[&str]); 6] = [
+    ("budget", include_str!("histories/simulated/budget.jsonl"), &["$0.113806"]),
+    ("gang", include_str!("histories/simulated/gang.jsonl"), &["$0.16461"]),
+    ("race", include_str!("histories/simulated/race.jsonl"), &[]),
+    ("reclaim", include_str!("histories/simulated/reclaim.jsonl"), &["$0.151735"]),
+    ("double", include_str!("histories/simulated/double.jsonl"), &["$0.272105", "$0.332083"]),
+    ("resize", include_str!("histories/simulated/resize.jsonl"), &["$1.234578"]),
+];
+
+#[test]
+fn every_simulated_history_is_read_replayed_and_written_alike() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for (name, text, expected) in SIMULATED {
+        let records = records(text);
+        let world = World::replay(&records).unwrap_or_else(|illegal| panic!("{name}: {illegal}"));
+        let bills = world.runs.values().filter_map(|run| run.bill.as_ref());
+        assert_eq!(bills.map(|bill| bill.total.to_string()).collect::<Vec<_>>(), expected, "{name}");
+        for run in world.runs.values() {
+            assert_eq!(plan::bill(&world, run), run.bill, "{name}: the bill is what the usage comes to");
+        }
+        are_written_alike(&records, text);
+        let kind = |record: &Record| serde_json::to_value(&record.event).unwrap()["event"].as_str().unwrap().to_owned();
+        kinds.extend(records.iter().map(kind));
+    }
+    for kind in
+        ["member_prepared", "member_ended", "attempt_resizing", "reclaim_noticed", "double_ended", "keeper_changed"]
+    {
+        assert!(kinds.contains(kind), "no history has `{kind}`");
+    }
+    assert_eq!(kinds.len(), 21, "{kinds:?}");
+}
