@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         path: path.clone(),
         split: Split::Shares([1.0, 0.0, 0.0]),
         classes: None,
+        labels: domain::train::Labels::Class,
         text: None,
         sampling: domain::train::Sampling::Shuffle,
         augment: augment.clone(),

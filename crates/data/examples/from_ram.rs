@@ -47,6 +47,7 @@ fn measure(what: &str, path: &Path, augment: Vec<Augment>, memory: &[u8]) -> Res
         path: String::new(),
         split: Split::Shares([1.0, 0.0, 0.0]),
         classes: None,
+        labels: domain::train::Labels::Class,
         text: None,
         size: Some(SIZE as u32),
         sampling: domain::train::Sampling::Shuffle,

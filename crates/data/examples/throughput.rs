@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         path: path.clone(),
         split: Split::default(),
         classes: None,
+        labels: domain::train::Labels::Class,
         text: None,
         sampling: domain::train::Sampling::Shuffle,
         augment: augment.clone(),

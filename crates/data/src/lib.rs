@@ -58,7 +58,7 @@ pub use detection::{
 pub use error::Error;
 pub use files::{cache, remote, text};
 pub use formats::annotations::Annotation;
-pub use formats::{EXTENSIONS as IMAGE_EXTENSIONS, Renamed, Skipped, lists_images, preloading};
+pub use formats::{EXTENSIONS as IMAGE_EXTENSIONS, Renamed, Skipped, Targets, lists_images, preloading};
 pub use identity::preparation::Preparation;
 pub use identity::{DataChange, DataIdentity, Provenance};
 pub use loader::dataset::{Dataset, Outline};

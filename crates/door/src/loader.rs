@@ -88,6 +88,7 @@ impl PyLoader {
             path: uri.clone(),
             split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
             classes: None,
+            labels: domain::train::Labels::Class,
             text: None,
             sampling: domain::train::Sampling::Shuffle,
             augment: preset.augment,

@@ -60,8 +60,17 @@ fn intended(number: u64, instance: InstanceId) -> Event {
 
 fn ready(number: u64, step: u64) -> Event {
     let (steps, steps_per_epoch, samples, classes) = (100, 10, [1, 1, 1], vec![]);
-    let ready =
-        Ready { step, steps, steps_per_epoch, samples, classes, parameters: 1, passed_over: vec![], sample: None };
+    let ready = Ready {
+        step,
+        steps,
+        steps_per_epoch,
+        samples,
+        classes,
+        parameters: 1,
+        passed_over: vec![],
+        sample: None,
+        data: None,
+    };
     Event::AttemptReady { attempt: attempt(number), ready: Some(ready) }
 }
 

@@ -276,6 +276,7 @@ impl ProgramRun {
             parameters: 0,
             passed_over,
             sample: None,
+            data: None,
         };
         logging.is_ready = true;
         self.line.send(Report::Ready(ready));

@@ -115,14 +115,16 @@ fn step_event(at: Timestamp, step: &Step) -> Vec<u8> {
 }
 
 fn evaluation_event(at: Timestamp, evaluated: &Evaluated) -> Vec<u8> {
-    let [loss, accuracy] = match evaluated.split {
-        EvaluatedSplit::Validation => ["validation/loss", "validation/accuracy"],
-        EvaluatedSplit::Test => ["test/loss", "test/accuracy"],
+    let part = match evaluated.split {
+        EvaluatedSplit::Validation => "validation",
+        EvaluatedSplit::Test => "test",
     };
-    let mut scalars = vec![(loss.to_owned(), evaluated.loss), (accuracy.to_owned(), evaluated.accuracy)];
-    let part = loss.split('/').next().unwrap_or_default();
-    let TaskMetrics { top5, f1, perplexity, map50 } = evaluated.figures;
-    for (name, value) in [("top5", top5), ("f1", f1), ("perplexity", perplexity), ("map50", map50)] {
+    let accuracy = format!("{part}/{}", evaluated.figures.accuracy_key());
+    let mut scalars = vec![(format!("{part}/loss"), evaluated.loss), (accuracy, evaluated.accuracy)];
+    let TaskMetrics { top5, f1, perplexity, map50, map: _, rmse, mae } = evaluated.figures;
+    let named =
+        [("top5", top5), ("f1", f1), ("perplexity", perplexity), ("map50", map50), ("rmse", rmse), ("mae", mae)];
+    for (name, value) in named {
         scalars.extend(value.map(|value| (format!("{part}/{name}"), value)));
     }
     let scalars: Vec<(&str, f64)> = scalars.iter().map(|(name, value)| (name.as_str(), *value)).collect();

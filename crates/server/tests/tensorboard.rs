@@ -38,6 +38,7 @@ fn ready(step: u64) -> Report {
         parameters: 1,
         passed_over,
         sample: None,
+        data: None,
     })
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn ready(step: u64, work: &SimulatedWork) -> Report {
         parameters: 1,
         passed_over: Vec::new(),
         sample: None,
+        data: None,
     })
 }
 

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use domain::train::{Task, Train};
+use domain::train::{Labels, Task, Train};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use train::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
@@ -57,6 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let said = match (case.classes, case.train.task()) {
         (Some(classes), Task::ObjectDetection) => OutputShape::Boxes(classes),
+        (Some(classes), _) if case.train.data.labels == Labels::MultiLabel => OutputShape::Labels(classes),
+        (Some(_), _) if case.train.data.labels == Labels::Number => OutputShape::Number,
         (
             Some(classes),
             Task::ImageClassification | Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel,

@@ -183,7 +183,9 @@ impl Case {
                     values = torch::channels_last(&values)?;
                 }
                 let labels = match self.shape().output {
-                    OutputShape::Classes(_) | OutputShape::Tokens => classes,
+                    OutputShape::Classes(_) | OutputShape::Labels(_) | OutputShape::Number | OutputShape::Tokens => {
+                        classes
+                    }
                     OutputShape::Boxes(_) => {
                         // One object in the middle of each, half as wide and high.
                         let [width, height] = [width as f32, height as f32];
@@ -198,8 +200,8 @@ impl Case {
             InputShape::Text(TextShape { vocabulary, length, .. }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
                 let labels = match self.shape().output {
-                    OutputShape::Classes(_) => classes,
                     OutputShape::Tokens => values.shallow_clone(),
+                    OutputShape::Classes(_) | OutputShape::Labels(_) | OutputShape::Number => classes,
                     OutputShape::Boxes(_) => classes,
                 };
                 Ok(BatchTensors { values, mask: None, labels, share, class_weights: None })

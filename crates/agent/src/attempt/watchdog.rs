@@ -185,6 +185,7 @@ mod tests {
             parameters: 1,
             passed_over: vec![],
             sample: None,
+            data: None,
         };
         Report::Ready(ready)
     }

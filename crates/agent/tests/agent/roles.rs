@@ -84,6 +84,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         parameters: 1,
         passed_over: vec![],
         sample: None,
+        data: None,
     };
     if behaviour == "the second fails" {
         // The first does not end before the second has reported its error.

@@ -14,7 +14,8 @@ pub struct ProgressLine {
     step_us: f64,
     wait_us: f64,
     samples: f64,
-    accuracy: Option<f64>,
+    /// Name and value.
+    accuracy: Option<(&'static str, f64)>,
     /// Samples that were prepared, before the first step.
     prepared: Option<u64>,
 }
@@ -43,7 +44,9 @@ impl ProgressLine {
                 self.samples += share * (f64::from(step.samples) - self.samples);
                 self.last = Some(*step);
             }
-            Report::Evaluated(evaluated) => self.accuracy = Some(evaluated.accuracy),
+            Report::Evaluated(evaluated) => {
+                self.accuracy = Some((evaluated.figures.accuracy_name(), evaluated.accuracy));
+            }
             Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => return false,
             Report::Metrics(_) | Report::Devices { .. } => return false,
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => return false,
@@ -85,8 +88,8 @@ impl ProgressLine {
             spent + rate.cost(left),
             last.loss,
         );
-        if let Some(accuracy) = self.accuracy {
-            line.push_str(&format!(" · accuracy {:.2} %", 100.0 * accuracy));
+        if let Some((name, accuracy)) = self.accuracy {
+            line.push_str(&format!(" · {name} {:.2} %", 100.0 * accuracy));
         }
         if self.samples > 0.0 {
             line.push_str(&format!(
@@ -109,7 +112,7 @@ impl ProgressLine {
 }
 
 /// Parts that a narrow terminal has no room for, in the order in which they are left out: by what they contain.
-const DISPENSABLE: [&str; 6] = ["data wait", "samples/s", "epoch ", "accuracy", "so far", " left"];
+const DISPENSABLE: [&str; 8] = ["data wait", "samples/s", "epoch ", "accuracy", "mAP", "R²", "so far", " left"];
 
 /// The line for a terminal of so many columns: step and loss stand there whatever else has to go.
 pub fn fitted(line: &str, width: usize) -> String {
@@ -158,6 +161,7 @@ mod tests {
             parameters: 9,
             passed_over: vec![],
             sample: None,
+            data: None,
         };
         progress.take(&Report::Ready(ready));
         let rate: Rate = "3.60/h".parse().unwrap();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use domain::train::Labels;
+
 use super::encoded::Encoded;
 use crate::Part;
 
@@ -67,6 +69,8 @@ pub(crate) struct Reading {
     pub by_folders: ByFolders,
     /// Whether damaged samples are skipped and counted.
     pub skip: bool,
+    /// What the labels are.
+    pub labels: Labels,
 }
 
 /// Whether the parts are those that folders or files are named after.

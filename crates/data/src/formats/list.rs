@@ -30,7 +30,7 @@ pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
         Corrupt::Fail => false,
         Corrupt::Skip => true,
     };
-    let index = list(path, &Reading { by_folders, skip })?;
+    let index = list(path, &Reading { by_folders, skip, labels: spec.labels })?;
     if matches!(&index.content, Content::Encoded(encoded) if encoded.len() > 0 && encoded.codec(0) == SampleCodec::Tokens)
     {
         let why = "it holds text as tokens, and this model takes images";

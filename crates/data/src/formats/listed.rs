@@ -5,10 +5,11 @@
 //! the class of an image is the one whose annotations cover most of it, and the annotations become its metadata
 //! ([`Annotation`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use domain::train::Labels;
 use plugin::LABELS;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +20,7 @@ use super::coco::{Coco, CocoAnnotation, CocoImage};
 use super::encoded::Encoded;
 use super::index::{Content, Home, Index, Reading, Skipped};
 use super::labels::{home, homes_of, is_image};
+use super::targets;
 use super::tree::home_of;
 use crate::Error;
 use crate::error::layout;
@@ -58,13 +60,21 @@ pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
         })?;
         annotated.entry(image_id).or_default().push(annotation);
     }
+    let names: Vec<String> = names.into_values().collect();
     let mut rows = Vec::with_capacity(coco.images.len());
     for CocoImage { id, file_name, .. } in coco.images {
         let all = annotated.remove(&id).unwrap_or_default();
-        let class = annotations::covering(&all).map(|class| Named::Number(class.into()));
+        let class = match reading.labels {
+            Labels::MultiLabel => {
+                let found: BTreeSet<u32> = all.iter().map(|annotation| annotation.class).collect();
+                let found = found.into_iter().filter_map(|class| names.get(class as usize));
+                Some(Named::Word(targets::joined(found.map(String::as_str))))
+            }
+            Labels::Class | Labels::Number => annotations::covering(&all).map(|class| Named::Number(class.into())),
+        };
         rows.push(Row { path: inside(path, &file_name)?, class, home: None, note: annotations::note(all) });
     }
-    index(path, root, rows, Some(names.into_values().collect()), reading)
+    index(path, root, rows, Some(names), reading)
 }
 
 /// The split that the name of a list implies: `train2017` for `instances_train2017.json`.
@@ -110,7 +120,7 @@ pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Er
                 let columns = Columns::of(&list)?.filter(|columns| columns.head.is_some());
                 table(&list, &columns.ok_or_else(|| wrong(&list, "it has no column `file_name`".into()))?)?
             }
-            false => lines(&list, &mut marked)?,
+            false => lines(&list, reading.labels, &mut marked)?,
         };
         for Line { file, class, note, home } in found {
             let path = below.join(inside(&list, &file)?);
@@ -201,7 +211,7 @@ fn wrong(list: &Path, why: String) -> Error {
 }
 
 /// The lines of a `metadata.jsonl`; the highest class that is marked in images is added to `marked`.
-fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
+fn lines(list: &Path, labels: Labels, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
     let refused = |source| Error::Read { name: list.display().to_string(), source };
     let mut reader = BufReader::new(plain_file::open(list).map_err(refused)?);
     let (mut found, mut line) = (Vec::new(), Vec::new());
@@ -228,11 +238,7 @@ fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
             })?,
             None => Vec::new(),
         };
-        let class = LABELS.iter().find_map(|key| match value.get(key)? {
-            Value::Number(number) => number.as_i64().map(Named::Number),
-            Value::String(text) => Named::parse(text),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        });
+        let class = LABELS.iter().find_map(|key| label(value.get(key)?, labels));
         let covering = annotations::covering(&marks).map(|class| Named::Number(class.into()));
         let class = covering.or(class);
         *marked = marks.iter().map(|mark| mark.class).max().max(*marked);
@@ -240,6 +246,29 @@ fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
         found.push(Line { file: name.to_owned(), class, note, home: None });
     }
     Ok(found)
+}
+
+/// The label in a line of JSON: a list where there may be several.
+fn label(value: &Value, labels: Labels) -> Option<Named> {
+    match (value, labels) {
+        (Value::Number(number), Labels::Number) => Some(Named::Word(number.to_string())),
+        (Value::Number(number), Labels::Class | Labels::MultiLabel) => number.as_i64().map(Named::Number),
+        (Value::String(text), _) => Named::parse(text),
+        (Value::Array(each), Labels::MultiLabel) => {
+            let each: Option<Vec<String>> = each.iter().map(word).collect();
+            each.map(|each| Named::Word(targets::joined(each.iter().map(String::as_str))))
+        }
+        (Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_), _) => None,
+    }
+}
+
+/// One of several labels: a name or a whole number.
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => number.as_i64().map(|number| number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// `{"bbox": [[left, top, width, height], …], "categories": [3, …]}`
@@ -324,7 +353,9 @@ fn index(
     let (mut paths, mut named, mut notes, mut places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut skipped = Vec::new();
     for Row { path, class, home, note } in rows {
-        let Some(class) = class else {
+        // Nothing is a label of nothing, where there may be any number.
+        let none = (reading.labels == Labels::MultiLabel).then(|| Named::Word(targets::joined([])));
+        let Some(class) = class.or(none) else {
             let (name, why) = (path.display().to_string(), "the list gives it no class".to_owned());
             if !reading.skip {
                 return Err(Error::Image { name, why });

@@ -15,6 +15,7 @@ mod list;
 mod listed;
 mod pixels;
 mod tables;
+pub(crate) mod targets;
 mod text_rows;
 mod tree;
 
@@ -27,4 +28,5 @@ pub use self::labels::EXTENSIONS;
 pub(crate) use self::labels::is_image;
 pub(crate) use self::list::{index, list, unlabelled};
 pub use self::listed::lists_images;
+pub use self::targets::Targets;
 pub(crate) use self::text_rows::{Record, texts_of_tables};

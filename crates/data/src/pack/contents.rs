@@ -136,7 +136,9 @@ impl Contents {
 /// Lists the data, with the parts that its folders name if any folder does: an existing split is preserved, or it is an
 /// error.
 fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
-    let listed = |by_folders| formats::list(source, &Reading { by_folders, skip: options.skip });
+    let listed = |by_folders| {
+        formats::list(source, &Reading { by_folders, skip: options.skip, labels: domain::train::Labels::Class })
+    };
     if options.split.is_some() {
         return listed(ByFolders::No);
     }

@@ -30,6 +30,7 @@ pub(crate) fn spec() -> Data {
         path: String::new(),
         split: Split::default(),
         classes: None,
+        labels: domain::train::Labels::Class,
         text: None,
         sampling: domain::train::Sampling::Shuffle,
         augment: Vec::new(),

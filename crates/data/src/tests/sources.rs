@@ -286,7 +286,11 @@ fn texts_of_images_are_packed() {
     let source = files.written(Written::WebDataset, root.path(), 2);
     let out = root.path().join("out");
     crate::pack(&source, &out, &crate::PackOptions::default(), &mut |_| {}).unwrap();
-    let reading = crate::formats::Reading { by_folders: crate::formats::ByFolders::No, skip: false };
+    let reading = crate::formats::Reading {
+        by_folders: crate::formats::ByFolders::No,
+        skip: false,
+        labels: domain::train::Labels::Class,
+    };
     let crate::formats::Content::Encoded(encoded) = crate::formats::list(&out, &reading).unwrap().content else {
         panic!("shards are encoded")
     };

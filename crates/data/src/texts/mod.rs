@@ -27,8 +27,9 @@ use std::path::Path;
 use domain::train::{Data, Documents, Sampling, Text};
 
 use crate::files::library;
+use crate::formats::Targets;
 use crate::identity::preparation::Preparation;
-use crate::identity::{Provenance, Reads, SampleList};
+use crate::identity::{Provenance, Reads, SampleList, hash};
 use crate::{BalancedOrder, Error, Part, SampleOrder, TrainOrder};
 
 pub use batch::{TextBatch, TextLoader};
@@ -58,6 +59,8 @@ pub struct TextDataset {
     rows: TokenRows,
     /// The class of each row; empty unless the objective is classification.
     labels: Vec<u32>,
+    /// What a label stands for; `None` where it is the class.
+    targets: Option<Targets>,
     /// Whether attention is limited to the tokens of a document.
     apart: bool,
     /// Whether each row is a pair of texts.
@@ -71,7 +74,7 @@ pub struct TextDataset {
 /// The classes and sizes of a text data set, found without tokenizing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextOutline {
-    /// Names of the classes, in label order; empty unless the objective is classification.
+    /// Names of the classes, in label order, or of what else is predicted; empty unless the objective is classification.
     pub classes: Vec<String>,
     /// Rows of training, validation and test; `None` if they depend on the tokens.
     pub counts: Option<[u64; 3]>,
@@ -85,14 +88,20 @@ impl TextOutline {
             library(TOKENIZERS)?;
         }
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
-            return Ok(outline);
+            return outline.of_labels(spec, goal, path);
         }
         let survey = TextSurvey::of(&TextFile::at(path, keys)?, spec, goal, seed, &Preparation::default())?;
         let counts = match goal {
             TextObjective::Class | TextObjective::Masked => Some(survey.parts.each_ref().map(|part| part.len() as u64)),
             TextObjective::Next => None,
         };
-        Ok(TextOutline { classes: survey.classes, counts })
+        TextOutline { classes: survey.classes, counts }.of_labels(spec, goal, path)
+    }
+
+    /// The same with the names of what is predicted, where labels are not classes.
+    fn of_labels(self, spec: &Data, goal: TextObjective, path: &Path) -> Result<TextOutline, Error> {
+        let targets = targets_of(spec, goal, path, &self.classes)?;
+        Ok(TextOutline { classes: targets.map_or(self.classes, |targets| targets.names()), ..self })
     }
 }
 
@@ -141,17 +150,20 @@ impl TextDataset {
         let TextSurvey { contents, classes, labels, parts, rule } =
             TextSurvey::of(&file, spec, goal, seed, &preparation)?;
         let (count, contents_hash) = (contents.len(), survey::hash_of(&contents));
+        let targets = targets_of(spec, goal, file.path, &classes)?;
         let list = |_: Reads<'_>| {
-            let targets = (0..count).map(|sample| labels.get(sample).map_or(0, |label| u64::from(*label)));
-            Ok(SampleList::of_contents(contents, targets.collect()))
+            let numbers = label_numbers(&classes, targets.is_some());
+            let of = (0..count).map(|sample| labels.get(sample).map_or(0, |label| numbers[*label as usize]));
+            Ok(SampleList::of_contents(contents, of.collect()))
         };
-        let parts = provenance.divide(&classes, parts, rule, seed, list)?;
+        let outputs = targets.as_ref().map_or_else(|| classes.clone(), Targets::names);
+        let parts = provenance.divide(&outputs, parts, rule, seed, list)?;
         let given = keys.tokenizer.as_ref().map(|file| TextTokenizer::load(Path::new(file), goal)).transpose()?;
         let tokenizer = match kept_tokenizer(given, goal, provenance)? {
             Some(tokenizer) => tokenizer,
             None => file.train_tokenizer(&parts[Part::Train as usize], goal, &preparation)?,
         };
-        let mut texts = TextDataset::without_rows(keys, goal, classes, labels, &tokenizer)?;
+        let mut texts = TextDataset::without_rows(keys, goal, (classes, targets), labels, &tokenizer)?;
         provenance.uses_tokenizer(&texts.tokenizer);
         texts.rows =
             RowEncoding { file, goal, keys, end: texts.special.end, contents: contents_hash, parts, preparation }
@@ -163,7 +175,7 @@ impl TextDataset {
     fn without_rows(
         keys: &Text,
         goal: TextObjective,
-        classes: Vec<String>,
+        (classes, targets): (Vec<String>, Option<Targets>),
         labels: Vec<u32>,
         tokenizer: &TextTokenizer,
     ) -> Result<TextDataset, Error> {
@@ -172,6 +184,7 @@ impl TextDataset {
             classes,
             rows: TokenRows::none()?,
             labels,
+            targets,
             apart: keys.documents == Documents::Apart,
             has_pairs: keys.pair.is_some(),
             special: tokenizer.special,
@@ -189,6 +202,25 @@ impl TextDataset {
     /// Names of the classes, in label order; empty unless the objective is classification.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What a label stands for; `None` where it is the class.
+    pub fn targets(&self) -> Option<&Targets> {
+        self.targets.as_ref()
+    }
+
+    /// Names of what is predicted, in the order of the outputs: the classes, unless labels are something else.
+    pub fn outputs(&self) -> Vec<String> {
+        self.targets.as_ref().map_or_else(|| self.classes.clone(), Targets::names)
+    }
+
+    /// The same texts for a model that predicts these labels, in its order.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClasses`] with the labels that the model does not have.
+    pub fn for_model(mut self, outputs: &[String]) -> Result<TextDataset, Error> {
+        self.targets = self.targets.take().map(|targets| targets.for_model(&self.classes, outputs)).transpose()?;
+        Ok(self)
     }
 
     /// Rows of training, validation and test.
@@ -230,6 +262,22 @@ impl TextDataset {
     /// The tokenizer as a `tokenizer.json`.
     pub fn tokenizer(&self) -> &str {
         &self.tokenizer
+    }
+}
+
+/// What the labels of texts stand for; `None` where they are classes, or where none is trained.
+fn targets_of(spec: &Data, goal: TextObjective, path: &Path, classes: &[String]) -> Result<Option<Targets>, Error> {
+    match goal {
+        TextObjective::Class => Targets::of(spec.labels, path, classes),
+        TextObjective::Masked | TextObjective::Next => Ok(None),
+    }
+}
+
+/// What the identity of the data says of each class. The number of a text that is no class changes with the other texts.
+fn label_numbers(classes: &[String], are_texts: bool) -> Vec<u64> {
+    match are_texts {
+        true => classes.iter().map(|text| u64::from(hash(text.as_bytes()) as u32)).collect(),
+        false => (0..classes.len() as u64).collect(),
     }
 }
 

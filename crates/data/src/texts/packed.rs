@@ -78,7 +78,8 @@ pub(super) fn open(
     let parts = provenance.divide(&manifest.classes, parts, rule, seed, list)?;
     let tokenizer = packed_tokenizer(path, goal, &tokens, provenance)?;
     let (classes, labels) = if goal == TextObjective::Class { (manifest.classes, labels) } else { Default::default() };
-    let mut texts = TextDataset::without_rows(keys, goal, classes, labels, &tokenizer)?;
+    let targets = super::targets_of(spec, goal, path, &classes)?;
+    let mut texts = TextDataset::without_rows(keys, goal, (classes, targets), labels, &tokenizer)?;
     provenance.uses_tokenizer(&texts.tokenizer);
     let preparation = provenance.preparation();
     let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new(), preparation };
@@ -332,6 +333,7 @@ fn stream(
         goal: TextObjective::Next,
         classes: Vec::new(),
         labels: Vec::new(),
+        targets: None,
         rows: TokenRows::ended(packed.writer.finish()?, parts, Vec::new())?,
         apart: false,
         has_pairs: false,

@@ -30,7 +30,7 @@ const WAITING: usize = 256;
 /// A text file, and where its texts are in its records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextFile<'a> {
-    path: &'a Path,
+    pub(super) path: &'a Path,
     form: Form,
     keys: &'a Text,
     /// Minimum bytes per record of a plain text; `None` if each line is a record.

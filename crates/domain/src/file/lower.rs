@@ -138,7 +138,7 @@ fn sweep(
         }
         None => return None,
     };
-    let metric = keys.metric.unwrap_or(Metric::usual(train.task()));
+    let metric = keys.metric.unwrap_or(Metric::usual(train));
     Some(Sweep {
         parameters,
         method: keys.method,

@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::id::{RunId, SweepId};
 use crate::rank::Exported;
 use crate::run::StopBy;
-use crate::train::{Task, Train};
+use crate::train::{Labels, Task, Train};
 
 /// Most trials that a sweep may have.
 pub const MOST_TRIALS: u32 = 10_000;
@@ -117,7 +117,7 @@ pub enum Metric {
     Top5,
     /// Perplexity, for language models.
     Perplexity,
-    /// mAP@[.5:.95], for detection.
+    /// mAP@[.5:.95] for detection, mAP for `labels: multi_label`.
     Map,
     /// mAP@.5, for detection.
     Map50,
@@ -214,21 +214,25 @@ impl Goal {
 }
 
 impl Metric {
-    /// The default metric of a task.
-    pub fn usual(task: Task) -> Metric {
-        match task {
-            Task::ImageClassification | Task::TextClassification => Metric::Accuracy,
-            Task::ObjectDetection => Metric::Map,
-            Task::MaskedLanguageModel | Task::LanguageModel => Metric::Loss,
+    /// The default metric of a job.
+    pub fn usual(train: &Train) -> Metric {
+        match (train.task(), train.data.labels) {
+            (Task::ImageClassification | Task::TextClassification, Labels::Class) => Metric::Accuracy,
+            (Task::ImageClassification | Task::TextClassification, Labels::MultiLabel) => Metric::Map,
+            (Task::ImageClassification | Task::TextClassification, Labels::Number) => Metric::Loss,
+            (Task::ObjectDetection, _) => Metric::Map,
+            (Task::MaskedLanguageModel | Task::LanguageModel, _) => Metric::Loss,
         }
     }
 
-    /// Those that a task has.
-    pub fn of(task: Task) -> &'static [Metric] {
-        match task {
-            Task::ImageClassification | Task::TextClassification => {
-                &[Metric::Accuracy, Metric::Loss, Metric::F1, Metric::Top5]
-            }
+    /// Those that a job has.
+    pub fn of(train: &Train) -> &'static [Metric] {
+        match train.task() {
+            Task::ImageClassification | Task::TextClassification => match train.data.labels {
+                Labels::Class => &[Metric::Accuracy, Metric::Loss, Metric::F1, Metric::Top5],
+                Labels::MultiLabel => &[Metric::Map, Metric::Loss, Metric::F1],
+                Labels::Number => &[Metric::Loss],
+            },
             Task::ObjectDetection => &[Metric::Map, Metric::Map50, Metric::Loss],
             Task::MaskedLanguageModel | Task::LanguageModel => &[Metric::Loss, Metric::Perplexity, Metric::Accuracy],
         }

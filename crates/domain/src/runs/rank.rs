@@ -165,6 +165,9 @@ pub struct Ready {
     /// The kind of a sample; `None` from versions that did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
+    /// A hash of the identity of the data; `None` where none is recorded, and from versions that did not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
 }
 
 /// The kind of a sample as input of the network.

@@ -14,7 +14,7 @@ pub struct Evaluated {
     /// Mean loss.
     pub loss: f64,
     /// Share of samples whose highest score is the true class; where objects are found, the mean average precision
-    /// over overlaps of 0.5 to 0.95.
+    /// over overlaps of 0.5 to 0.95; of several labels per sample, the mean average precision; of numbers, R².
     pub accuracy: f64,
     /// Whether this is the best validation accuracy so far.
     pub best: bool,
@@ -38,6 +38,15 @@ pub struct TaskMetrics {
     /// Mean average precision at an overlap of 0.5, where objects are found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map50: Option<f64>,
+    /// Mean over labels of the average precision, where a sample has any number of labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<f64>,
+    /// Root of the mean squared error, where numbers are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rmse: Option<f64>,
+    /// Mean absolute error, where numbers are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
 }
 
 impl TaskMetrics {
@@ -48,17 +57,34 @@ impl TaskMetrics {
 
     /// What the accuracy beside these figures is called.
     pub fn accuracy_name(&self) -> &'static str {
-        if self.map50.is_some() { "mAP@[.5:.95]" } else { "accuracy" }
+        match self {
+            TaskMetrics { map50: Some(_), .. } => "mAP@[.5:.95]",
+            TaskMetrics { map: Some(_), .. } => "mAP",
+            TaskMetrics { rmse: Some(_), .. } => "R²",
+            _ => "accuracy",
+        }
+    }
+
+    /// The same for programs.
+    pub fn accuracy_key(&self) -> &'static str {
+        match self {
+            TaskMetrics { map50: Some(_), .. } | TaskMetrics { map: Some(_), .. } => "map",
+            TaskMetrics { rmse: Some(_), .. } => "r2",
+            _ => "accuracy",
+        }
     }
 
     /// The figures that there are, for people.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+        let plain = |value: f64| format!("{value:.4}");
         let all = [
             ("top-5 accuracy", self.top5.map(percent)),
             ("F1, mean of classes", self.f1.map(percent)),
             ("perplexity", self.perplexity.map(|value| format!("{value:.2}"))),
             ("mAP@.5", self.map50.map(percent)),
+            ("RMSE", self.rmse.map(plain)),
+            ("mean absolute error", self.mae.map(plain)),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }

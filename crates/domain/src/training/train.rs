@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::augment::{Augment, AutoAugment, ColorJitter, RandAugment, RandomErasing};
 pub use self::checkpoint::{Checkpoint, Codec};
 pub use self::class_weights::{Balanced, ClassWeights};
-pub use self::data::{Cache, Corrupt, Data, Documents, Folders, Normalize, Sampling, Split, Text};
+pub use self::data::{Cache, Corrupt, Data, Documents, Folders, Labels, Normalize, Sampling, Split, Text};
 pub use self::model::{GptSize, Loss, Model, ModelSource, Module, ResnetSize};
 pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, ParameterGroup, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
@@ -152,8 +152,10 @@ impl Train {
             (Some(Reads::Tokens), _) if has_label => Task::TextClassification,
             (Some(Reads::Tokens), _) | (None, Some(Loss::MaskedWords)) => Task::MaskedLanguageModel,
             (Some(Reads::CausalTokens), _) | (None, Some(Loss::NextWord)) => Task::LanguageModel,
-            (None, Some(Loss::CrossEntropy) | None) if self.data.text.is_some() => Task::TextClassification,
-            (None, Some(Loss::CrossEntropy) | None) => Task::ImageClassification,
+            (None, Some(Loss::CrossEntropy | Loss::Bce | Loss::Mse) | None) if self.data.text.is_some() => {
+                Task::TextClassification
+            }
+            (None, Some(Loss::CrossEntropy | Loss::Bce | Loss::Mse) | None) => Task::ImageClassification,
         }
     }
 

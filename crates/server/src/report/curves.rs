@@ -97,6 +97,7 @@ pub(crate) mod tests {
             parameters: 25_450,
             passed_over: Vec::new(),
             sample: None,
+            data: None,
         })
     }
 

@@ -5,7 +5,7 @@ use domain::rank::EvaluatedSplit;
 use maud::{Markup, html};
 
 use super::document::{column, configuration, fact, number, number_column, table};
-use super::page::exported;
+use super::page::{accuracy_name, exported};
 use super::view::View;
 use super::words::{count, length, percent, size, time};
 use super::yaml::yaml;
@@ -46,7 +46,7 @@ fn evaluations(view: &View) -> Markup {
     }
     let head = html! {
         (column("samples")) (number_column("epoch")) (number_column("step")) (number_column("loss"))
-        (number_column("accuracy")) (column("note"))
+        (number_column(accuracy_name(view))) (column("note"))
     };
     let rows = html! {
         tbody {

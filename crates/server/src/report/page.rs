@@ -1,7 +1,7 @@
 //! The page of a run, most important sections first. Collapsed sections are in [`details`].
 
 use domain::event::RunEnd;
-use domain::rank::{Evaluated, Exported, TaskMetrics};
+use domain::rank::{Evaluated, Exported};
 use domain::run::Outcome;
 use maud::{Markup, html};
 
@@ -39,7 +39,7 @@ fn figures(view: &View) -> Markup {
     html! {
         section class="figures" {
             @if let Some((_, test)) = &view.curves.test {
-                (figure(test_name(test.figures), percent(test.accuracy)))
+                (figure(&format!("test {}", test.figures.accuracy_name()), percent(test.accuracy)))
             }
             @if let Some(best) = best(view) { (figure("best validation", percent(best.accuracy))) }
             (figure("cost", cost.unwrap_or_else(|| "not billed yet".into())))
@@ -58,13 +58,10 @@ fn figures(view: &View) -> Markup {
     }
 }
 
-fn test_name(figures: TaskMetrics) -> &'static str {
-    if figures.map50.is_some() { "test mAP@[.5:.95]" } else { "test accuracy" }
-}
-
-/// Whether the accuracy is a mean average precision.
-fn finds_objects(view: &View) -> bool {
-    view.curves.validations.iter().chain(&view.curves.test).any(|(_, evaluated)| evaluated.figures.map50.is_some())
+/// What the accuracy of the evaluations is called.
+pub(super) fn accuracy_name(view: &View) -> &'static str {
+    let mut all = view.curves.validations.iter().chain(&view.curves.test);
+    all.next().map_or("accuracy", |(_, evaluated)| evaluated.figures.accuracy_name())
 }
 
 fn curves(view: &View) -> Markup {
@@ -108,7 +105,10 @@ fn charts(view: &View) -> [Chart; 4] {
     [
         Chart { title: "Loss", say: |value| plain(value), lines: loss, span, resumed: resumed() },
         Chart {
-            title: if finds_objects(view) { "mAP@[.5:.95]" } else { "Accuracy" },
+            title: match accuracy_name(view) {
+                "accuracy" => "Accuracy",
+                other => other,
+            },
             say: |value| format!("{} %", plain(value * 100.0)),
             lines: vec![
                 Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.accuracy) },

@@ -9,13 +9,14 @@ use std::time::Duration;
 use data::bound::ImageStorage;
 use data::{
     Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats,
-    OriginalImage, Part, Provenance, RankShare, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
+    OriginalImage, Part, Provenance, RankShare, Skipped, Targets, TextBatch, TextDataset, TextLoader, TextObjective,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
 use domain::train::{MemoryFormat, Task, Text, Train};
 use tch::Device;
 
+use super::targets::{output, target_tensor};
 use crate::channel::Channel;
 use crate::detect::{self, GroundTruth};
 use crate::error::Error;
@@ -37,11 +38,11 @@ pub enum TrainingData {
 /// A stream of batches.
 pub enum DeviceLoader {
     /// Of images.
-    Images { loader: Box<Loader>, shape: ImageShape, classes: i64, channels_last: bool },
+    Images { loader: Box<Loader>, dataset: Arc<Dataset>, shape: ImageShape, channels_last: bool },
     /// Of images with boxes.
     Detection { loader: DetectionLoader, channels_last: bool },
     /// Of rows of token ids.
-    Text(TextLoader),
+    Text { loader: TextLoader, texts: Arc<TextDataset> },
 }
 
 /// The text columns of the data, and the training objective.
@@ -113,7 +114,7 @@ impl TrainingData {
                     height: dataset.height() as i64,
                     width: dataset.width() as i64,
                 }),
-                output: OutputShape::Classes(dataset.classes().len() as i64),
+                output: output(dataset.targets(), dataset.classes()),
             },
             TrainingData::Detection(scenes) => {
                 let size = scenes.size() as i64;
@@ -125,7 +126,7 @@ impl TrainingData {
             TrainingData::Text(texts) => {
                 let length = train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
                 let output = match texts.goal() {
-                    TextObjective::Class => OutputShape::Classes(texts.classes().len() as i64),
+                    TextObjective::Class => output(texts.targets(), texts.classes()),
                     TextObjective::Masked | TextObjective::Next => OutputShape::Tokens,
                 };
                 ModelShape {
@@ -149,12 +150,21 @@ impl TrainingData {
         }
     }
 
-    /// Names of the classes, in label order; empty for a language model.
-    pub fn classes(&self) -> &[String] {
+    /// What the labels of samples stand for; `None` where they are classes.
+    pub fn targets(&self) -> Option<&Targets> {
         match self {
-            TrainingData::Images(dataset) => dataset.classes(),
-            TrainingData::Detection(scenes) => scenes.classes(),
-            TrainingData::Text(texts) => texts.classes(),
+            TrainingData::Images(dataset) => dataset.targets(),
+            TrainingData::Detection(_) => None,
+            TrainingData::Text(texts) => texts.targets(),
+        }
+    }
+
+    /// Names of the classes in label order, or of what else is predicted; empty for a language model.
+    pub fn outputs(&self) -> Vec<String> {
+        match self {
+            TrainingData::Images(dataset) => dataset.outputs(),
+            TrainingData::Detection(scenes) => scenes.classes().to_vec(),
+            TrainingData::Text(texts) => texts.outputs(),
         }
     }
 
@@ -188,7 +198,8 @@ impl TrainingData {
             TrainingData::Text(texts) => {
                 let batch = train.batch as usize;
                 let loader = TextLoader::train(Arc::clone(texts), batch, train.seed, from, epochs);
-                DeviceLoader::Text(loader.sampled(train.data.sampling).shared(share))
+                let loader = loader.sampled(train.data.sampling).shared(share);
+                DeviceLoader::Text { loader, texts: Arc::clone(texts) }
             }
         }
     }
@@ -205,9 +216,10 @@ impl TrainingData {
                 loader: DetectionLoader::evaluate(Arc::clone(scenes), part, batch as usize, share),
                 channels_last: train.memory_format == MemoryFormat::ChannelsLast,
             },
-            TrainingData::Text(texts) => DeviceLoader::Text(
-                TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed).shared(share),
-            ),
+            TrainingData::Text(texts) => DeviceLoader::Text {
+                loader: TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed).shared(share),
+                texts: Arc::clone(texts),
+            },
         }
     }
 }
@@ -217,16 +229,16 @@ impl DeviceLoader {
     pub fn measured(&self) -> Option<LoaderStats> {
         match self {
             DeviceLoader::Images { loader, .. } => Some(loader.measured()),
-            DeviceLoader::Detection { .. } | DeviceLoader::Text(_) => None,
+            DeviceLoader::Detection { .. } | DeviceLoader::Text { .. } => None,
         }
     }
 
     /// The next batch, moved to the device; `None` after the last.
     pub fn next(&mut self, device: Device) -> Option<Result<DeviceBatch, Error>> {
         match self {
-            DeviceLoader::Images { loader, shape, classes, channels_last } => {
+            DeviceLoader::Images { loader, dataset, shape, channels_last } => {
                 let batch = loader.next()?;
-                let (shape, classes, channels_last) = (*shape, *classes, *channels_last);
+                let (shape, classes, channels_last) = (*shape, dataset.classes().len() as i64, *channels_last);
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
                     let ImageShape { channels, height, width } = shape;
@@ -237,6 +249,10 @@ impl DeviceLoader {
                     } else {
                         image_batch(batch.images(), batch.labels(), shape, channels_last, device)?
                     };
+                    if let Some(targets) = dataset.targets() {
+                        let labels = if batch.is_empty() { &[0] } else { batch.labels() };
+                        samples.labels = target_tensor(targets, labels, device)?;
+                    }
                     if let Some(mixed) = batch.mixed() {
                         samples.labels = mixed_targets(&samples.labels, &mixed.labels, mixed.own, classes)?;
                     }
@@ -259,18 +275,15 @@ impl DeviceLoader {
                     })
                 }))
             }
-            DeviceLoader::Text(loader) => {
+            DeviceLoader::Text { loader, texts } => {
                 let batch = loader.next()?;
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after, batch.epoch, batch.wait);
-                    Ok(DeviceBatch {
-                        samples: text_batch(&batch, device)?,
-                        cursor_after,
-                        epoch,
-                        wait,
-                        originals: Vec::new(),
-                        first: 0,
-                    })
+                    let mut samples = text_batch(&batch, device)?;
+                    if let Some(targets) = texts.targets() {
+                        samples.labels = target_tensor(targets, &batch.labels, device)?;
+                    }
+                    Ok(DeviceBatch { samples, cursor_after, epoch, wait, originals: Vec::new(), first: 0 })
                 }))
             }
         }
@@ -289,7 +302,7 @@ fn options(train: &Train, batch: u32, share: RankShare) -> LoaderOptions {
     }
 }
 
-fn image_loader(dataset: &Dataset, train: &Train, loader: Loader) -> DeviceLoader {
+fn image_loader(dataset: &Arc<Dataset>, train: &Train, loader: Loader) -> DeviceLoader {
     let shape = ImageShape {
         channels: dataset.channels() as i64,
         height: dataset.height() as i64,
@@ -297,8 +310,8 @@ fn image_loader(dataset: &Dataset, train: &Train, loader: Loader) -> DeviceLoade
     };
     DeviceLoader::Images {
         loader: Box::new(loader),
+        dataset: Arc::clone(dataset),
         shape,
-        classes: dataset.classes().len() as i64,
         channels_last: train.memory_format == MemoryFormat::ChannelsLast,
     }
 }

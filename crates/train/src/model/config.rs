@@ -12,10 +12,10 @@ pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String])
     let InputShape::Text(text) = shape.input else { return None };
     match architecture {
         Architecture::Bert { layers, width, heads } => {
-            let name = match shape.output {
-                OutputShape::Classes(_) => "BertForSequenceClassification",
-                OutputShape::Tokens => "BertForMaskedLM",
-                OutputShape::Boxes(_) => return None,
+            let name = match (shape.output, shape.output.units()) {
+                (_, Some(_)) => "BertForSequenceClassification",
+                (OutputShape::Boxes(_), None) => return None,
+                (_, None) => "BertForMaskedLM",
             };
             let mut config = json!({
                 "architectures": [name],
@@ -40,6 +40,9 @@ pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String])
                 config["id2label"] = Value::Object(by_number.collect());
                 config["label2id"] = Value::Object(by_name.collect());
             }
+            if let Some(kind) = problem_type(shape.output) {
+                config["problem_type"] = json!(kind);
+            }
             Some(config)
         }
         Architecture::Gpt { layers, width, heads, positions } => Some(json!({
@@ -62,5 +65,14 @@ pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String])
         Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
         Architecture::Vit { .. } | Architecture::Convnext { .. } | Architecture::EfficientnetB0 => None,
         Architecture::Yolo { .. } => None,
+    }
+}
+
+/// What the library trains such outputs with, where they are not logits of one class per sample.
+fn problem_type(output: OutputShape) -> Option<&'static str> {
+    match output {
+        OutputShape::Labels(_) => Some("multi_label_classification"),
+        OutputShape::Number => Some("regression"),
+        OutputShape::Classes(_) | OutputShape::Tokens | OutputShape::Boxes(_) => None,
     }
 }

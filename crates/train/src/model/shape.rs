@@ -31,6 +31,17 @@ pub struct ImageShape {
     pub width: i64,
 }
 
+/// Height and width, in pixels, from which residual networks have the usual stem.
+const LARGE: i64 = 64;
+
+impl ImageShape {
+    /// Whether residual networks take such images without the usual stem (7×7, stride 2, pooled), after which they would
+    /// be a single pixel.
+    pub fn needs_small_stem(self) -> bool {
+        self.height.min(self.width) < LARGE
+    }
+}
+
 /// The shape of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextShape {
@@ -47,10 +58,25 @@ pub struct TextShape {
 pub enum OutputShape {
     /// One logit per class, of which there are so many: `samples × classes`.
     Classes(i64),
+    /// One logit per label, of which a sample has any number: `samples × labels`.
+    Labels(i64),
+    /// A number: `samples × 1`.
+    Number,
     /// One logit per token of the vocabulary at each position: `samples × length × vocabulary`.
     Tokens,
     /// Boxes of objects of so many classes, as [`crate::detect`] reads them.
     Boxes(i64),
+}
+
+impl OutputShape {
+    /// Values per sample, where a sample is classified or given a number.
+    pub fn units(self) -> Option<i64> {
+        match self {
+            OutputShape::Classes(count) | OutputShape::Labels(count) => Some(count),
+            OutputShape::Number => Some(1),
+            OutputShape::Tokens | OutputShape::Boxes(_) => None,
+        }
+    }
 }
 
 impl ModelShape {

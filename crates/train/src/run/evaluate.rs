@@ -1,6 +1,9 @@
 //! Evaluation of a network on a validation or test split.
 //!
-//! The metrics depend on the task: classes, tokens or boxes. Sums stay on the device until the end.
+//! The metrics depend on the task: classes, several labels, a number, tokens or boxes. Sums stay on the device until the
+//! end.
+
+mod targets;
 
 use data::{AnnotatedBox, OriginalImage};
 use domain::rank::TaskMetrics;
@@ -15,6 +18,9 @@ use crate::step::recompute::forward_alone;
 use crate::step::{BatchTensors, StepConfig, loss};
 use crate::torch::{self, Result};
 
+pub use targets::LabelScore;
+use targets::{LabelSums, NumberScore, NumberSums};
+
 /// With more classes the confusion matrix is not counted: its size is the square of their number.
 const MOST_COUNTED: i64 = 1000;
 /// The true class is looked for among so many of the highest scores.
@@ -26,12 +32,15 @@ pub struct EvaluationScore {
     /// Mean loss, without smoothing, so that runs can be compared.
     pub loss: f64,
     /// Top-1 accuracy over samples or predicted tokens, in 0–1; of equal scores the first counts. For boxes the mean
-    /// average precision over IoU thresholds from 0.5 to 0.95.
+    /// average precision over IoU thresholds from 0.5 to 0.95; for several labels the mean average precision; for numbers
+    /// R².
     pub accuracy: f64,
     /// What else was measured.
     pub figures: TaskMetrics,
     /// Confusion matrix; empty above 1,000 classes.
     pub confusion: Vec<Vec<u64>>,
+    /// Of each label, where a sample has any number of them.
+    pub labels: Vec<LabelScore>,
 }
 
 /// Sums over the batches evaluated.
@@ -43,6 +52,8 @@ struct Sums {
     top: Option<Tensor>,
     /// Of classes: `classes²` numbers, a row for each true class.
     confusion: Option<Tensor>,
+    labels: LabelSums,
+    numbers: NumberSums,
     boxes: AveragePrecision,
     /// Of detection: of each batch the sums of [`LossSums`] and the number of images, as ranks divide each batch.
     detection: Vec<f64>,
@@ -111,6 +122,8 @@ impl Sums {
         let loss = || -> Result<Tensor> { Ok(loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?) };
         match network.output() {
             OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss()?, classes),
+            OutputShape::Labels(_) => self.add_labels(&logits, batch, loss()?),
+            OutputShape::Number => self.add_numbers(&logits, batch, loss()?),
             OutputShape::Tokens => self.add_tokens(&logits, batch, loss()?),
             OutputShape::Boxes(_) => self.add_boxes(&logits, loaded),
         }?;
@@ -119,11 +132,9 @@ impl Sums {
 
     fn add_classes(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor, classes: i64) -> Result<()> {
         let labels = &batch.labels;
-        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(logits.device())?;
         let best = logits.f_argmax(-1, false)?;
         sum(&mut self.correct, best.f_eq_tensor(labels)?.f_sum(Kind::Int64)?)?;
-        sum(&mut self.loss, loss.f_mul(&count)?)?;
-        sum(&mut self.count, count)?;
+        self.add_mean(batch, loss)?;
         if classes > TOP {
             let (_, top) = logits.f_topk(TOP, -1, true, false)?;
             sum(&mut self.top, top.f_eq_tensor(&labels.f_unsqueeze(-1)?)?.f_sum(Kind::Int64)?)?;
@@ -133,6 +144,24 @@ impl Sums {
             sum(&mut self.confusion, places.f_bincount::<Tensor>(None, classes * classes)?)?;
         }
         Ok(())
+    }
+
+    fn add_labels(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
+        self.labels.logits.extend(host(logits)?);
+        self.labels.flags.extend(host(&batch.labels)?);
+        self.add_mean(batch, loss)
+    }
+
+    fn add_numbers(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
+        host(logits)?.into_iter().zip(host(&batch.labels)?).for_each(|(found, target)| self.numbers.add(found, target));
+        self.add_mean(batch, loss)
+    }
+
+    /// Adds a loss that is a mean over the samples of a batch.
+    fn add_mean(&mut self, batch: &BatchTensors, loss: Tensor) -> Result<()> {
+        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(loss.device())?;
+        sum(&mut self.loss, loss.f_mul(&count)?)?;
+        sum(&mut self.count, count)
     }
 
     fn add_tokens(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
@@ -176,8 +205,19 @@ impl Sums {
         let count = count.max(1.0);
         let (loss, mut accuracy) = (loss / count, correct / count);
         let mut figures = TaskMetrics::default();
-        let mut confusion = Vec::new();
+        let (mut confusion, mut labels) = (Vec::new(), Vec::new());
         match output {
+            OutputShape::Labels(count) => {
+                labels = self.labels.scores(count as usize, ranks)?;
+                let (map, f1) = targets::means(&labels);
+                accuracy = map;
+                (figures.map, figures.f1) = (Some(map), Some(f1));
+            }
+            OutputShape::Number => {
+                let NumberScore { r2, rmse, mae } = self.numbers.score(ranks)?;
+                accuracy = r2;
+                (figures.rmse, figures.mae) = (Some(rmse), Some(mae));
+            }
             OutputShape::Classes(classes) => {
                 figures.top5 = (classes > TOP).then_some(top / count);
                 if classes <= MOST_COUNTED {
@@ -199,7 +239,7 @@ impl Sums {
                 figures.map50 = Some(precisions.map_or(0.0, |precisions| precisions.half));
             }
         }
-        Ok(EvaluationScore { loss, accuracy, figures, confusion })
+        Ok(EvaluationScore { loss, accuracy, figures, confusion, labels })
     }
 }
 
@@ -212,6 +252,12 @@ pub(crate) fn in_original(found: &Detection, original: &OriginalImage) -> Detect
     };
     let [left, top, right, bottom] = [0, 1, 2, 3].map(along);
     Detected { class: found.class, score: found.score, bbox: [left, top, right - left, bottom - top] }
+}
+
+/// The values of a tensor, one after the other.
+pub(crate) fn host(tensor: &Tensor) -> Result<Vec<f64>> {
+    let plain = tensor.f_to_device(Device::Cpu)?.f_to_kind(Kind::Double)?.f_reshape([-1])?;
+    Ok(Vec::<f64>::try_from(plain).map_err(torch::Error::from)?)
 }
 
 fn sum(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {

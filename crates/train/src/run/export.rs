@@ -5,14 +5,15 @@ use std::fs;
 use std::path::Path;
 
 use checkpoint::FileEntry;
+use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Spec, TaskMetrics};
-use domain::train::Model;
+use domain::train::{Labels, Model};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::TrainingData;
-use crate::model::{Network, config};
+use crate::model::{InputShape, Network, config};
 use crate::ranks::Ranks;
 use crate::run::evaluate::EvaluationScore;
 use crate::state::{BestScore, TrainProgress, Trainer, WhichWeights};
@@ -36,8 +37,14 @@ struct Card<'a> {
     /// The user's TorchScript module next to this file, with these weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     module: Option<&'static str>,
-    /// Names of the classes, in the order of the logits.
-    classes: &'a [String],
+    /// Names of the classes, in the order of the logits; or of the labels, or of the number.
+    classes: Vec<String>,
+    /// What the outputs are, where they are not logits of one class per sample.
+    #[serde(skip_serializing_if = "is_class")]
+    labels: Labels,
+    /// The first layers of a residual network, which depend on the size of its images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stem: Option<&'static str>,
     /// The input that the network takes.
     input: Input<'a>,
     /// Format of the matrix products in training.
@@ -87,7 +94,9 @@ impl<'a> Card<'a> {
             weights_sha256,
             architecture: spec.train.model.named().map_or("torchscript", Model::name),
             module,
-            classes: data.classes(),
+            classes: data.outputs(),
+            labels: spec.train.data.labels,
+            stem: stem(spec, data),
             input: input(spec, data),
             precision: scores.format.name(),
             parameters: scores.parameters,
@@ -102,6 +111,21 @@ impl<'a> Card<'a> {
             threads: progress.threads,
             libtorch: domain::torch::VERSION,
         }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_class(labels: &Labels) -> bool {
+    *labels == Labels::Class
+}
+
+/// The stem of a residual network: torchvision's, or the one for small images.
+fn stem(spec: &Spec, data: &TrainingData) -> Option<&'static str> {
+    let Some(Architecture::Resnet { .. }) = spec.train.model.architecture() else { return None };
+    match data.shape(&spec.train).input {
+        InputShape::Image(image) if image.needs_small_stem() => Some("3x3, stride 1, no pooling"),
+        InputShape::Image(_) => Some("7x7, stride 2, max pooling"),
+        InputShape::Text(_) => None,
     }
 }
 
@@ -140,7 +164,7 @@ fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
 
 /// Writes the files that the `transformers` library needs in addition to the weights, if it has the model.
 fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), Error> {
-    let of = |architecture| config(architecture, data.shape(&spec.train), data.classes());
+    let of = |architecture| config(architecture, data.shape(&spec.train), &data.outputs());
     if let Some(config) = spec.train.model.architecture().and_then(of) {
         let text = format!("{config:#}\n");
         checkpoint::write_file(&folder.join("config.json"), text.as_bytes())?;

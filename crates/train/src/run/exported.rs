@@ -3,7 +3,8 @@
 //! On the run's own data the samples are those of its test split, by the list that its checkpoints hold, so that the
 //! figures are the run's own; data that has changed since is refused. Of other data every sample is scored.
 
-use std::fmt::Write as _;
+mod predictions;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,18 +13,18 @@ use domain::finding::{Cause, Finding};
 use domain::rank::{Spec, TaskMetrics};
 use domain::train::{Normalize, Parallel, Split, Task};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 
-use super::evaluate::{evaluate_watched, in_original};
+use self::predictions::Predictions;
+use super::evaluate::{LabelScore, evaluate_watched};
 use crate::error::Error;
 use crate::input::provenance::Recorded;
-use crate::input::{DeviceBatch, TrainingData, objective};
+use crate::input::{TrainingData, objective};
 use crate::model::{ImageShape, InputShape, ModelShape};
 use crate::ranks::Ranks;
 use crate::state::{InitialState, pretrained};
 use crate::step::StepConfig;
-use crate::{detect, torch};
+use crate::torch;
 
 /// The request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct Evaluation {
     pub classes: Vec<String>,
     /// Confusion matrix, one row per true class; empty above 1,000 classes.
     pub confusion: Vec<Vec<u64>>,
+    /// Of each label, where a sample has any number of them.
+    #[serde(default)]
+    pub labels: Vec<LabelScore>,
     /// Notes such as skipped samples, a sentence each.
     pub notes: Vec<String>,
     /// Predictions that were written.
@@ -132,6 +136,7 @@ pub fn evaluate(request: Request, device: Device) -> Result<Evaluation, Error> {
         figures: score.figures,
         classes: card.classes,
         confusion: score.confusion,
+        labels: score.labels,
         notes,
         predictions: written,
     })
@@ -153,27 +158,30 @@ fn own(spec: &Spec, ranks: &Ranks) -> Result<TrainingData, Error> {
     let manifest = loaded.map(|loaded| loaded.manifest);
     let mut recorded = Recorded::by(manifest.as_ref(), checkpoints, &spec.job_hash);
     let mut provenance = recorded.provenance(spec, ranks)?;
-    let (train, path) = (&spec.train, Path::new(&spec.data));
-    let data = match train.task() {
-        Task::ImageClassification => {
-            TrainingData::Images(Arc::new(Dataset::open_named(&train.data, path, train.seed, &mut provenance)?))
-        }
-        Task::ObjectDetection => TrainingData::Detection(Arc::new(DetectionDataset::open_known(
-            &train.data,
-            path,
-            train.seed,
-            &mut provenance,
-        )?)),
-        Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel => {
-            TrainingData::Text(Arc::new(open_text(spec, path, &mut provenance)?))
-        }
-    };
+    let data = open(spec, &mut provenance)?;
     match (&recorded, provenance.found()) {
         (Recorded::Data { digest, .. }, Some(found)) if provenance.change().is_none() && found.digest() != *digest => {
             Err(data::Error::Changed(Box::new(data::DataChange::unlisted())).into())
         }
         _ => Ok(data),
     }
+}
+
+/// The data of a specification, of which nothing is reported.
+pub(super) fn open(spec: &Spec, provenance: &mut Provenance) -> Result<TrainingData, Error> {
+    let (train, path) = (&spec.train, Path::new(&spec.data));
+    Ok(match train.task() {
+        Task::ImageClassification => {
+            TrainingData::Images(Arc::new(Dataset::open_named(&train.data, path, train.seed, provenance)?))
+        }
+        Task::ObjectDetection => {
+            let scenes = DetectionDataset::open_known(&train.data, path, train.seed, provenance)?;
+            TrainingData::Detection(Arc::new(scenes))
+        }
+        Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel => {
+            TrainingData::Text(Arc::new(open_text(spec, path, provenance)?))
+        }
+    })
 }
 
 fn open_text(spec: &Spec, path: &Path, provenance: &mut Provenance) -> Result<TextDataset, Error> {
@@ -214,7 +222,8 @@ fn other(spec: &mut Spec, path: &Path, card: &Card) -> Result<(TrainingData, Vec
                 keys.tokenizer = Some(tokenizer.to_string_lossy().into_owned());
             }
             let texts = open_text(spec, path, &mut Provenance::unknown())?;
-            if texts.classes() != card.classes {
+            let texts = texts.for_model(&card.classes)?;
+            if texts.targets().is_none() && texts.classes() != card.classes {
                 let message = format!(
                     "the classes of the data are not those of the model: {} there, {} here",
                     texts.classes().join(", "),
@@ -246,112 +255,9 @@ fn check_input(shape: ModelShape, input: &Input) -> Result<(), Error> {
     Err(Finding::new(Cause::Job, message).hint(hint).into())
 }
 
-/// The prediction for each sample: of classes a CSV, of boxes the results of COCO.
-struct Predictions<'a> {
-    data: &'a TrainingData,
-    part: Part,
-    classes: &'a [String],
-    rows: String,
-    boxes: Vec<Value>,
-    count: u64,
-}
-
-impl Predictions<'_> {
-    fn new<'a>(data: &'a TrainingData, part: Part, classes: &'a [String]) -> Predictions<'a> {
-        let rows = "sample,class,predicted,probability\n".to_owned();
-        Predictions { data, part, classes, rows, boxes: Vec::new(), count: 0 }
-    }
-
-    fn add(&mut self, logits: &Tensor, batch: &DeviceBatch) -> Result<(), Error> {
-        match self.data {
-            TrainingData::Images(dataset) => {
-                let dataset = Arc::clone(dataset);
-                let name = |place: u64| {
-                    let sample = dataset.part(self.part).get(place as usize);
-                    sample.map_or_else(String::new, |sample| dataset.name(*sample))
-                };
-                let rows = self.class_rows(logits, batch, name)?;
-                self.rows += &rows;
-            }
-            TrainingData::Text(texts) if texts.classes().is_empty() => {
-                let finding = Finding::new(Cause::Job, "a language model predicts tokens, which are not written");
-                return Err(finding.hint("leave `--predictions` out").into());
-            }
-            TrainingData::Text(_) => {
-                let rows = self.class_rows(logits, batch, |place| (place + 1).to_string())?;
-                self.rows += &rows;
-            }
-            TrainingData::Detection(scenes) => {
-                let scenes = Arc::clone(scenes);
-                self.add_boxes(logits, batch, &scenes)?;
-            }
-        }
-        self.count += batch.samples.share.counted as u64;
-        Ok(())
-    }
-
-    fn class_rows(&self, logits: &Tensor, batch: &DeviceBatch, name: impl Fn(u64) -> String) -> Result<String, Error> {
-        let (best, places) = logits
-            .f_softmax(-1, Kind::Double)
-            .and_then(|shares| shares.f_max_dim(-1, false))
-            .map_err(torch::Error::from)?;
-        let best = Vec::<f64>::try_from(best).map_err(torch::Error::from)?;
-        let places = Vec::<i64>::try_from(places).map_err(torch::Error::from)?;
-        let labels = Vec::<i64>::try_from(&batch.samples.labels).map_err(torch::Error::from)?;
-        let class = |place: i64| field(self.classes.get(place as usize).map_or("", |name| name));
-        let mut rows = String::new();
-        for (((best, place), label), number) in best.iter().zip(places).zip(labels).zip(self.count..) {
-            let _ = writeln!(rows, "{},{},{},{best:.6}", field(&name(number)), class(label), class(place));
-        }
-        Ok(rows)
-    }
-
-    fn add_boxes(&mut self, logits: &Tensor, batch: &DeviceBatch, scenes: &DetectionDataset) -> Result<(), Error> {
-        let size = batch.samples.values.size();
-        let found = detect::detections(logits, [size[2], size[3]])?;
-        for ((found, original), place) in found.iter().zip(&batch.originals).zip(batch.first..) {
-            let Some(original) = original else { continue };
-            let file = scenes.file(self.part, place).unwrap_or(Path::new(""));
-            // COCO's files are named by the numbers of their images.
-            let number = file.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()).unwrap_or(place + 1);
-            for found in found {
-                let shown = in_original(found, original);
-                self.boxes.push(json!({
-                    "image_id": number, "file_name": file.display().to_string(), "category_id": shown.class,
-                    "category": self.classes.get(shown.class as usize), "bbox": shown.bbox, "score": shown.score,
-                }));
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the file atomically; returns the number of samples.
-    fn write(self, path: &Path) -> Result<u64, Error> {
-        let text = match self.data {
-            TrainingData::Images(_) | TrainingData::Text(_) => self.rows,
-            TrainingData::Detection(_) => format!("{:#}\n", Value::Array(self.boxes)),
-        };
-        checkpoint::write_file(path, text.as_bytes())?;
-        Ok(self.count)
-    }
-}
-
-/// A field of a CSV, quoted where it must be.
-fn field(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        assert_eq!(["a/1.png", "a, b", "say \"x\""].map(field), ["a/1.png", "\"a, b\"", "\"say \"\"x\"\"\""]);
-    }
 
     #[test]
     fn images_of_another_size_are_refused_with_what_to_type() {

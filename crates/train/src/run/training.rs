@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use checkpoint::{CheckpointManifest, CheckpointWriter, WriterIdentity};
 use data::Cursor;
 use domain::finding::{Cause, Finding};
-use domain::rank::{Ready, Report, Step};
+use domain::rank::{Ready, Report, Sample, Step};
 
 use super::Context;
 use super::checkpointer::Checkpointer;
@@ -100,16 +100,8 @@ impl<'a> Training<'a> {
         let checkpointer = Checkpointer::new(writer, spec, step, channel);
         let last = length.end_of(train.last_epoch());
         if is_first {
-            channel.send(Report::Ready(Ready {
-                step,
-                steps: last,
-                steps_per_epoch: length.steps_per_epoch,
-                samples: data.counts(),
-                classes: data.classes().to_vec(),
-                parameters: trainer.network.weights().count(),
-                passed_over,
-                sample: Some(shape.sample()),
-            }));
+            let report = ready(data, &trainer, (length, last), passed_over, shape.sample());
+            channel.send(Report::Ready(report));
         }
         let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
         let loader = data.train(train, from, ranks.share());
@@ -329,6 +321,27 @@ impl<'a> Training<'a> {
         let Judged { step, cursor, batch: (epoch, positions) } = self.judged.clone();
         let samples = self.evaluator.data.sample_names(&self.evaluator.context.spec.train, epoch, positions);
         RollBack { step, cursor, why, samples }
+    }
+}
+
+/// The report that all is ready for the step after those that were made.
+fn ready(
+    data: &TrainingData,
+    trainer: &Trainer,
+    (length, last): (Length, u64),
+    passed_over: Vec<String>,
+    sample: Sample,
+) -> Ready {
+    Ready {
+        step: trainer.progress.step,
+        steps: last,
+        steps_per_epoch: length.steps_per_epoch,
+        samples: data.counts(),
+        classes: data.outputs(),
+        parameters: trainer.network.weights().count(),
+        passed_over,
+        sample: Some(sample),
+        data: trainer.progress.data.clone(),
     }
 }
 

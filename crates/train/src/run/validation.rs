@@ -2,7 +2,7 @@
 
 use data::{Cursor, Part};
 use domain::rank::{Evaluated, EvaluatedSplit, Report};
-use domain::train::Task;
+use domain::train::{Labels, Task};
 
 use super::Context;
 use super::commands::Commands;
@@ -41,7 +41,11 @@ impl Evaluator<'_> {
     /// Keeps the weights if they are the best, and reports.
     fn judge(&self, trainer: &mut Trainer, length: Length, score: EvaluationScore) -> Result<(), Error> {
         let at = trainer.progress.step;
-        let better = |best: BestScore| match self.context.spec.train.task() {
+        let train = &self.context.spec.train;
+        let better = |best: BestScore| match train.task() {
+            Task::ImageClassification | Task::TextClassification if train.data.labels == Labels::Number => {
+                score.loss < best.loss
+            }
             Task::ImageClassification | Task::TextClassification | Task::ObjectDetection => {
                 score.accuracy > best.accuracy
             }

@@ -70,7 +70,10 @@ impl Trial<'_> {
         let (size, expected) = (logits.size(), expected(self.shape));
         let message = format!("`{}` returns {size:?} for {SAMPLES} samples instead of {expected}", self.name());
         let hint = match self.shape.output {
-            OutputShape::Classes(classes) => format!("give its last layer {classes} outputs, or check `data`"),
+            OutputShape::Classes(units) | OutputShape::Labels(units) => {
+                format!("give its last layer {units} outputs, or check `data`")
+            }
+            OutputShape::Number => "give its last layer one output, or check `data`".into(),
             OutputShape::Tokens | OutputShape::Boxes(_) => {
                 "give its last layer an output for each token of the vocabulary; name its tokeniser with `data.text.tokenizer`".into()
             }
@@ -149,6 +152,8 @@ fn samples(shape: ModelShape, device: Device) -> torch::Result<BatchTensors> {
     };
     let labels = match shape.output {
         OutputShape::Classes(_) | OutputShape::Boxes(_) => Tensor::f_zeros([SAMPLES], (Kind::Int64, device))?,
+        OutputShape::Labels(labels) => Tensor::f_zeros([SAMPLES, labels], (Kind::Bool, device))?,
+        OutputShape::Number => Tensor::f_zeros([SAMPLES], (Kind::Float, device))?,
         OutputShape::Tokens => Tensor::f_zeros([SAMPLES, row], (Kind::Int64, device))?,
     };
     let share = BatchShare::all(SAMPLES as usize);
@@ -159,7 +164,8 @@ fn samples(shape: ModelShape, device: Device) -> torch::Result<BatchTensors> {
 /// to a round number.
 fn fits(shape: ModelShape, logits: &[i64]) -> bool {
     match (shape.output, shape.input, logits) {
-        (OutputShape::Classes(classes), _, logits) => logits == [SAMPLES, classes],
+        (OutputShape::Classes(units) | OutputShape::Labels(units), _, logits) => logits == [SAMPLES, units],
+        (OutputShape::Number, _, logits) => logits == [SAMPLES, 1],
         (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length, .. }), [SAMPLES, row, tokens]) => {
             *row == length && *tokens >= vocabulary
         }
@@ -175,6 +181,8 @@ fn expected(shape: ModelShape) -> String {
         (OutputShape::Classes(classes) | OutputShape::Boxes(classes), _) => {
             format!("[{SAMPLES}, {classes}], one logit per class")
         }
+        (OutputShape::Labels(labels), _) => format!("[{SAMPLES}, {labels}], one logit per label"),
+        (OutputShape::Number, _) => format!("[{SAMPLES}, 1], a number per sample"),
         (OutputShape::Tokens, InputShape::Image(_)) => "one logit per token".into(),
     }
 }

@@ -14,7 +14,8 @@ pub struct BatchTensors {
     /// row, the position of each token within its document, int64.
     pub mask: Option<Tensor>,
     /// One class per sample; or the target token at each position and −100 if there is none; both int64. Or, for mixed
-    /// images, the probability of each class, float32 `samples × classes`. Or the objects of each image, as a
+    /// images, the probability of each class, float32 `samples × classes`. Or whether a sample has each label, boolean
+    /// `samples × labels`; or a number per sample, float32. Or the objects of each image, as a
     /// [`crate::detect::ground_truth_tensor`].
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.

@@ -258,9 +258,17 @@ fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
 /// # Errors
 /// When their shapes do not fit.
 pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Tensor> {
-    match (batch.labels.dim(), batch.values.size().as_slice()) {
-        (3, [_, _, height, width]) => detect::loss(logits, &batch.labels, [*height, *width]),
-        (_, _) => {
+    let labels = &batch.labels;
+    match (labels.dim(), labels.kind(), batch.values.size().as_slice()) {
+        (3, _, [_, _, height, width]) => detect::loss(logits, labels, [*height, *width]),
+        (_, Kind::Bool, _) => {
+            let (logits, labels) = (logits.f_to_kind(Kind::Float)?, labels.f_to_kind(Kind::Float)?);
+            Ok(logits.f_binary_cross_entropy_with_logits::<Tensor>(&labels, None, None, Reduction::Mean)?)
+        }
+        (1, Kind::Float, _) => {
+            Ok(logits.f_to_kind(Kind::Float)?.f_squeeze_dim(-1)?.f_mse_loss(labels, Reduction::Mean)?)
+        }
+        (_, _, _) => {
             weighted_cross_entropy(logits, &batch.labels, batch.class_weights.as_ref(), smoothing, Reduction::Mean)
         }
     }

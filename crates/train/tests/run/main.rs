@@ -6,6 +6,7 @@ mod boxes;
 mod changed;
 mod deferred;
 mod finite;
+mod labels;
 mod learn;
 mod modules;
 mod options;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::finding::{Cause, Finding};
 use domain::id::{AttemptId, Fence, RunId};
@@ -36,6 +36,12 @@ pub struct Outcome {
 
 pub fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz")
+}
+
+/// One test at a time: they share libtorch's threads and random numbers.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A small job: `changes` are keys of the `train:` section.
@@ -71,8 +77,7 @@ impl Bench {
         omitted: OmittedState,
         mut order: impl FnMut(&Report) -> Option<RankCommand> + Send,
     ) -> Outcome {
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         self.attempts += 1;
         let socket = self.path(&format!("socket-{}", self.attempts));
         let spec = Spec {

@@ -81,6 +81,7 @@ impl Args {
             path: String::new(),
             split: Split::default(),
             classes: None,
+            labels: domain::train::Labels::Class,
             text: None,
             sampling: domain::train::Sampling::Shuffle,
             augment: preset.augment.clone(),

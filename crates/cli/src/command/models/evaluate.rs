@@ -1,11 +1,9 @@
 //! `gradus evaluate`: how good a trained model is on its own test split, or on other data.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use domain::Work;
-use domain::id::{AttemptId, Fence};
-use domain::rank::{SPEC_SCHEMA, Spec, TaskMetrics};
+use domain::rank::{Spec, TaskMetrics};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::{Home, State};
@@ -32,8 +30,8 @@ pub struct Args {
     /// Resize images that are not of the model's size
     #[arg(long, requires = "data")]
     resize: bool,
-    /// Write the prediction for each sample: a CSV of sample, class, predicted class and probability; of a detector a JSON
-    /// of boxes in COCO's form
+    /// Write the prediction for each sample: a CSV of sample, class, predicted class and probability (or of labels, or a
+    /// number); of a detector a JSON of boxes in COCO's form
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
 }
@@ -47,8 +45,19 @@ struct Evaluation {
     figures: TaskMetrics,
     classes: Vec<String>,
     confusion: Vec<Vec<u64>>,
+    #[serde(default)]
+    labels: Vec<LabelScore>,
     notes: Vec<String>,
     predictions: u64,
+}
+
+/// How well one of several labels is predicted.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct LabelScore {
+    samples: u64,
+    average_precision: Option<f64>,
+    precision: Option<f64>,
+    recall: Option<f64>,
 }
 
 /// Precision, recall and support of one class; `None` for a ratio with denominator zero.
@@ -57,6 +66,16 @@ struct ClassScore {
     samples: u64,
     precision: Option<f64>,
     recall: Option<f64>,
+}
+
+impl LabelScore {
+    fn json(&self, label: &str) -> Value {
+        let LabelScore { samples, average_precision, precision, recall } = self;
+        json!({
+            "label": label, "samples": samples, "average_precision": average_precision, "precision": precision,
+            "recall": recall,
+        })
+    }
 }
 
 /// Scores the model, and prints its figures.
@@ -79,31 +98,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let named = data.as_deref().unwrap_or(Path::new(&train.data.path));
     let place = OpenedData::fetched(named, settings, printer)?;
-    let text = |path: &Path| absolute(path).map(|path| path.to_string_lossy().into_owned());
-    let path = text(place.path())?;
-    let spec = Spec {
-        schema: SPEC_SCHEMA,
-        run: id.clone(),
-        attempt: AttemptId::new("evaluation"),
-        fence: Fence(0),
-        rank: 0,
-        world_size: 1,
-        meeting: None,
-        job_hash: run.job_hash.clone(),
-        train: train.clone(),
-        data: path.clone(),
-        threads: 1,
-        accept_data_change: false,
-        checkpoints: text(&folder.join("checkpoints"))?,
-        export: text(&folder.join("export"))?,
-        tokens: text(&settings.home.join("cache/tokens"))?,
-        socket: String::new(),
-    };
+    let path = absolute(place.path())?.to_string_lossy().into_owned();
+    let spec = rank::spec(&id, train, &path, settings, &folder)?;
+    let spec = Spec { job_hash: run.job_hash.clone(), threads: 1, ..spec };
     let predictions = predictions.map(|file| absolute(&file)).transpose()?;
     predictions.as_deref().map(writable).transpose()?;
     let other = data.as_ref().map(|_| path);
     let request = json!({ "spec": spec, "data": other, "resize": resize, "predictions": predictions });
-    let found = ask(settings, &request)?;
+    let found: Evaluation = rank::ask(settings, "evaluate", &request)?;
     match printer.is_json() {
         true => printer.json(&answer(&id, data.as_deref(), predictions.as_deref(), &found)),
         false => present(&id, data.as_deref(), predictions.as_deref(), &found, printer),
@@ -113,24 +115,6 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(Error::file("find", path))
-}
-
-/// Runs `gradus-rank evaluate`, since only that executable links libtorch.
-fn ask(settings: &GlobalSettings, request: &Value) -> Result<Evaluation, Error> {
-    let output = rank::command(settings, "evaluate", &request.to_string())?.stderr(Stdio::inherit()).output();
-    let output = output.map_err(Error::file("start", &settings.rank_program))?;
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    if output.status.success()
-        && let Ok(found) = Evaluation::deserialize(&answer)
-    {
-        return Ok(found);
-    }
-    let finding: Option<domain::Finding> = serde_json::from_value(answer["finding"].clone()).ok();
-    let (message, hint) = match finding {
-        Some(finding) => (finding.message, finding.hint),
-        None => ("the model cannot be evaluated: its process has ended without an answer".to_owned(), None),
-    };
-    Err(Error::Code { message, hint, code: exit::WORLD })
 }
 
 /// The ends of Wilson's interval of 95 % for a share of so many samples (Wilson 1927): of all shares that the samples
@@ -183,10 +167,11 @@ fn answer(run: &domain::RunId, data: Option<&Path>, predictions: Option<&Path>, 
             json!({ "class": class, "samples": samples, "precision": precision, "recall": recall })
         })
         .collect();
+    let labels: Vec<Value> = found.labels.iter().zip(&found.classes).map(|(score, label)| score.json(label)).collect();
     json!({
         "run": run, "data": data, "samples": found.samples, "loss": found.loss, "accuracy": found.accuracy,
         "accuracy_interval_95": interval(found), "figures": found.figures, "classes": classes,
-        "confusion": found.confusion, "notes": found.notes, "predictions": predictions,
+        "labels": labels, "confusion": found.confusion, "notes": found.notes, "predictions": predictions,
     })
 }
 
@@ -210,6 +195,7 @@ fn present(
     for (name, value) in found.figures.lines() {
         printer.data(format!("{name} {value}"));
     }
+    present_labels(found, printer);
     let scores = class_scores(&found.confusion);
     let shown = |share: Option<f64>| share.map_or("-".to_owned(), percent);
     let mut rows = Vec::new();
@@ -235,6 +221,21 @@ fn present(
     if let Some(file) = predictions {
         printer.data(format!("predictions {} of {}", file.display(), counted(found.predictions, "sample")));
     }
+}
+
+/// The scores of each label, where a sample has any number of them.
+fn present_labels(found: &Evaluation, printer: &mut Printer) {
+    if found.labels.is_empty() {
+        return;
+    }
+    let shown = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
+    let row = |(score, label): (&LabelScore, &String)| {
+        let LabelScore { samples, average_precision, precision, recall } = *score;
+        vec![label.clone(), samples.to_string(), shown(average_precision), shown(precision), shown(recall)]
+    };
+    let rows: Vec<Vec<String>> = found.labels.iter().zip(&found.classes).map(row).collect();
+    let head = ["label", "samples", "average precision", "precision", "recall"];
+    table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
 }
 
 #[cfg(test)]

@@ -117,3 +117,79 @@ fn a_model_is_judged_on_other_data_with_its_predictions() {
     let said = home.gradus(&["evaluate", "last"]);
     assert!(said.err.contains("a program of its own"), "{}", said.err);
 }
+
+/// What the run found of its own test split, and what `evaluate` finds of it: accuracy and loss.
+fn own_and_again(home: &Home, shown: &Value) -> [[f64; 2]; 2] {
+    let card = PathBuf::from(shown["model"]["model"].as_str().unwrap()).with_file_name("model.json");
+    let card: Value = serde_json::from_slice(&fs::read(card).unwrap()).unwrap();
+    let said = home.gradus(&["evaluate", "last", "--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let found = said.last();
+    let pair = |value: &Value, keys: [&str; 2]| keys.map(|key| value[key].as_f64().unwrap());
+    [pair(&card, ["test_accuracy", "test_loss"]), pair(&found, ["accuracy", "loss"])]
+}
+
+#[test]
+fn a_detector_is_judged_and_its_boxes_are_written_as_coco_has_them() {
+    let home = Home::new();
+    let beside = |name: &str| home.path().with_file_name(name);
+    data::shapes::write(&beside("shapes"), 40, 64, 3).unwrap();
+    let job = format!(
+        "name: boxes\ntrain:\n  model: yolo_n\n  data: {{path: '{}', split: [0.6, 0.2, 0.2]}}\n  epochs: 2\n  batch: 8\n  optimizer: {{adamw: {{lr: 0.002}}}}\n",
+        beside("shapes").display()
+    );
+    let said = home.gradus(&["run", text(&home.job("boxes.yaml", &job)), "--json", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let shown = home.gradus(&["models", "show", "last", "--json"]).last();
+    let [own, again] = own_and_again(&home, &shown);
+    assert_eq!(own, again);
+    data::shapes::write(&beside("others"), 6, 64, 3).unwrap();
+    let (others, file) = (beside("others"), beside("boxes.json"));
+    let found = home.gradus(&["evaluate", "last", "--data", text(&others), "--predictions", text(&file), "--json"]);
+    assert_eq!(found.code, Some(0), "{}", found.err);
+    let found = found.last();
+    assert_eq!((&found["samples"], &found["accuracy_interval_95"]), (&6.into(), &Value::Null));
+    assert!(found["figures"]["map50"].is_number(), "{found}");
+    let boxes: Vec<Value> = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    for one in &boxes {
+        let sides: Vec<f64> = one["bbox"].as_array().unwrap().iter().map(|side| side.as_f64().unwrap()).collect();
+        assert!(sides.len() == 4 && sides.iter().all(|side| (0.0..=64.0).contains(side)), "{one}");
+        assert!(one["score"].as_f64().is_some_and(|score| (0.0..=1.0).contains(&score)) && one["image_id"].is_u64());
+    }
+    let shown = home.gradus(&["evaluate", "last"]).out;
+    assert!(shown.contains("mAP@[.5:.95]") && !shown.contains("accuracy"), "{shown}");
+}
+
+#[test]
+fn a_model_of_texts_is_judged_on_its_own_and_on_other_texts() {
+    let home = Home::new();
+    let beside = |name: &str| home.path().with_file_name(name);
+    let line = |number: usize| {
+        let (class, words) = [("sport", ["goal", "team", "coach"]), ("trade", ["bank", "price", "share"])][number % 2];
+        format!("{class},the {} and the {} of a {}\n", words[number % 3], words[number / 2 % 3], words[number / 3 % 3])
+    };
+    let texts = |rows: usize| format!("class,text\n{}", (0..rows).map(line).collect::<String>());
+    fs::write(beside("texts.csv"), texts(160)).unwrap();
+    let job = format!(
+        "name: texts\ntrain:\n  model: bert_mini\n  data: {{path: '{}', text: {{label: class, length: 16, vocabulary: 300}}}}\n  epochs: 2\n  batch: 16\n  optimizer: {{adamw: {{lr: 0.0005}}}}\n",
+        beside("texts.csv").display()
+    );
+    let said = home.gradus(&["run", text(&home.job("texts.yaml", &job)), "--json", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let shown = home.gradus(&["models", "show", "last", "--json"]).last();
+    let [own, again] = own_and_again(&home, &shown);
+    assert_eq!(own, again);
+    fs::write(beside("others.csv"), texts(21)).unwrap();
+    let (others, file) = (beside("others.csv"), beside("texts-predicted.csv"));
+    let found = home.gradus(&["evaluate", "last", "--data", text(&others), "--predictions", text(&file), "--json"]);
+    assert_eq!(found.code, Some(0), "{}", found.err);
+    let found = found.last();
+    assert_eq!(found["samples"], 21);
+    let rows = fs::read_to_string(&file).unwrap();
+    let right = rows.lines().filter(|row| row.contains(",sport,sport,") || row.contains(",trade,trade,")).count();
+    assert_eq!((rows.lines().count(), found["accuracy"].as_f64().unwrap()), (22, right as f64 / 21.0));
+    fs::write(beside("others.csv"), texts(21).replace("trade", "weather")).unwrap();
+    let refused = home.gradus(&["evaluate", "last", "--data", text(&others)]);
+    assert_eq!(refused.code, Some(3), "{}", refused.out);
+    assert!(refused.err.contains("not those of the model") && refused.err.contains("hint: "), "{}", refused.err);
+}

@@ -17,7 +17,7 @@ use crate::files::cache::CacheCounts;
 use crate::files::remote::AccessTime;
 use crate::formats::Skipped;
 use crate::formats::annotations::{Annotation, of_note};
-use crate::formats::{self, Content, Encoded, Index};
+use crate::formats::{self, Content, Encoded, Index, Targets};
 use crate::identity::Provenance;
 use crate::sampling::random::Draws;
 use crate::sampling::split::Parts;
@@ -33,6 +33,7 @@ use crate::{Error, Part};
 pub struct Dataset {
     classes: Vec<String>,
     labels: Vec<u32>,
+    targets: Option<Targets>,
     parts: Parts,
     channels: usize,
     height: usize,
@@ -98,8 +99,8 @@ impl Dataset {
         Dataset::open_limited(spec, path, seed, 0, provenance)
     }
 
-    /// Opens data to evaluate a model with these classes on: all of it is [`Part::Train`], its labels are indices into
-    /// `classes`, and each image has a name.
+    /// Opens data to evaluate a model with these outputs on: all of it is [`Part::Train`], its classes or labels are
+    /// numbered as in `classes`, and each image has a name.
     ///
     /// # Errors
     /// [`Error::UnknownClasses`], and those of [`Dataset::open`].
@@ -107,11 +108,19 @@ impl Dataset {
         let all = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
         let index = formats::index(&all, path)?;
         let left_out = index.left_out();
-        let indices = places_of(&index.classes, classes)?;
-        let labels = index.labels.iter().map(|label| indices[*label as usize]).collect();
+        let (labels, classes, targets) = match Targets::of(all.labels, path, &index.classes)? {
+            None => {
+                let indices = places_of(&index.classes, classes)?;
+                let labels = index.labels.iter().map(|label| indices[*label as usize]).collect();
+                (labels, classes.to_vec(), None)
+            }
+            Some(targets) => {
+                let targets = targets.for_model(&index.classes, classes)?;
+                (index.labels, index.classes, Some(targets))
+            }
+        };
         let Index { content, skipped, .. } = index;
-        let classes = classes.to_vec();
-        let opening = Opening { spec: &all, path, seed: 0, classes, labels, homes: None, skipped, left_out };
+        let opening = Opening { spec: &all, path, seed: 0, classes, labels, targets, homes: None, skipped, left_out };
         let provenance = &mut Provenance::unknown();
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded, provenance),
@@ -126,7 +135,8 @@ impl Dataset {
         let left_out = index.left_out();
         let Index { classes, labels, homes: _, content, skipped, .. } = index;
         let all = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
-        let opening = Opening { spec: &all, path, seed: 0, classes, labels, homes: None, skipped, left_out };
+        let targets = None;
+        let opening = Opening { spec: &all, path, seed: 0, classes, labels, targets, homes: None, skipped, left_out };
         let provenance = &mut Provenance::unknown();
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded, provenance),
@@ -165,6 +175,16 @@ impl Dataset {
     /// Names of the classes, in label order: sorted by name (the CSV's by number, CIFAR-10's as its file lists them).
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What a label stands for; `None` where it is the class.
+    pub fn targets(&self) -> Option<&Targets> {
+        self.targets.as_ref()
+    }
+
+    /// Names of what is predicted, in the order of the outputs: the classes, unless labels are something else.
+    pub fn outputs(&self) -> Vec<String> {
+        self.targets.as_ref().map_or_else(|| self.classes.clone(), Targets::names)
     }
 
     /// Values of a pixel: 3 for images, 1 for the digits.
@@ -350,7 +370,7 @@ pub(crate) fn places_of(found: &[String], known: &[String]) -> Result<Vec<u32>, 
 /// The classes and sizes of a data set, found by decoding at most one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
-    /// Names of the classes, in label order.
+    /// Names of the classes, in label order, or of what else is predicted.
     pub classes: Vec<String>,
     /// Channels, height and width of every image.
     pub shape: [usize; 3],
@@ -374,6 +394,6 @@ impl Outline {
             }
         };
         let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
-        Ok(Outline { classes: opening.classes, shape, counts, left_out: opening.left_out, skipped: opening.skipped })
+        Ok(Outline { classes: opening.outputs(), shape, counts, left_out: opening.left_out, skipped: opening.skipped })
     }
 }

@@ -9,7 +9,7 @@ use super::fetch::{Geometry, Reading};
 use super::survey::{Moments, survey};
 use super::{Dataset, Pixels, Skipped};
 use crate::decode::rgb::decode;
-use crate::formats::{self, Content, Decoded, Encoded, Index, Loaded};
+use crate::formats::{self, Content, Decoded, Encoded, Index, Loaded, Targets};
 use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
 use crate::sampling::split::{self, Parts};
 use crate::transform::recipe::ImageTransform;
@@ -22,6 +22,8 @@ pub(super) struct Opening<'a> {
     pub seed: u64,
     pub classes: Vec<String>,
     pub labels: Vec<u32>,
+    /// What a label stands for; `None` where it is the class.
+    pub targets: Option<Targets>,
     pub homes: Option<Vec<Part>>,
     pub skipped: Vec<Skipped>,
     pub left_out: Option<String>,
@@ -42,7 +44,8 @@ impl<'a> Opening<'a> {
         let left_out = index.left_out();
         let Index { classes, labels, homes, content, skipped, .. } = index;
         check_classes(spec, path, &classes)?;
-        Ok((Opening { spec, path, seed, classes, labels, homes, skipped, left_out }, content))
+        let targets = Targets::of(spec.labels, path, &classes)?;
+        Ok((Opening { spec, path, seed, classes, labels, targets, homes, skipped, left_out }, content))
     }
 
     /// Opens data that consists of raw pixels.
@@ -62,9 +65,9 @@ impl<'a> Opening<'a> {
         let length = channels * height * width;
         let list = |_: Reads<'_>| {
             let contents = pixels.chunks_exact(length).map(hash).collect();
-            Ok(SampleList::of_contents(contents, self.targets()))
+            Ok(SampleList::of_contents(contents, self.sample_targets()))
         };
-        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        let parts = provenance.divide(&self.outputs(), self.split()?, self.rule(), self.seed, list)?;
         let moments = |sample: u32| Moments::of(&pixels[sample as usize * length..][..length], channels);
         let (mean, std) = self.normalize(channels, full, &parts, provenance, moments)?;
         Ok(self.dataset(
@@ -103,8 +106,8 @@ impl<'a> Opening<'a> {
         if surveyed {
             moments = self.survey_all(&mut encoded, geometry, &mut kept, provenance)?;
         }
-        let list = |reads: Reads<'_>| SampleList::of_encoded(&encoded, self.targets(), reads);
-        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        let list = |reads: Reads<'_>| SampleList::of_encoded(&encoded, self.sample_targets(), reads);
+        let parts = provenance.divide(&self.outputs(), self.split()?, self.rule(), self.seed, list)?;
         if self.spec.normalize.is_none() && provenance.statistics().is_none() && !surveyed {
             let train = &parts[Part::Train as usize];
             let results = survey(&encoded, train, geometry, false, None, &provenance.preparation());
@@ -129,8 +132,23 @@ impl<'a> Opening<'a> {
         (mean, std): (Vec<f32>, Vec<f32>),
         (pixels, notes): (Pixels, Vec<Box<[u8]>>),
     ) -> Dataset {
-        let Opening { classes, labels, skipped, left_out, .. } = self;
-        Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped, left_out }
+        let Opening { classes, labels, targets, skipped, left_out, .. } = self;
+        Dataset {
+            classes,
+            labels,
+            targets,
+            parts,
+            channels,
+            height,
+            width,
+            full,
+            mean,
+            std,
+            pixels,
+            notes,
+            skipped,
+            left_out,
+        }
     }
 
     /// Reads the files into memory, if the job requests it.
@@ -215,6 +233,9 @@ impl<'a> Opening<'a> {
         self.labels = filtered(&self.labels, readable);
         self.homes = self.homes.as_ref().map(|homes| filtered(homes, readable));
         *moments = filtered(moments, readable);
+        if self.targets.is_some() {
+            return Ok(());
+        }
         for (class, label) in self.classes.iter().zip(0..) {
             if !self.labels.contains(&label) {
                 let why = format!("not one image of the class `{class}` can be read");
@@ -238,12 +259,23 @@ impl<'a> Opening<'a> {
     }
 
     /// The class of each sample, and the split that the layout of the data names for it.
-    fn targets(&self) -> Vec<u64> {
+    fn sample_targets(&self) -> Vec<u64> {
         let home = |sample: usize| match &self.homes {
             Some(homes) => homes.get(sample).map_or(0, |home| 1 + *home as u64) << 32,
             None => 0,
         };
-        self.labels.iter().enumerate().map(|(sample, label)| u64::from(*label) | home(sample)).collect()
+        // The number of a text changes with the other texts; the text itself does not.
+        let numbers: Vec<u32> = match &self.targets {
+            None => (0..self.classes.len() as u32).collect(),
+            Some(_) => self.classes.iter().map(|text| hash(text.as_bytes()) as u32).collect(),
+        };
+        let number = |label: &u32| numbers.get(*label as usize).copied().unwrap_or(*label);
+        self.labels.iter().enumerate().map(|(sample, label)| u64::from(number(label)) | home(sample)).collect()
+    }
+
+    /// Names of what is predicted: the classes, unless labels are something else.
+    pub fn outputs(&self) -> Vec<String> {
+        self.targets.as_ref().map_or_else(|| self.classes.clone(), Targets::names)
     }
 
     /// The rule that assigns new samples to parts.

@@ -100,7 +100,8 @@ const BATCH: usize = 256;
 /// [`Error`] if it cannot be listed or read, or the sheet cannot be written. Damage is reported in the result.
 pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Error> {
     let manifest = ShardManifest::read(path)?;
-    let listed = |by_folders| formats::list(path, &Reading { by_folders, skip: true });
+    let listed =
+        |by_folders| formats::list(path, &Reading { by_folders, skip: true, labels: domain::train::Labels::Class });
     // First, because damage may be why the data cannot be listed.
     let wrong = match &manifest {
         Some(manifest) if options.verify => Some(verify_shards(path, manifest, options.threads)?),

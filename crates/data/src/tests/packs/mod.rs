@@ -198,9 +198,15 @@ fn other_codecs_keep_or_shrink_the_pixels() {
     let out = root.path().join("shrunk");
     let manifest = packed(&source, &out, &PackOptions { shrink: Some(20), ..options() }).manifest;
     assert_eq!((manifest.recipe.shrink, manifest.schema), (Some(20), 1));
-    let index =
-        crate::formats::list(&out, &crate::formats::Reading { by_folders: crate::formats::ByFolders::No, skip: false })
-            .unwrap();
+    let index = crate::formats::list(
+        &out,
+        &crate::formats::Reading {
+            by_folders: crate::formats::ByFolders::No,
+            skip: false,
+            labels: domain::train::Labels::Class,
+        },
+    )
+    .unwrap();
     let crate::formats::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
     let index = (0..encoded.len()).find(|index| encoded.name(*index) == "a/wide.png").unwrap();
     let mut bytes = Vec::new();

@@ -2,7 +2,9 @@
 
 use super::Validator;
 use crate::architecture::Architecture;
-use crate::train::{Average, ClassWeights, Decay, Optimizer, Parameters, Recompute, Sampling, Span, Task, Train};
+use crate::train::{
+    Augment, Average, ClassWeights, Decay, Labels, Optimizer, Parameters, Recompute, Sampling, Span, Task, Train,
+};
 
 /// The largest rate of SGD and LARS without a warning; LARS takes 30 for batches of 32,768.
 const LARGEST_RATE: f64 = 100.0;
@@ -20,6 +22,7 @@ impl Validator {
         self.recompute(train);
         self.cuda_graphs(train);
         self.classes(train);
+        self.labels(train);
         self.intervals(train);
         if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
             let message = format!("`{}` leaves nothing out", train.model.name());
@@ -114,6 +117,37 @@ impl Validator {
         if let Some(classes) = train.data.classes.filter(|classes| *classes as usize != weights.len()) {
             let message = format!("{} weights do not fit `data.classes: {classes}`", weights.len());
             self.wrong(key, message, "write one for each class, in their order, or `balanced`");
+        }
+    }
+
+    /// What only labels of one class per sample have.
+    fn labels(&mut self, train: &Train) {
+        let data = &train.data;
+        let (name, leave) = match data.labels {
+            Labels::Class => return,
+            Labels::MultiLabel => ("multi_label", "several classes per sample"),
+            Labels::Number => ("number", "numbers"),
+        };
+        if !matches!(train.task(), Task::ImageClassification | Task::TextClassification) {
+            let message = format!("`{}` is not trained on {leave}", train.model.name());
+            let hint = "leave the key out, or choose a classifier; of texts, name the column with `data.text.label`";
+            return self.wrong("train.data.labels", message, hint);
+        }
+        let of_classes = [
+            ("train.class_weights", train.class_weights.is_some()),
+            ("train.label_smoothing", train.label_smoothing > 0.0),
+            ("train.data.sampling", data.sampling != Sampling::Shuffle),
+            ("train.data.classes", data.classes.is_some()),
+        ];
+        for (key, _) in of_classes.into_iter().filter(|(_, is_given)| *is_given) {
+            let message = format!("this is for one class per sample, and `data.labels` is `{name}`");
+            self.wrong(key, message, "leave the key out");
+        }
+        for (index, augment) in data.augment.iter().enumerate() {
+            if matches!(augment, Augment::Mixup(_) | Augment::Cutmix(_)) {
+                let message = format!("classes are mixed, and `data.labels` is `{name}`");
+                self.wrong(&format!("train.data.augment[{index}]"), message, "leave it out");
+            }
         }
     }
 

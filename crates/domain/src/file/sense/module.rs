@@ -1,7 +1,7 @@
 //! Checks of the keys for a user's own module: it needs a loss, and its layers are opaque.
 
 use super::Validator;
-use crate::train::{Loss, ModelSource, Module, Shard, Train};
+use crate::train::{Labels, Loss, ModelSource, Module, Shard, Train};
 
 impl Validator {
     pub(super) fn module(&mut self, train: &Train) {
@@ -31,11 +31,12 @@ impl Validator {
         let name = train.model.name();
         let Some(loss) = loss else {
             let message = format!("what `{name}` learns is not said");
-            let hint = "write `loss: cross_entropy` for classes, `next_word` or `masked_words` for text without them";
+            let hint = "write `loss: cross_entropy` for classes, `bce` for several per sample, `mse` for numbers, \
+                        `next_word` or `masked_words` for text without them";
             return self.wrong("train.loss", message, hint);
         };
         match (loss, &train.data.text) {
-            (Loss::CrossEntropy, Some(text)) if text.label.is_none() => {
+            (Loss::CrossEntropy | Loss::Bce | Loss::Mse, Some(text)) if text.label.is_none() => {
                 let message = "the model classifies texts, but nothing says which column is the class";
                 self.wrong("train.data.text.label", message, "name their column, such as `label: label`");
             }
@@ -43,7 +44,29 @@ impl Validator {
                 let message = "the model is trained on tokens, but nothing says where the data has its texts";
                 self.wrong("train.data.text", message, "write for example `text: {columns: [text]}`");
             }
-            (Loss::CrossEntropy | Loss::NextWord | Loss::MaskedWords, _) => {}
+            (Loss::CrossEntropy | Loss::Bce | Loss::Mse | Loss::NextWord | Loss::MaskedWords, _) => {}
         }
+        let (labels, meant) = (train.data.labels, labels_of(loss));
+        if labels != meant {
+            let message = format!("the labels of this loss are `{}`, and `data.labels` says otherwise", word(meant));
+            self.wrong("train.loss", message, format!("write `data: {{labels: {}}}`, or another loss", word(meant)));
+        }
+    }
+}
+
+/// The labels that a loss compares with.
+fn labels_of(loss: Loss) -> Labels {
+    match loss {
+        Loss::CrossEntropy | Loss::NextWord | Loss::MaskedWords => Labels::Class,
+        Loss::Bce => Labels::MultiLabel,
+        Loss::Mse => Labels::Number,
+    }
+}
+
+fn word(labels: Labels) -> &'static str {
+    match labels {
+        Labels::Class => "class",
+        Labels::MultiLabel => "multi_label",
+        Labels::Number => "number",
     }
 }

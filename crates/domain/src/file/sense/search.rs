@@ -59,7 +59,7 @@ impl Validator {
     }
 
     fn metric(&mut self, sweep: &Sweep, train: &Train) {
-        let known = Metric::of(train.task());
+        let known = Metric::of(train);
         if !known.contains(&sweep.metric) {
             let names: Vec<String> = known.iter().map(|metric| format!("`{}`", metric.name())).collect();
             let message = format!("`{}` is not measured for `{}`", sweep.metric.name(), train.model.name());

@@ -95,7 +95,7 @@ fn fixed(before: &Train, after: &Train) -> Option<Problem> {
 }
 
 /// Keys that the state in a checkpoint depends on.
-const FIXED: [&str; 15] = [
+const FIXED: [&str; 16] = [
     "model",
     "loss",
     "weights",
@@ -106,6 +106,7 @@ const FIXED: [&str; 15] = [
     "data.path",
     "data.split",
     "data.classes",
+    "data.labels",
     "data.text",
     "data.size",
     "data.normalize",

@@ -310,7 +310,7 @@ fn modules_are_read_with_their_loss() {
     check(&module_with("  data: {path: d.txt, text: {}}\n  loss: masked_words"), "ok");
     check(
         &module_with(data),
-        "1 train.loss: what `nets/m.pt` learns is not said (write `loss: cross_entropy` for classes, `next_word` or `masked_words` for text without them)",
+        "1 train.loss: what `nets/m.pt` learns is not said (write `loss: cross_entropy` for classes, `bce` for several per sample, `mse` for numbers, `next_word` or `masked_words` for text without them)",
     );
     check(
         &module_with(&format!("{data}\n  loss: next_word")),
@@ -322,7 +322,7 @@ fn modules_are_read_with_their_loss() {
     );
     check(
         &module_with(&format!("{data}\n  loss: hinge\n  recompute: blocks")),
-        "6 train.loss: `hinge` is not known here (write one of `cross_entropy`, `next_word`, `masked_words`)
+        "6 train.loss: `hinge` is not known here (write one of `cross_entropy`, `bce`, `mse`, `next_word`, `masked_words`)
          7 train.recompute: `nets/m.pt` has no blocks that could be computed again (leave the key out)",
     );
     check(&train_with("loss: cross_entropy"), "6 train.loss: `cnn` has a loss of its own (leave the key out)");
@@ -434,5 +434,37 @@ fn variables_that_gradus_sets_are_not_the_job_s() {
     check(
         &run_with("envs: {RANK: 1, MINE: 2,\n  GRADUS_CHECKPOINTS: /x}"),
         &format!("2 envs.RANK: {unused}\n3 envs.GRADUS_CHECKPOINTS: {unused}\nok"),
+    );
+}
+
+#[test]
+fn labels_are_classes_several_or_a_number() {
+    let of = |model: &str, data: &str, keys: &str| {
+        format!("train:\n  model: {model}\n  epochs: 3\n  batch: 64\n  data: {{path: d.csv{data}}}\n{keys}\n")
+    };
+    check(&of("cnn", ", labels: class", ""), "ok");
+    check(&of("resnet18", ", labels: multi_label", ""), "ok");
+    check(&of("bert_mini", ", labels: number, text: {label: score}", ""), "ok");
+    check(&of("{torchscript: m.pt}", ", labels: multi_label", "  loss: bce"), "ok");
+    check(&of("{torchscript: m.pt}", ", labels: number", "  loss: mse"), "ok");
+    check(
+        &of("cnn", ", labels: many", ""),
+        "5 train.data.labels: `many` is not known here (write one of `class`, `multi_label`, `number`)",
+    );
+    check(
+        &of("{torchscript: m.pt}", ", labels: number", "  loss: bce"),
+        "6 train.loss: the labels of this loss are `multi_label`, and `data.labels` says otherwise (write `data: {labels: multi_label}`, or another loss)",
+    );
+    check(
+        &of("gpt_tiny", ", labels: number, text: {}", ""),
+        "5 train.data.labels: `gpt_tiny` is not trained on numbers (leave the key out, or choose a classifier; of texts, name the column with `data.text.label`)",
+    );
+    check(
+        &of("cnn", ", labels: multi_label, classes: 9, sampling: balanced, augment: [flip, mixup: 0.4]", "  class_weights: balanced\n  label_smoothing: 0.1"),
+        "5 train.data.sampling: this is for one class per sample, and `data.labels` is `multi_label` (leave the key out)
+         5 train.data.classes: this is for one class per sample, and `data.labels` is `multi_label` (leave the key out)
+         5 train.data.augment[1]: classes are mixed, and `data.labels` is `multi_label` (leave it out)
+         6 train.class_weights: this is for one class per sample, and `data.labels` is `multi_label` (leave the key out)
+         7 train.label_smoothing: this is for one class per sample, and `data.labels` is `multi_label` (leave the key out)",
     );
 }

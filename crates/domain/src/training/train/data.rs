@@ -19,6 +19,9 @@ pub struct Data {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 1_000_000))]
     pub classes: Option<u32>,
+    /// What the label of a sample is: `class`, `multi_label` (any number of classes, trained with binary cross-entropy) or `number` (regression, trained with the mean squared error).
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub labels: Labels,
     /// For text models: which columns of a `.csv` or keys of a `.jsonl` hold the text, and how it is tokenised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Text>,
@@ -114,6 +117,19 @@ pub enum Split {
 pub enum Folders {
     /// By folders.
     Folders,
+}
+
+/// What the label of a sample is, and with it what a classifier is trained to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Labels {
+    /// One class, trained with cross-entropy.
+    #[default]
+    Class,
+    /// Any number of classes, written `cat|dog` or in JSON as a list, and `|` for none; trained with binary cross-entropy, as `BCEWithLogitsLoss`.
+    MultiLabel,
+    /// A number; trained with the mean squared error, as `MSELoss`.
+    Number,
 }
 
 /// In which order the training samples of an epoch are drawn.

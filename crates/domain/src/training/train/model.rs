@@ -31,6 +31,10 @@ pub enum Module {
 pub enum Loss {
     /// Cross-entropy over classes, for images or labelled texts.
     CrossEntropy,
+    /// Binary cross-entropy of logits, for `data.labels: multi_label`.
+    Bce,
+    /// Mean squared error, for `data.labels: number`; the module returns `[samples, 1]`.
+    Mse,
     /// Cross-entropy over the vocabulary at each position, for the next token.
     NextWord,
     /// Cross-entropy over the vocabulary, for masked tokens.

@@ -65,13 +65,13 @@ impl Bert {
             let name = format!("bert.encoder.layer.{layer}");
             blocks.push(weights.block(|weights| Ok(ModelBlock::Bert(BertLayer::new(weights, &name, width, heads)?)))?);
         }
-        let head = match output {
-            OutputShape::Classes(classes) => Head::Class {
+        let head = match (output, output.units()) {
+            (_, Some(units)) => Head::Class {
                 pooler: linear(weights, "bert.pooler.dense", [width, width])?,
-                classifier: linear(weights, "classifier", [width, classes])?,
+                classifier: linear(weights, "classifier", [width, units])?,
             },
-            OutputShape::Boxes(_) => return Err(Error::new("this model reads text")),
-            OutputShape::Tokens => Head::Tokens {
+            (OutputShape::Boxes(_), _) => return Err(Error::new("this model reads text")),
+            (_, None) => Head::Tokens {
                 dense: linear(weights, "cls.predictions.transform.dense", [width, width])?,
                 norm: LayerNorm::new(weights, "cls.predictions.transform.LayerNorm", width, EPS)?,
                 bias: weights.zeros("cls.predictions.bias".into(), &[text.vocabulary])?,

@@ -176,12 +176,9 @@ impl Family {
 }
 
 fn image(shape: ModelShape) -> Result<(ImageShape, i64)> {
-    match (shape.input, shape.output) {
-        (InputShape::Image(image), OutputShape::Classes(classes)) => Ok((image, classes)),
-        (
-            InputShape::Image(_) | InputShape::Text(_),
-            OutputShape::Classes(_) | OutputShape::Tokens | OutputShape::Boxes(_),
-        ) => Err(Error::new("this model classifies images")),
+    match (shape.input, shape.output.units()) {
+        (InputShape::Image(image), Some(units)) => Ok((image, units)),
+        (InputShape::Image(_) | InputShape::Text(_), _) => Err(Error::new("this model classifies images")),
     }
 }
 

@@ -18,9 +18,6 @@ use crate::model::nn::{Pass, Weights};
 use crate::model::shape::ImageShape;
 use crate::torch::Result;
 
-/// Height and width, in pixels, from which the usual stem is used.
-const LARGE: i64 = 64;
-
 /// Configuration of a residual network of four stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) struct Size {
@@ -48,7 +45,7 @@ impl Resnet {
         classes: i64,
     ) -> Result<Resnet> {
         let Size { block, blocks: [first, second, third, fourth], width } = size;
-        let pooled_stem = image.height.min(image.width) >= LARGE;
+        let pooled_stem = !image.needs_small_stem();
         let stem = if pooled_stem { ConvWindow::new(7, 2) } else { ConvWindow::new(3, 1) };
         let stages = [(width, first), (2 * width, second), (4 * width, third), (8 * width, fourth)];
         let network = Resnet::new(weights, [image.channels, classes], stem, block, Shortcut::Convolved, &stages)?;

@@ -132,6 +132,7 @@ impl Steps {
             parameters: 0,
             passed_over: Vec::new(),
             sample: None,
+            data: None,
         }));
     }
 
