@@ -4,15 +4,19 @@
 //! gone. Its stdout and stderr are logs; reports go over the agent's socket.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use domain::finding::{Cause, Finding};
 use domain::rank::{Rendezvous, Report, Spec};
 use domain::threads::Threads;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tch::Device;
 use train::channel::Channel;
-use train::run::{Ending, RunOptions, run, standalone};
+use train::fold::fold;
+use train::run::standalone::lr_range::lr_range;
+use train::run::{Ending, RunOptions, exported, run, standalone};
 use train::torch;
 
 fn main() -> ExitCode {
@@ -26,8 +30,9 @@ fn main() -> ExitCode {
         Some("--version" | "-V") => return version(),
         Some("bench") => return bench(&arguments.next().unwrap_or_default()),
         Some("environment") => return environment(&arguments.collect::<Vec<_>>()),
-        Some("fold") => return fold(&arguments.next().unwrap_or_default()),
-        Some("evaluate") => return evaluate(&arguments.next().unwrap_or_default()),
+        Some("fold") => {
+            return answer(&arguments.next().unwrap_or_default(), |[from, to]: [PathBuf; 2], _| fold(&from, &to));
+        }
         Some("--job" | "--out" | "--accept-data-change") => {
             standalone::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
         }
@@ -121,39 +126,21 @@ fn environment(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Evaluates an exported model; request and answer are JSON.
-fn evaluate(request: &str) -> ExitCode {
+/// Does what a request asks for on the first device; request and answer are JSON.
+fn answer<Request: DeserializeOwned, Answer: Serialize>(
+    request: &str,
+    act: fn(Request, Device) -> Result<Answer, train::Error>,
+) -> ExitCode {
     let request = match serde_json::from_str(request) {
         Ok(request) => request,
         Err(error) => {
-            eprintln!("error: what is to be evaluated cannot be read: {error}");
+            eprintln!("error: the request cannot be read: {error}");
             return ExitCode::from(2);
         }
     };
-    match train::run::exported::evaluate(request, device(0)) {
+    match act(request, device(0)) {
         Ok(found) => {
             println!("{}", serde_json::json!(found));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("{}", serde_json::json!({ "finding": error.finding() }));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Folds an exported model: `[FROM, TO]` as JSON, and so is the result.
-fn fold(folders: &str) -> ExitCode {
-    let [from, to]: [String; 2] = match serde_json::from_str(folders) {
-        Ok(folders) => folders,
-        Err(error) => {
-            eprintln!("error: `{folders}` is no pair of folders: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    match train::fold::fold(Path::new(&from), Path::new(&to)) {
-        Ok(done) => {
-            println!("{}", serde_json::json!(done));
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -149,6 +149,55 @@ pub fn draft_measured(
     Ok((plan, measured))
 }
 
+/// Steps with a number of micro-batches per step.
+pub struct MicroBatches {
+    /// Micro-batches per step.
+    pub accumulate: u32,
+    /// Samples of one.
+    pub samples: u32,
+    /// The steps, or why none were made.
+    pub measured: Result<StepMeasurement, Error>,
+}
+
+/// Measures steps with ever fewer and larger micro-batches, each twice as large as the one before, until one does not
+/// fit into memory. The batch, and with it the result, stays.
+///
+/// # Errors
+/// [`Error::Usage`] for a job with a program of its own, or elsewhere, and what the data is refused for.
+pub fn measure_micro_batches(
+    job: &Job,
+    smallest: u32,
+    price: Rate,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Vec<MicroBatches>, Error> {
+    let train = measure::measurable(job)?;
+    let (offers, known) = (offers(job, price, settings, home)?, facts(settings, home, job, printer)?);
+    let share = train.batch.div_ceil(train.processes.max(1));
+    let mut sizes: Vec<u32> = (0..u32::BITS).map(|power| share.div_ceil(1 << power)).collect();
+    sizes.dedup();
+    sizes.retain(|size| *size >= smallest.min(share));
+    let mut all = Vec::new();
+    for samples in sizes.into_iter().rev() {
+        let accumulate = share.div_ceil(samples);
+        let mut part = job.clone();
+        let domain::Work::Train(train) = &mut part.work else { break };
+        train.accumulate = accumulate;
+        let train = train.clone();
+        let planned = recommended(&part, &offers, &known).and_then(|plan| {
+            plan.share.ok_or_else(|| Error::Infeasible { reasons: vec!["the batch cannot be divided".to_owned()] })
+        });
+        let measured = planned.and_then(|share| measure::measure(&train, &share, &known, settings));
+        let fits = measured.is_ok();
+        all.push(MicroBatches { accumulate, samples, measured });
+        if !fits {
+            break;
+        }
+    }
+    Ok(all)
+}
+
 /// What the job may run on: this machine, or the nodes that it asks for.
 fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
     if job.wants.node.is_none()

@@ -3,6 +3,8 @@
 //! Each node has the job file and the data; only rank 0 writes, so the nodes share no folder. Features of `gradus run`,
 //! such as recovery and the bill, are not available; a restarted run resumes from its newest checkpoint.
 
+pub mod lr_range;
+
 use std::path::{Path, PathBuf};
 
 use domain::id::{AttemptId, Fence, RunId};

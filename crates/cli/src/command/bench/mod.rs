@@ -1,6 +1,9 @@
-//! `gradus bench`: training speed of this machine, time to a target accuracy, and the history of both.
+//! `gradus bench`: training speed of this machine, time to a target accuracy, and the history of both; learning rates and
+//! batches to choose from.
 
+mod batch;
 mod history;
+mod lr;
 mod record;
 mod time_to_train;
 mod train;
@@ -22,6 +25,10 @@ enum Subcommand {
     Train(train::Args),
     /// Measure time to a target accuracy over several seeds
     TimeToTrain(time_to_train::Args),
+    /// Suggest a learning rate: train some steps while the rate grows, and find where the loss falls most steeply
+    Lr(lr::Args),
+    /// Find the fastest number of samples at a time that fits into memory, without a change of the result
+    Batch(batch::Args),
     /// Compare the newest measurement of each case with earlier ones on the same machine
     History(history::Args),
 }
@@ -34,6 +41,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command {
         Subcommand::Train(args) => train::run(&args, settings, printer),
         Subcommand::TimeToTrain(args) => time_to_train::run(&args, settings, printer),
+        Subcommand::Lr(args) => lr::run(args, settings, printer),
+        Subcommand::Batch(args) => batch::run(&args, settings, printer),
         Subcommand::History(args) => history::run(&args, settings, printer),
     }
 }
