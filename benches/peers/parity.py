@@ -121,7 +121,8 @@ def vision(name):
         return yolo.Yolo(CLASSES, {"yolo_n": 16, "yolo_s": 32}[name]), "plain PyTorch"
     if name in ("resnet20", "resnet56"):
         return Small({"resnet20": 3, "resnet56": 9}[name]), "plain PyTorch"
-    return getattr(torchvision.models, name)(num_classes=CLASSES), "torchvision"
+    outputs = 1 if name.endswith(":number") else CLASSES
+    return getattr(torchvision.models, name.split(":")[0])(num_classes=outputs), "torchvision"
 
 
 def text(name):
@@ -145,7 +146,7 @@ def text(name):
             num_hidden_layers=layers,
             num_attention_heads=heads,
             intermediate_size=4 * width,
-            num_labels=CLASSES,
+            num_labels=1 if task == "number" else CLASSES,
         )
         kind = transformers.BertForMaskedLM if task == "words" else transformers.BertForSequenceClassification
         return kind(config), "transformers"
@@ -167,11 +168,20 @@ def scenes():
     return {"values": torch.rand(BATCH, 3, SIZE, SIZE), "labels": there}
 
 
+def targets(name, count):
+    """One class per sample, or after a colon any number of labels, or a number."""
+    if name.endswith(":labels"):
+        return torch.rand(count, CLASSES) < 0.3
+    if name.endswith(":number"):
+        return torch.randn(count) * 2 + 1
+    return torch.arange(count) % CLASSES
+
+
 def batch(name):
     if name.startswith("yolo"):
         return scenes()
     if not name.startswith(("bert", "gpt")):
-        return {"values": torch.randn(BATCH, 3, SIZE, SIZE), "labels": torch.arange(BATCH) % CLASSES}
+        return {"values": torch.randn(BATCH, 3, SIZE, SIZE), "labels": targets(name, BATCH)}
     tokens = torch.randint(5, VOCABULARY, (ROWS, LENGTH))
     if name.startswith("gpt"):
         labels = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
@@ -185,7 +195,7 @@ def batch(name):
         labels = torch.where((torch.rand(ROWS, LENGTH) < 0.15) & (mask == 1), tokens, torch.tensor(-100))
         labels[:, 1] = tokens[:, 1]
     else:
-        labels = torch.arange(ROWS) % CLASSES
+        labels = targets(name, ROWS)
     return {"values": tokens, "labels": labels, "mask": mask}
 
 
@@ -263,6 +273,8 @@ def compare(name, work):
         case["size"] = SIZE
     if not words:
         case["classes"] = CLASSES
+    kinds = {"labels": "multi_label", "number": "number"}
+    case["train"]["data"]["labels"] = kinds.get(name.split(":")[-1], "class")
     out = folder / "answer.safetensors"
     done = subprocess.run([binary, json.dumps(case), out], stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -284,6 +296,10 @@ def compare(name, work):
         found = scores(model)
         if name.startswith("yolo"):
             return yolo.loss(found, given["labels"], SIZE)
+        if name.endswith(":labels"):
+            return torch.nn.functional.binary_cross_entropy_with_logits(found, given["labels"].float())
+        if name.endswith(":number"):
+            return torch.nn.functional.mse_loss(found.squeeze(-1), given["labels"])
         return torch.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), given["labels"].reshape(-1))
 
     def updated(model):

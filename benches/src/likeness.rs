@@ -1,5 +1,7 @@
 //! Every network against its peer, number by number: `docs/parity.md` is written from what came out.
 
+pub mod deployed;
+
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -13,10 +15,12 @@ use xtask::doing::{self, Outcome};
 use xtask::{peers, setup};
 
 /// What is compared; after a colon the task, where a model has two.
-const MODELS: [&str; 21] = [
+const MODELS: [&str; 25] = [
     "resnet20",
     "resnet56",
     "resnet18",
+    "resnet18:labels",
+    "resnet18:number",
     "resnet34",
     "resnet50",
     "resnet101",
@@ -31,6 +35,8 @@ const MODELS: [&str; 21] = [
     "yolo_n",
     "bert_mini",
     "bert_mini:words",
+    "bert_mini:labels",
+    "bert_mini:number",
     "bert_base",
     "gpt_tiny",
     "gpt2",
@@ -132,6 +138,8 @@ fn table(lines: &[Value]) -> Result<String, Box<dyn Error>> {
     text.push_str("\n|---|---|---|---|---|---|---|---|\n");
     for answer in lines {
         let name = match answer["model"].as_str().unwrap_or_default().split_once(':') {
+            Some((name, "labels")) => format!("`{name}`, several labels (`BCEWithLogitsLoss`)"),
+            Some((name, "number")) => format!("`{name}`, a number (`MSELoss`)"),
             Some((name, _)) => format!("`{name}`, masked language modelling"),
             None => format!("`{}`", answer["model"].as_str().unwrap_or_default()),
         };

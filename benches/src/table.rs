@@ -16,7 +16,7 @@ struct Comparison {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const COMPARISONS: [Comparison; 10] = [
+const COMPARISONS: [Comparison; 11] = [
     Comparison {
         name: "train",
         takes: "[CASE…] [--pairs N] [--steps N] [--compiled] [--beside-load]",
@@ -47,6 +47,12 @@ const COMPARISONS: [Comparison; 10] = [
         takes: "",
         what: "every update rule against torch.optim's",
         run: |root, arguments| alone(root, arguments, likeness::optimizers),
+    },
+    Comparison {
+        name: "deployed",
+        takes: "[MODEL…]",
+        what: "exported models in onnxruntime and torch.jit against torchvision with their weights",
+        run: likeness::deployed::deployed,
     },
     Comparison {
         name: "data",

@@ -5,6 +5,8 @@
 //! normalizations, like that of `torch.nn.utils.fusion.fuse_conv_bn_eval`. It is written only if its logits for random
 //! images are unchanged.
 
+pub mod torchscript;
+
 use std::path::Path;
 
 use domain::architecture::{Architecture, Reads};
@@ -36,7 +38,7 @@ struct Card {
     input: Input,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 struct Input {
     #[serde(default)]
     channels: i64,
@@ -53,11 +55,6 @@ const MOST: f64 = 1e-4;
 pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     let (text, card) = card(&from.join("model.json"))?;
     let Input { channels, height, width } = card.input;
-    let classes = card.classes.len() as i64;
-    let mut shape = ModelShape::images([channels, height, width], classes);
-    if Architecture::of(card.architecture).reads() == Reads::DetectionImages {
-        shape.output = OutputShape::Boxes(classes);
-    }
     let nothing = || {
         let message = format!("`{}` has no batch normalisations that could be folded", card.architecture.name());
         Finding::new(Cause::Job, message).hint("export it without `--fold`")
@@ -65,7 +62,7 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     if channels == 0 {
         return Err(nothing().into());
     }
-    let network = Network::new(card.architecture, shape, 0, Device::Cpu, MemoryFormat::Contiguous)?;
+    let network = Network::new(card.architecture, shape_of(&card), 0, Device::Cpu, MemoryFormat::Contiguous)?;
     let pairs = network.weights().pairs();
     if pairs.is_empty() {
         return Err(nothing().into());
@@ -95,6 +92,17 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     changed["folded"] = true.into();
     checkpoint::write_file(&to.join("model.json"), format!("{changed:#}\n").as_bytes())?;
     Ok(Folded { folded: pairs.len(), difference })
+}
+
+/// What a network of images takes and returns.
+fn shape_of(card: &Card) -> ModelShape {
+    let Input { channels, height, width } = card.input;
+    let classes = card.classes.len() as i64;
+    let shape = ModelShape::images([channels, height, width], classes);
+    match Architecture::of(card.architecture).reads() {
+        Reads::DetectionImages => ModelShape { output: OutputShape::Boxes(classes), ..shape },
+        Reads::Images | Reads::Tokens | Reads::CausalTokens => shape,
+    }
 }
 
 fn card(path: &Path) -> std::result::Result<(Value, Card), Error> {

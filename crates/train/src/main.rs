@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tch::Device;
 use train::channel::Channel;
 use train::fold::fold;
+use train::fold::torchscript::torchscript;
 use train::run::standalone::lr_range::lr_range;
 use train::run::{Ending, RunOptions, exported, run, standalone};
 use train::torch;
@@ -33,6 +34,13 @@ fn main() -> ExitCode {
         Some("fold") => {
             return answer(&arguments.next().unwrap_or_default(), |[from, to]: [PathBuf; 2], _| fold(&from, &to));
         }
+        Some("torchscript") => {
+            return answer(&arguments.next().unwrap_or_default(), |[from, to]: [PathBuf; 2], _| {
+                torchscript(&from, &to)
+            });
+        }
+        Some("evaluate") => return answer(&arguments.next().unwrap_or_default(), exported::evaluate),
+        Some("lr-range") => return answer(&arguments.next().unwrap_or_default(), lr_range),
         Some("--job" | "--out" | "--accept-data-change") => {
             standalone::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
         }

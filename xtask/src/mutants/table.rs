@@ -49,6 +49,22 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-train", target: &["--test", "ranks"], filter: "finite::" },
     },
     SourceMutant {
+        name: "labels-of-one-rank-are-scored",
+        harm: "the best of several models is chosen by the samples of one rank, for samples with several labels",
+        file: "crates/train/src/run/evaluate/targets.rs",
+        from: "    ranks.sum(&mut all)?;\n    Ok(all)",
+        to: "    Ok(all)",
+        test: CargoTest { package: "gradus-train", target: &["--test", "ranks"], filter: "several_labels" },
+    },
+    SourceMutant {
+        name: "number-of-one-batch-is-traced",
+        harm: "a model that is exported as TorchScript takes batches of one size only",
+        file: "crates/train/src/model/nn/attention.rs",
+        from: "x.f_view([-1, length, all / width, width])",
+        to: "x.f_view([x.size()[0], length, all / width, width])",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "fold::torchscript" },
+    },
+    SourceMutant {
         name: "poisoned-state-is-skipped",
         harm: "training continues from a state that is not finite",
         file: "crates/train/src/run/guard.rs",

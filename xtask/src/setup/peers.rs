@@ -92,6 +92,14 @@ pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are compared with"))
 }
 
+/// What runs ONNX files.
+const ONNXRUNTIME: &str = "onnxruntime==1.32.0";
+
+/// The folder with it. No test needs it.
+pub fn onnxruntime() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&[ONNXRUNTIME], &format!("{ONNXRUNTIME} through pip, which our exported models are run with"))
+}
+
 /// Packages that the Python package has callbacks for, in addition to Transformers, without PyTorch and the
 /// dependencies of Transformers.
 const INTEGRATIONS: [&str; 6] = [

@@ -48,6 +48,9 @@ enum Subcommand {
         /// Also write `model.onnx`, for a classifier of images: its input is a batch of normalised images
         #[arg(long, conflicts_with = "fold")]
         onnx: bool,
+        /// Also write `model.pt` for `torch.jit.load`, for a built-in model of images, with the same input
+        #[arg(long, conflicts_with = "fold")]
+        torchscript: bool,
     },
 }
 
@@ -61,7 +64,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command.unwrap_or(Subcommand::List) {
         Subcommand::List => list(&home, &state, printer),
         Subcommand::Show { run } => show(&state, printer, &run),
-        Subcommand::Export { run, to, fold, onnx } => export(&state, settings, printer, &run, to, [fold, onnx]),
+        Subcommand::Export { run, to, fold, onnx, torchscript } => {
+            export(&state, settings, printer, &run, to, [fold, onnx, torchscript])
+        }
     }
 }
 
@@ -73,7 +78,11 @@ fn list(home: &Home, state: &State, printer: &mut Printer) -> Result<u8, Error> 
         if printer.is_json() {
             printer.json(&json!({ "run": id, "model": model }));
         } else {
-            let accuracy = format!("{:.2} %", 100.0 * model.test_accuracy);
+            let name = match model.figures.accuracy_name() {
+                "accuracy" => String::new(),
+                other => format!(" {other}"),
+            };
+            let accuracy = format!("{:.2} %{name}", 100.0 * model.test_accuracy);
             let is_there = std::path::Path::new(&model.model).exists();
             let file = if is_there { model.model.clone() } else { format!("{} (deleted)", model.model) };
             rows.push(vec![id.to_string(), architecture(run), accuracy, file]);
@@ -114,8 +123,9 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     printer.data(format!("file        {} ({} bytes)", model.model, model.bytes));
     printer.data(format!("sha256      {}", model.model_sha256));
     printer.data(format!("checkpoint  step {} of {}", model.step, model.steps));
-    printer.data(format!("validation  {:.2} %", 100.0 * model.validation_accuracy));
-    printer.data(format!("test        {:.2} %", 100.0 * model.test_accuracy));
+    let name = model.figures.accuracy_name();
+    printer.data(format!("validation  {:.2} % {name}", 100.0 * model.validation_accuracy));
+    printer.data(format!("test        {:.2} % {name}", 100.0 * model.test_accuracy));
     for (name, value) in model.figures.lines() {
         printer.data(format!("test        {name} {value}"));
     }
@@ -131,7 +141,7 @@ fn export(
     printer: &mut Printer,
     name: &str,
     to: PathBuf,
-    [fold, onnx]: [bool; 2],
+    [fold, onnx, torchscript]: [bool; 3],
 ) -> Result<u8, Error> {
     let id = meant(state, name)?;
     let (_, model) = model_of(state, &id)?;
@@ -173,14 +183,29 @@ fn export(
         std::fs::write(&as_onnx, onnx::of(&bytes, &card, &source)?).map_err(Error::file("write", &as_onnx))?;
     }
     let as_onnx = onnx.then_some(as_onnx);
+    let as_script = torchscript.then(|| scripted(settings, &source, &to)).transpose()?;
     if printer.is_json() {
         let (bytes, sha256) = (bytes.len(), &model.model_sha256);
-        printer.json(&json!({ "run": id, "model": target, "bytes": bytes, "model_sha256": sha256, "folded": 0, "onnx": as_onnx }));
+        printer.json(&json!({ "run": id, "model": target, "bytes": bytes, "model_sha256": sha256, "folded": 0, "onnx": as_onnx, "torchscript": as_script }));
     } else {
         printer.data(target.display().to_string());
-        as_onnx.iter().for_each(|file| printer.data(file.display().to_string()));
+        as_onnx.iter().chain(&as_script).for_each(|file| printer.data(file.display().to_string()));
     }
     Ok(exit::DONE)
+}
+
+/// Writes `model.pt`; a module of the user's own is one already.
+fn scripted(settings: &GlobalSettings, model: &std::path::Path, to: &std::path::Path) -> Result<PathBuf, Error> {
+    let (own, target) = (model.with_file_name("model.pt"), to.join("model.pt"));
+    if own.is_file() {
+        std::fs::copy(&own, &target).map_err(Error::file("write", &target))?;
+        return Ok(target);
+    }
+    let [from, target] =
+        [&model.with_file_name(""), &target].map(|path| std::path::absolute(path).map_err(Error::file("find", path)));
+    let (from, target) = (from?, target?);
+    let _: serde_json::Value = rank::ask(settings, "torchscript", &json!([from, target]))?;
+    Ok(target)
 }
 
 /// Runs `gradus-rank fold`, since only that executable links libtorch.
@@ -192,18 +217,8 @@ fn folded(
     to: &std::path::Path,
 ) -> Result<u8, Error> {
     let from = model.with_file_name("");
-    let folders = json!([from, to]).to_string();
-    let output = rank::command(settings, "fold", &folders)?.output();
-    let output = output.map_err(Error::file("start", &settings.rank_program))?;
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    if !output.status.success() {
-        let finding: Option<domain::Finding> = serde_json::from_value(answer["finding"].clone()).ok();
-        let (message, hint) = match finding {
-            Some(finding) => (finding.message, finding.hint),
-            None => ("cannot fold the model".to_owned(), Some("export without `--fold`".to_owned())),
-        };
-        return Err(Error::Code { message, hint, code: exit::WORLD });
-    }
+    let folders = json!([from, to]);
+    let answer: serde_json::Value = rank::ask(settings, "fold", &folders)?;
     let difference = answer["difference"].as_f64().unwrap_or_default();
     printer.say(format!(
         "folded {} batch normalisations; logits differ by {difference:.1e} of the largest",

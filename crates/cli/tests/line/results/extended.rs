@@ -65,6 +65,12 @@ fn a_run_that_has_ended_is_extended_to_the_same_model() {
     let read = home.gradus(&["plan", "model", text(&folder.join("model.onnx")), "--json"]);
     assert_eq!(went_well(&read)[0]["parameters"], 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10);
 
+    // And as TorchScript, which is read back with the same logits before it is named.
+    let exported = home.gradus(&["models", "export", "last", "--to", text(&folder), "--torchscript", "--json"]);
+    assert_eq!(exported.code, Some(0), "{}", exported.err);
+    assert!(PathBuf::from(exported.last()["torchscript"].as_str().unwrap()).is_file());
+    assert!(!folder.join("model.part").exists());
+
     // A checkpoint is copied with its manifest, and of one that is deleted nothing is left.
     let copy = home.path().join("copy");
     let pulled = home.gradus(&["checkpoints", "pull", "last", "-o", text(&copy)]);

@@ -59,7 +59,7 @@ impl Vit {
     pub(in crate::model) fn stem(&self, images: &Tensor) -> Result<Tensor> {
         let x = images.f_conv2d(&self.patches, Some(&self.patches_bias), [self.patch; 2], [0; 2], [1; 2], 1)?;
         let x = x.f_flatten(2, 3)?.f_transpose(1, 2)?;
-        let token = self.class_token.f_expand([x.size()[0], -1, -1], false)?;
+        let token = self.class_token.f_expand_as(&x.f_narrow(1, 0, 1)?)?;
         // Under autocast the convolution's output is in 16 bits and the class token is not.
         let x = Tensor::f_cat(&[token, x.f_to_kind(Kind::Float)?], 1)?;
         Ok(x.f_add(&self.positions)?)

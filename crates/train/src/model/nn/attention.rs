@@ -24,8 +24,9 @@ pub(in crate::model) fn attention(
     dropout: f64,
 ) -> Result<Tensor> {
     let split_heads = |x: &Tensor| -> Result<Tensor> {
-        let (samples, length, all) = x.size3()?;
-        Ok(x.f_view([samples, length, all / width, width])?.f_transpose(1, 2)?)
+        let (_, length, all) = x.size3()?;
+        // Not the number of samples: a trace would take it for a constant.
+        Ok(x.f_view([-1, length, all / width, width])?.f_transpose(1, 2)?)
     };
     let (mask, causal) = match mask {
         AttentionMask::Full => (None, false),
