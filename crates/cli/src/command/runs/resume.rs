@@ -36,6 +36,9 @@ pub struct Args {
     /// batch, kind of optimizer) stays. A run that has ended is extended by more epochs. Can be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Ask nothing, as `gradus run --yes`; a resume asks nothing in any case
+    #[arg(short = 'y', long = "yes")]
+    _yes: bool,
 }
 
 impl Args {
