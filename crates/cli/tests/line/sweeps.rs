@@ -149,3 +149,35 @@ fn a_search_that_cannot_work_is_refused_before_it_starts() {
     assert!(sweep["cost_micro_usd"].as_u64().unwrap() > 0);
     assert_eq!((&sweep["seconds_are_at_most"], &sweep["cost_is_at_most"]), (&false.into(), &false.into()));
 }
+
+#[test]
+fn trials_on_other_data_are_compared_only_if_that_is_accepted() {
+    let home = Home::new();
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz");
+    let data = home.path().with_file_name("digits.csv");
+    let rows = std::process::Command::new("gunzip").arg("-c").arg(packed).output().unwrap().stdout;
+    std::fs::write(&data, &rows).unwrap();
+    let file = home.job(
+        "search.yaml",
+        &format!(
+            "name: search\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 2\n  batch: 96\n  threads: 1\nsweep:\n  method: grid\n  parameters:\n    optimizer.sgd.lr: [0.1, 0.05, 0.02, 0.01]\n",
+            data.display()
+        ),
+    );
+    let running = home.start(&["run", text(&file), "--json", "--yes"]);
+    home.until("the second trial", || home.gradus(&["status"]).out.contains("-t2"));
+    went_well(&home.gradus(&["stop", "last"]));
+    said(running.wait_with_output().unwrap());
+    // A row less.
+    let first = rows.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    std::fs::write(&data, &rows[first..]).unwrap();
+    let refused = home.gradus(&["resume", "last", "--json"]);
+    assert_eq!(refused.code, Some(100), "{}", refused.err);
+    assert!(refused.err.contains("other data") && refused.err.contains("--accept-data-change"), "{}", refused.err);
+    let accepted = home.gradus(&["resume", "last", "--accept-data-change", "--json"]);
+    went_well(&accepted);
+    let done = accepted.last();
+    let words: Vec<&str> =
+        done["trials"].as_array().unwrap().iter().map(|trial| trial["word"].as_str().unwrap()).collect();
+    assert_eq!(words, ["trained"; 4], "{}", accepted.err);
+}

@@ -66,8 +66,10 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     if !facts.attended_sweeps.contains(id) {
         return Vec::new();
     }
-    let is_paused =
-        |run: &(&RunId, &Run)| matches!(run.1.state, RunState::Stopped { .. }) && sweep.paused.contains(run.0);
+    let is_paused = |run: &(&RunId, &Run)| crate::resume::has_stopped(run.1) && sweep.paused.contains(run.0);
+    if let Some(finding) = changed_data(world, sweep) {
+        return stop_for_changed_data(world, id, sweep, finding);
+    }
     // One at a time: the next call counts it as open, so that each has its share of the budget.
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
         return match (affords_more, open) {
@@ -125,6 +127,34 @@ fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>
         }
     };
     Action::EndSweep { sweep: id.clone(), end, total: billed(world, sweep) }
+}
+
+/// Why trials cannot be compared: the newest one has read other data than the first, and nobody has accepted that. Trials
+/// that search over keys of the data may differ.
+fn changed_data(world: &World, sweep: &SweepRecord) -> Option<Finding> {
+    let of = |run: &Run| match &run.job.work {
+        Work::Train(train) => Some((train.data.clone(), train.seed, run.ready.as_ref()?.data.clone()?)),
+        Work::Command(_) => None,
+    };
+    let trials = world.trials(sweep).filter(|(id, _)| !sweep.set_aside.contains(*id));
+    let seen: Vec<_> = trials.filter_map(|(id, run)| Some((id, of(run)?))).collect();
+    let (first, (keys, seed, data)) = seen.first().filter(|_| !sweep.accept_data_change)?;
+    let (other, _) = seen.iter().find(|(_, found)| (&found.0, found.1) == (keys, *seed) && found.2 != *data)?;
+    let message = format!("trial `{other}` has read other data than `{first}`, so that they cannot be compared");
+    let hint = "put the data back and resume the sweep, or add `--accept-data-change` to compare them all the same";
+    Some(Finding::new(Cause::Data, message).hint(hint))
+}
+
+/// Ends a sweep whose data has changed, once its trials have stopped.
+fn stop_for_changed_data(world: &World, id: &SweepId, sweep: &SweepRecord, finding: Finding) -> Vec<Action> {
+    let is_open = |run: &Run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. });
+    let open = world.trials(sweep).filter(|(_, run)| is_open(run));
+    let stops: Vec<Action> = open.map(|(run, _)| Action::Stop { run: run.clone(), by: StopBy::User }).collect();
+    if stops.is_empty() && is_settled(world, sweep) {
+        let end = SweepEnd::Failed { finding, best: best(world, sweep) };
+        return vec![Action::EndSweep { sweep: id.clone(), end, total: billed(world, sweep) }];
+    }
+    stops
 }
 
 /// Whether every trial is at its end and billed.

@@ -1,9 +1,12 @@
 //! Where a sweep stands, as a fold over its events.
 
+use std::collections::BTreeSet;
+
 use domain::event::SweepSubmitted;
 use domain::job::Budget;
+use domain::run::{Outcome, RunState};
 use domain::sweep::Trial;
-use domain::{Event, Record, RunId, SweepId};
+use domain::{Cause, Event, Record, RunId, SweepId};
 
 use crate::world::{SweepRecord, SweepState, World};
 
@@ -21,6 +24,7 @@ impl World {
                 Ok(())
             }
             Event::SweepResumeRequested { sweep: id, budget, deadline, accept_data_change } => {
+                let [refused, stopped] = self.trials_of_other_data(id);
                 let failed = self.failed_trials(id);
                 let sweep = self.sweep_mut(id)?;
                 if !crate::resume::sweep_has_stopped(&sweep.state) {
@@ -32,6 +36,13 @@ impl World {
                 }
                 sweep.job.deadline = deadline.or(sweep.job.deadline);
                 sweep.accept_data_change = *accept_data_change;
+                // What was refused goes on, with the data back or accepted. What has read other data goes on only where that
+                // is accepted, and is compared with nothing else.
+                sweep.paused.extend(refused);
+                match accept_data_change {
+                    true => sweep.paused.extend(stopped),
+                    false => sweep.set_aside.extend(stopped),
+                }
                 sweep.forgiven = failed;
                 sweep.state = SweepState::Running;
                 (sweep.ended, sweep.total) = (None, None);
@@ -69,6 +80,7 @@ impl World {
             state: SweepState::Running,
             trials: Vec::new(),
             paused: Default::default(),
+            set_aside: Default::default(),
             forgiven: 0,
             alerted: false,
             ended: None,
@@ -101,6 +113,21 @@ impl World {
         let Some(sweep) = self.sweeps.get(id) else { return 0 };
         let failed = |run: &crate::Run| super::standing(run).state == super::Stand::Failed;
         self.trials(sweep).filter(|(_, run)| failed(run)).count() as u32
+    }
+
+    /// Trials that have failed because of their data, and those that were stopped alone before they had a result.
+    fn trials_of_other_data(&self, id: &SweepId) -> [BTreeSet<RunId>; 2] {
+        let Some(sweep) = self.sweeps.get(id) else { return Default::default() };
+        let with = |is_meant: fn(&crate::Run) -> bool| {
+            let meant = self.trials(sweep).filter(|(id, run)| is_meant(run) && !sweep.paused.contains(*id));
+            meant.map(|(id, _)| id.clone()).collect()
+        };
+        let is_refused = |run: &crate::Run| match &run.state {
+            RunState::Done { outcome: Outcome::Failed { finding } } => finding.cause == Cause::Data,
+            _ => false,
+        };
+        let is_stopped = |run: &crate::Run| matches!(run.state, RunState::Stopped { .. }) && run.results.is_empty();
+        [with(is_refused), with(is_stopped)]
     }
 
     fn sweep_mut(&mut self, id: &SweepId) -> Result<&mut SweepRecord, String> {

@@ -238,3 +238,43 @@ fn what_does_not_fit_is_found_before_it_starts() {
     assert!(matches!(one.work, Work::Train(train) if train.threads == Some(2)), "trials share the cores");
     scene.run();
 }
+
+#[test]
+fn trials_on_data_that_has_changed_are_compared_only_if_it_is_accepted() {
+    let again = |accept_data_change| Event::SweepResumeRequested {
+        sweep: SweepId::new("s"),
+        budget: None,
+        deadline: None,
+        accept_data_change,
+    };
+    let search = Sweep { max_failed: 100, ..sweep(Method::Random, Some(8)) };
+    let mut undisturbed = Scene::new(&search, None, 4);
+    undisturbed.data = Some("one");
+    undisturbed.run();
+    assert!(matches!(undisturbed.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }));
+    for accepts in [true, false] {
+        let mut scene = Scene::new(&search, None, 4);
+        scene.data = Some("one");
+        while scene.world.runs.len() < 4 {
+            let _ = scene.moment();
+        }
+        scene.data = Some("two");
+        scene.run();
+        let SweepState::Ended { how: SweepEnd::Failed { finding, best } } = &scene.sweep().state else {
+            panic!("{:?}", scene.sweep().state)
+        };
+        assert!(finding.message.contains("has read other data than `s-t1`") && best.is_some(), "{finding:?}");
+        assert!(finding.hint.as_ref().is_some_and(|hint| hint.contains("--accept-data-change")), "{finding:?}");
+        assert!(scene.world.runs.len() < 8 && scene.world.runs.values().all(|run| run.bill.is_some()));
+        if !accepts {
+            scene.data = Some("one");
+        }
+        let _ = scene.append(again(accepts));
+        scene.run();
+        assert!(matches!(scene.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }), "{accepts}");
+        assert_eq!(scene.world.runs.len(), 8);
+        if accepts {
+            assert_eq!(scene.table(), undisturbed.table());
+        }
+    }
+}

@@ -142,6 +142,8 @@ pub struct SweepRecord {
     pub trials: Vec<RunId>,
     /// Trials that were stopped together with the sweep, and resume when it does.
     pub paused: BTreeSet<RunId>,
+    /// Trials that have read other data than the rest, and are not compared with it.
+    pub set_aside: BTreeSet<RunId>,
     /// Number of failed trials when it was last resumed.
     pub forgiven: u32,
     /// Whether the budget's alert was given.

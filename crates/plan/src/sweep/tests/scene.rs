@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted, SweepSubmitted};
-use domain::rank::Exported;
+use domain::rank::{Exported, Ready};
 use domain::run::{AttemptEnd, InstanceState, RunState, Sight, Usage};
 use domain::sweep::Known;
 use domain::{
@@ -26,6 +26,20 @@ fn worth(run: &crate::Run, seed: u64) -> (Option<f64>, u32, bool) {
     (Some(value), epochs, share(99) < 0.1)
 }
 
+fn ready(data: &str) -> Ready {
+    Ready {
+        step: 0,
+        steps: 9,
+        steps_per_epoch: 1,
+        samples: [8, 1, 1],
+        classes: Vec::new(),
+        parameters: 1,
+        passed_over: Vec::new(),
+        sample: None,
+        data: Some(data.to_owned()),
+    }
+}
+
 /// A row of the table: number, values, state, epochs and result.
 pub type Shown = (u32, String, &'static str, Option<u32>, Option<f64>);
 
@@ -40,6 +54,8 @@ pub struct Scene {
     /// Moments that an instance has lived.
     lived: BTreeMap<InstanceId, u64>,
     pub most_live: usize,
+    /// A hash of the data that trials read from now on, as they report it; none is reported without.
+    pub data: Option<&'static str>,
 }
 
 /// The loop was killed.
@@ -79,6 +95,7 @@ impl Scene {
             kills: None,
             lived: BTreeMap::new(),
             most_live: 0,
+            data: None,
         };
         let _ = scene.append(Event::SweepSubmitted(Box::new(submitted)));
         scene
@@ -201,6 +218,10 @@ impl Scene {
         for (id, attempt) in active {
             let run = &self.world.runs[&attempt.run];
             let (value, epochs, fails) = worth(run, self.seed);
+            if let (AttemptState::Intended, Some(data)) = (&attempt.state, self.data) {
+                self.append(Event::AttemptReady { attempt: id.clone(), ready: Some(ready(data)) })?;
+            }
+            let run = &self.world.runs[&attempt.run];
             let is_stopping = matches!(run.state, RunState::Stopping { .. });
             let done = self.lived.get(&attempt.instance).copied().unwrap_or(0) >= u64::from(epochs);
             let end = match attempt.state {
