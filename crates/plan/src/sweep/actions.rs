@@ -131,18 +131,25 @@ fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>
 
 /// Why trials cannot be compared: the newest one has read other data than the first, and nobody has accepted that. Trials
 /// that search over keys of the data may differ.
-fn changed_data(world: &World, sweep: &SweepRecord) -> Option<Finding> {
-    let of = |run: &Run| match &run.job.work {
-        Work::Train(train) => Some((train.data.clone(), train.seed, run.ready.as_ref()?.data.clone()?)),
-        Work::Command(_) => None,
-    };
-    let trials = world.trials(sweep).filter(|(id, _)| !sweep.set_aside.contains(*id));
-    let seen: Vec<_> = trials.filter_map(|(id, run)| Some((id, of(run)?))).collect();
-    let (first, (keys, seed, data)) = seen.first().filter(|_| !sweep.accept_data_change)?;
-    let (other, _) = seen.iter().find(|(_, found)| (&found.0, found.1) == (keys, *seed) && found.2 != *data)?;
+pub(super) fn changed_data(world: &World, sweep: &SweepRecord) -> Option<Finding> {
+    let (first, others) = of_other_data(world, sweep).filter(|_| !sweep.accept_data_change)?;
+    let other = others.first()?;
     let message = format!("trial `{other}` has read other data than `{first}`, so that they cannot be compared");
     let hint = "put the data back and resume the sweep, or add `--accept-data-change` to compare them all the same";
     Some(Finding::new(Cause::Data, message).hint(hint))
+}
+
+/// The first trial whose data is known, and those after it that have read other data under the same keys.
+pub(super) fn of_other_data<'a>(world: &'a World, sweep: &'a SweepRecord) -> Option<(&'a RunId, Vec<&'a RunId>)> {
+    let of = |run: &'a Run| match &run.job.work {
+        Work::Train(train) => Some(((&train.data, train.seed), run.ready.as_ref()?.data.as_ref()?)),
+        Work::Command(_) => None,
+    };
+    let trials = world.trials(sweep).filter(|(id, _)| !sweep.set_aside.contains(*id));
+    let mut seen = trials.filter_map(|(id, run)| Some((id, of(run)?)));
+    let (first, (keys, data)) = seen.next()?;
+    let others = seen.filter(|(_, found)| found.0 == keys && found.1 != data).map(|(id, _)| id).collect();
+    Some((first, others))
 }
 
 /// Ends a sweep whose data has changed, once its trials have stopped.
@@ -175,7 +182,7 @@ pub fn spent(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, E
 /// The best trial, by the last result of each; of equals the earlier one.
 pub fn best(world: &World, sweep: &SweepRecord) -> Option<Best> {
     let mut best: Option<Best> = None;
-    for (id, run) in world.trials(sweep) {
+    for (id, run) in world.trials(sweep).filter(|(id, _)| !sweep.set_aside.contains(*id)) {
         let Some(trial) = &run.trial else { continue };
         let Some(value) = run.results.last().and_then(|result| result.value) else { continue };
         if best.as_ref().is_none_or(|best| sweep.search.goal.prefers(value, best.value)) {

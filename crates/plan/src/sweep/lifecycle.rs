@@ -24,7 +24,7 @@ impl World {
                 Ok(())
             }
             Event::SweepResumeRequested { sweep: id, budget, deadline, accept_data_change } => {
-                let [refused, stopped] = self.trials_of_other_data(id);
+                let (refused, other) = (self.refused_trials(id), self.trials_of_other_data(id));
                 let failed = self.failed_trials(id);
                 let sweep = self.sweep_mut(id)?;
                 if !crate::resume::sweep_has_stopped(&sweep.state) {
@@ -37,11 +37,11 @@ impl World {
                 sweep.job.deadline = deadline.or(sweep.job.deadline);
                 sweep.accept_data_change = *accept_data_change;
                 // What was refused goes on, with the data back or accepted. What has read other data goes on only where that
-                // is accepted, and is compared with nothing else.
+                // is accepted, and is compared with nothing otherwise.
                 sweep.paused.extend(refused);
-                match accept_data_change {
-                    true => sweep.paused.extend(stopped),
-                    false => sweep.set_aside.extend(stopped),
+                if !accept_data_change {
+                    sweep.paused.retain(|trial| !other.contains(trial));
+                    sweep.set_aside.extend(other);
                 }
                 sweep.forgiven = failed;
                 sweep.state = SweepState::Running;
@@ -115,19 +115,31 @@ impl World {
         self.trials(sweep).filter(|(_, run)| failed(run)).count() as u32
     }
 
-    /// Trials that have failed because of their data, and those that were stopped alone before they had a result.
-    fn trials_of_other_data(&self, id: &SweepId) -> [BTreeSet<RunId>; 2] {
-        let Some(sweep) = self.sweeps.get(id) else { return Default::default() };
-        let with = |is_meant: fn(&crate::Run) -> bool| {
-            let meant = self.trials(sweep).filter(|(id, run)| is_meant(run) && !sweep.paused.contains(*id));
-            meant.map(|(id, _)| id.clone()).collect()
-        };
+    /// Trials that have failed because of their data.
+    fn refused_trials(&self, id: &SweepId) -> BTreeSet<RunId> {
+        let Some(sweep) = self.sweeps.get(id) else { return BTreeSet::new() };
         let is_refused = |run: &crate::Run| match &run.state {
             RunState::Done { outcome: Outcome::Failed { finding } } => finding.cause == Cause::Data,
             _ => false,
         };
-        let is_stopped = |run: &crate::Run| matches!(run.state, RunState::Stopped { .. }) && run.results.is_empty();
-        [with(is_refused), with(is_stopped)]
+        self.trials(sweep).filter(|(_, run)| is_refused(run)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Trials that have read other data than the first.
+    fn trials_of_other_data(&self, id: &SweepId) -> BTreeSet<RunId> {
+        let others = self.sweeps.get(id).and_then(|sweep| super::actions::of_other_data(self, sweep));
+        others.map(|(_, others)| others.into_iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// A trial that is stopped because the data of its sweep has changed resumes with it.
+    pub(crate) fn stopped_with_sweep(&mut self, run: &RunId) {
+        let trial = self.runs.get(run).and_then(|run| run.trial.as_ref());
+        let Some((id, sweep)) = trial.and_then(|trial| self.sweeps.get_key_value(&trial.sweep)) else { return };
+        let is_for_data = sweep.state == SweepState::Running && super::actions::changed_data(self, sweep).is_some();
+        let id = id.clone();
+        if let Some(sweep) = self.sweeps.get_mut(&id).filter(|_| is_for_data) {
+            sweep.paused.insert(run.clone());
+        }
     }
 
     fn sweep_mut(&mut self, id: &SweepId) -> Result<&mut SweepRecord, String> {

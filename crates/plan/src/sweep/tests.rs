@@ -7,7 +7,7 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use domain::run::StopBy;
+use domain::run::{RunState, StopBy};
 use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range, SweepEnd};
 use domain::{Event, Money, RunId, Sweep, SweepId, Work};
 
@@ -252,7 +252,8 @@ fn trials_on_data_that_has_changed_are_compared_only_if_it_is_accepted() {
     undisturbed.data = Some("one");
     undisturbed.run();
     assert!(matches!(undisturbed.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }));
-    for accepts in [true, false] {
+    for (accepts, parallel) in [(true, 1), (false, 1), (true, 2), (false, 2)] {
+        let search = Sweep { parallel, ..search.clone() };
         let mut scene = Scene::new(&search, None, 4);
         scene.data = Some("one");
         while scene.world.runs.len() < 4 {
@@ -273,7 +274,13 @@ fn trials_on_data_that_has_changed_are_compared_only_if_it_is_accepted() {
         scene.run();
         assert!(matches!(scene.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }), "{accepts}");
         assert_eq!(scene.world.runs.len(), 8);
-        if accepts {
+        let sweep = scene.sweep();
+        assert_eq!(sweep.set_aside.is_empty(), accepts, "{:?}", sweep.set_aside);
+        for (id, run) in &scene.world.runs {
+            let is_compared = !sweep.set_aside.contains(id);
+            assert!(!is_compared || matches!(run.state, RunState::Done { .. }), "{id} is {:?}", run.state);
+        }
+        if accepts && parallel == 1 {
             assert_eq!(scene.table(), undisturbed.table());
         }
     }

@@ -62,10 +62,11 @@ impl World {
     fn follow(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {
             Event::Submitted(submitted) => self.submitted(record, submitted),
-            Event::StopRequested { run, by } => {
-                let run = self.run_mut(run)?;
+            Event::StopRequested { run: id, by } => {
+                let run = self.run_mut(id)?;
                 refuse_final(run)?;
                 run.state = RunState::Stopping { by: *by };
+                self.stopped_with_sweep(id);
                 Ok(())
             }
             Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set } => {

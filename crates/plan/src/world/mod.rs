@@ -143,6 +143,7 @@ pub struct SweepRecord {
     /// Trials that were stopped together with the sweep, and resume when it does.
     pub paused: BTreeSet<RunId>,
     /// Trials that have read other data than the rest, and are not compared with it.
+    #[serde(default)]
     pub set_aside: BTreeSet<RunId>,
     /// Number of failed trials when it was last resumed.
     pub forgiven: u32,
