@@ -17,8 +17,9 @@ impl Controller {
         match self.pending.remove(&call) {
             None => {}
             Some(Pending::Launch { instance, sent }) => {
-                self.launched(&instance, sent, answer);
-                self.share_launch(&instance);
+                let known = self.remembered(instance);
+                self.launched(&known, sent, answer);
+                self.share_launch(&known);
             }
             Some(Pending::Observe { provider, sent, asked }) => self.observed(&provider, sent, &asked, answer),
             Some(Pending::End { instances }) => self.ending(&instances, &answer),

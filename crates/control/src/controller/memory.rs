@@ -187,6 +187,12 @@ impl Controller {
         }
     }
 
+    /// The machine of its request that stands for all of them: the first that has not ended.
+    pub(super) fn remembered(&self, id: InstanceId) -> InstanceId {
+        let mut members = plan::members(&self.world, &id).into_iter();
+        members.find(|member| self.machines.contains_key(member)).unwrap_or(id)
+    }
+
     /// What is known of a request is known of all machines that it rents.
     pub(super) fn share_launch(&mut self, id: &InstanceId) {
         let Some(launch) = self.machines.get(id).map(|memory| memory.launch.clone()) else { return };
@@ -202,10 +208,11 @@ impl Controller {
         match self.pending.remove(&id) {
             None => {}
             Some(Pending::Launch { instance, .. }) => {
-                if let Some(memory) = self.machines.get_mut(&instance) {
+                let known = self.remembered(instance);
+                if let Some(memory) = self.machines.get_mut(&known) {
                     memory.launch.pending = None;
                 }
-                self.share_launch(&instance);
+                self.share_launch(&known);
             }
             Some(Pending::Observe { provider, .. }) => {
                 if let Some(provider) = self.providers.get_mut(&provider) {
