@@ -196,8 +196,8 @@ fn for_instance(
     }
 }
 
-/// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was long enough ago and cannot
-/// rent twice.
+/// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was
+/// long enough ago and cannot rent twice.
 fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     if facts.launching.contains(id) || !facts.attended.contains(&instance.run) {
         return false;

@@ -137,7 +137,7 @@ impl Controller {
             self.world.runs.get(&instance.run).and_then(|run| {
                 plan::first_answer(&self.machine_facts(&Scope::default()), &self.policy, run, &instance)
             });
-        let expires = self.world.runs.get(&instance.run).and_then(|run| plan::expires(run, &instance));
+        let expires = self.world.runs.get(&instance.run).and_then(|run| plan::expires(&self.policy, run, &instance));
         let request = LaunchRequest {
             members: members.clone(),
             token: instance.token,

@@ -86,10 +86,11 @@ pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance:
     time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(policy.heartbeat))
 }
 
-/// When a machine is of no use any more, whatever happens: its run's deadline is over, or what was reserved for it is
-/// spent. Written on the machine, for whoever finds it. `None` for a run without limits.
-pub fn expires(run: &Run, instance: &Instance) -> Option<Timestamp> {
-    let deadline = run.job.deadline.map(|deadline| (run.submitted, deadline.micros()));
+/// When a machine is of no use any more, whatever happens: its run's deadline is over and what was saved after it, or the
+/// whole budget would be spent on it alone. Written on the machine, for whoever finds it. `None` for a run without limits.
+pub fn expires(policy: &Policy, run: &Run, instance: &Instance) -> Option<Timestamp> {
+    let ending = wind_down(policy, run.job.budget, run.rate()).0.saturating_add(policy.ending_max.0);
+    let deadline = run.job.deadline.map(|deadline| (run.submitted, deadline.micros().saturating_add(ending)));
     let rate = instance.offer.rate.micros_per_hour();
     let paid = run.job.budget.and_then(|budget| time_to_spend(budget.max, rate));
     let paid = paid.map(|paid| (instance.intended, paid.0));
