@@ -14,7 +14,9 @@ pub(super) fn step(name: &str, folder: &Path) -> Option<u64> {
         let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
         names.any(|name| name.to_str().is_some_and(|name| name.ends_with(".distcp")))
     };
-    if !folder.join(".metadata").exists() && !is_begun() {
+    // Accelerate's folders for the network and for the optimizer: each alone is half a checkpoint.
+    let is_part = ["pytorch_model_fsdp_", "optimizer_"].iter().any(|part| name.starts_with(part));
+    if is_part || (!folder.join(".metadata").exists() && !is_begun()) {
         return None;
     }
     let digits = name.trim_end_matches(|c: char| !c.is_ascii_digit());

@@ -47,7 +47,7 @@ pub(super) fn verify(folder: &Path, step: u64) -> Result<(), String> {
     for part in &parts {
         distributed::verify(&folder.join(part)).map_err(|why| format!("`{part}`: {why}"))?;
     }
-    if index.is_none() && parts.is_empty() && !MODELS.iter().any(|name| has(name)) && !has(&"latest") {
+    if index.is_none() && parts.is_empty() && !MODELS.iter().any(&has) && !has(&"latest") {
         return Err("there is no file of the model, such as `model.safetensors`".to_owned());
     }
     let is_state = |name: &&String| STATES.iter().any(|end| name.ends_with(&format!(".{end}")));

@@ -119,6 +119,11 @@ fn recognized(name: &str, path: &Path, is_folder: bool) -> Option<(Framework, u6
     Some((Framework::Distributed, distributed::step(name, path)?))
 }
 
+/// The step of the Hugging Face checkpoint that a file lies in.
+pub fn step_of(file: &Path) -> Option<u64> {
+    hugging_face::step(file.parent()?.file_name()?.to_str()?)
+}
+
 /// The newest checkpoint below a folder that is whole, and a sentence for each newer one that is not, newest first.
 pub fn newest(folder: &Path) -> (Option<FrameworkCheckpoint>, Vec<String>) {
     let mut passed_over = Vec::new();

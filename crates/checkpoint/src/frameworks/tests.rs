@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Framework, find, newest};
+use super::{Framework, find, newest, step_of};
 
 /// `torch.save` of what begins as a checkpoint of Lightning, of step 300.
 const ARCHIVE: &[u8] = include_bytes!("written/lightning.ckpt");
@@ -75,6 +75,19 @@ fn check(write: impl Fn(&Path), expected: &str) {
     let (found, passed_over) = newest(root.path());
     assert_eq!(found.map(|found| found.step), Some(20), "{passed_over:?}");
     assert!(matches!(&passed_over[..], [why] if why.ends_with(expected)), "{passed_over:?}, and not `{expected}`");
+}
+
+#[test]
+fn half_a_checkpoint_is_none() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["pytorch_model_fsdp_0", "optimizer_0"] {
+        let folder = root.path().join("checkpoint_3").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(".metadata"), b"x.").unwrap();
+    }
+    assert_eq!(newest(root.path()), (None, Vec::new()));
+    let file = root.path().join("checkpoint-30/trainer_state.json");
+    assert_eq!((step_of(&file), step_of(&root.path().join("out/trainer_state.json"))), (Some(30), None));
 }
 
 #[test]

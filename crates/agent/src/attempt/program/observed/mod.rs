@@ -144,7 +144,11 @@ impl Look {
             }
         }
         for path in files.states {
-            for seen in trainer_state::read(&path, self.steps.last(trainer_state::seconds(self.places.started))) {
+            let seen = trainer_state::read(&path, self.steps.last(trainer_state::seconds(self.places.started)));
+            // The history begins with that of the checkpoint which the program was given.
+            let from =
+                self.steps.resumed_from().filter(|from| frameworks::step_of(&path).is_none_or(|step| step > *from));
+            for seen in seen.into_iter().filter(|seen| from.is_none_or(|from| seen.step > from)) {
                 reports.extend(self.steps.take(Source::TrainerState, seen));
             }
         }
@@ -196,5 +200,33 @@ mod tests {
         let expected = ["step 6 loss 0.4 lr 0.2 epoch 2", r#"metrics 6 {"eval_loss": 0.3}"#];
         assert_eq!(numbers(&look.look(true)), expected);
         assert_eq!(numbers(&look.look(true)), [""; 0]);
+    }
+
+    #[test]
+    fn the_history_before_a_checkpoint_is_not_reported_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("log"), "").unwrap();
+        let places = WatchedPlaces::before_start(&place("log"), place("work"), place("kept"));
+        let progress = Progress { regex: None, files: true };
+        let written = |step: u64, last: u64| {
+            let state = places.checkpoints.join(format!("out/checkpoint-{step}"));
+            fs::create_dir_all(&state).unwrap();
+            let each = (10..=last).step_by(10);
+            let each =
+                each.map(|step| format!(r#"{{"step": {step}, "loss": 0.5}}, {{"step": {step}, "eval_loss": 0.3}}"#));
+            let history = each.collect::<Vec<_>>().join(", ");
+            let text = format!(r#"{{"global_step": {step}, "max_steps": 90, "log_history": [{history}]}}"#);
+            fs::write(state.join("trainer_state.json"), text).unwrap();
+        };
+        let mut look = Look::new(&progress, places.clone(), PriorState::Checkpoint(20));
+        written(25, 20);
+        assert_eq!(numbers(&look.look(true)), [""; 0], "nothing was logged since");
+        written(30, 30);
+        let expected = ["ready 20", "step 30 loss 0.5 lr 0 epoch 0", r#"metrics 30 {"eval_loss": 0.3}"#];
+        assert_eq!(numbers(&look.look(true)), expected);
+        // A program that begins again shows its own steps.
+        let mut look = Look::new(&progress, places.clone(), PriorState::Checkpoint(40));
+        assert_eq!(numbers(&look.look(true))[..2], ["ready 9", "step 10 loss 0.5 lr 0 epoch 0"]);
     }
 }

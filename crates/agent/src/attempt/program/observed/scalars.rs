@@ -13,7 +13,7 @@ use super::steps::ObservedStep;
 /// Most bytes that one look reads of a file; more waits for the next.
 const MOST: u64 = 4 << 20;
 
-/// PriorState a record: its length, and a checksum of it; after it: a checksum.
+/// Before a record: its length, and a checksum of it; after it: a checksum.
 const HEAD: usize = 12;
 const TAIL: usize = 4;
 
@@ -55,8 +55,11 @@ impl ScalarFile {
         let mut steps: BTreeMap<u64, ObservedStep> = BTreeMap::new();
         let mut rest = bytes.as_slice();
         while let Some(length) = rest.first_chunk().map(|length| u64::from_le_bytes(*length)) {
-            if length > MOST {
-                self.is_other = true;
+            let whole = length.saturating_add((HEAD + TAIL) as u64);
+            if whole > MOST {
+                // At the beginning it is no event file; later, something large such as a video, which no look would hold.
+                self.is_other = self.at == 0;
+                self.at = self.at.saturating_add(whole);
                 break;
             }
             let Some(record) = rest.get(HEAD..HEAD + length as usize) else { break };
@@ -227,5 +230,23 @@ mod tests {
         fs::write(&path, "no event file, and long enough").unwrap();
         let mut other = ScalarFile::default();
         assert_eq!((other.read(&path), other.is_other), (Vec::new(), true));
+    }
+
+    #[test]
+    fn a_record_that_no_look_would_hold_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.out.tfevents.1");
+        let large = vec![0; MOST as usize - 8];
+        let mut written = WRITTEN.to_vec();
+        written.extend((large.len() as u64).to_le_bytes());
+        written.extend([0; HEAD - 8]);
+        written.extend(&large);
+        written.extend([0; TAIL]);
+        written.extend(WRITTEN);
+        fs::write(&path, &written).unwrap();
+        let mut file = ScalarFile::default();
+        let steps = [file.read(&path), file.read(&path)].concat();
+        assert_eq!(steps.iter().map(|seen| seen.step).collect::<Vec<_>>(), [10, 20, 10, 20]);
+        assert_eq!(file.at, written.len() as u64);
     }
 }

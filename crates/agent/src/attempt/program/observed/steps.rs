@@ -56,7 +56,7 @@ pub(super) struct Steps {
     epoch: f64,
     /// The newest step of each figure, by name.
     figures: BTreeMap<String, u64>,
-    /// Sources whose numbers are not finite, which was said once.
+    /// Sources whose numbers are not finite, which was reported once.
     not_finite: BTreeSet<Source>,
 }
 
@@ -65,6 +65,11 @@ impl Steps {
     pub fn after(before: PriorState) -> Steps {
         let (figures, not_finite) = (BTreeMap::new(), BTreeSet::new());
         Steps { before, has_begun: false, last: None, lr: 0.0, epoch: 0.0, figures, not_finite }
+    }
+
+    /// The step of the checkpoint that the program was given.
+    pub fn resumed_from(&self) -> Option<u64> {
+        if let PriorState::Checkpoint(step) = self.before { Some(step) } else { None }
     }
 
     /// The step that was seen last, and when; before the first one, that which was `started` from.
@@ -111,7 +116,7 @@ impl Steps {
         }
     }
 
-    /// Says once where training begins.
+    /// Reports once where training begins.
     fn begin(&mut self, seen: &ObservedStep, reports: &mut Vec<Report>) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
