@@ -90,6 +90,14 @@ pub fn age(dated: &str, today: i64) -> Option<i64> {
     Some(today.saturating_sub(day_of(zoned.timestamp())).max(0))
 }
 
+/// An accuracy of this name as people read it: a share in per cent, or R², which is none.
+pub fn accuracy(name: &str, accuracy: f64) -> String {
+    match name {
+        "R²" => format!("{accuracy:.4}"),
+        _ => format!("{:.2} %", 100.0 * accuracy),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use domain::{AttemptId, Event, InstanceId, RunId};
 use plan::World;
 
 use super::narrator::stopping;
+use crate::figures::accuracy;
 
 /// The run or sweep that an event is about; empty where its run is not known.
 pub fn subject(world: &World, event: &Event) -> String {
@@ -136,7 +137,7 @@ fn attempt_end(end: &AttemptEnd) -> String {
 fn run_end(end: &RunEnd) -> String {
     match end {
         RunEnd::Done { outcome: Outcome::Trained { model } } => {
-            format!("trained: {:.2} % on validation", 100.0 * model.validation_accuracy)
+            format!("trained: {} on validation", accuracy(model.figures.accuracy_name(), model.validation_accuracy))
         }
         RunEnd::Done { outcome: Outcome::Succeeded } => "succeeded".to_owned(),
         RunEnd::Done { outcome: Outcome::Failed { finding } } => format!("failed: {}", first_line(&finding.message)),

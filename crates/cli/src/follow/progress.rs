@@ -89,7 +89,7 @@ impl ProgressLine {
             last.loss,
         );
         if let Some((name, accuracy)) = self.accuracy {
-            line.push_str(&format!(" · {name} {:.2} %", 100.0 * accuracy));
+            line.push_str(&format!(" · {name} {}", crate::figures::accuracy(name, accuracy)));
         }
         if self.samples > 0.0 {
             line.push_str(&format!(

@@ -183,12 +183,10 @@ fn result_lines(ended: &EndedRun<'_>) -> Vec<String> {
     let EndedRun { id, run, folder, .. } = ended;
     let mut lines = vec![format!("run      {id}: {}", run.state.word())];
     if let RunState::Done { outcome: Outcome::Trained { model } } = &run.state {
-        lines.push(format!(
-            "{} {:.2} % on the test split, {:.2} % on validation",
-            model.figures.accuracy_name(),
-            100.0 * model.test_accuracy,
-            100.0 * model.validation_accuracy
-        ));
+        let name = model.figures.accuracy_name();
+        let text = |value| crate::figures::accuracy(name, value);
+        let (test, validation) = (text(model.test_accuracy), text(model.validation_accuracy));
+        lines.push(format!("{name} {test} on the test split, {validation} on validation"));
         for (name, value) in model.figures.lines() {
             lines.push(format!("         {name} {value}"));
         }

@@ -82,7 +82,8 @@ fn list(home: &Home, state: &State, printer: &mut Printer) -> Result<u8, Error> 
                 "accuracy" => String::new(),
                 other => format!(" {other}"),
             };
-            let accuracy = format!("{:.2} %{name}", 100.0 * model.test_accuracy);
+            let accuracy =
+                format!("{}{name}", crate::figures::accuracy(model.figures.accuracy_name(), model.test_accuracy));
             let is_there = std::path::Path::new(&model.model).exists();
             let file = if is_there { model.model.clone() } else { format!("{} (deleted)", model.model) };
             rows.push(vec![id.to_string(), architecture(run), accuracy, file]);
@@ -124,8 +125,9 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     printer.data(format!("sha256      {}", model.model_sha256));
     printer.data(format!("checkpoint  step {} of {}", model.step, model.steps));
     let name = model.figures.accuracy_name();
-    printer.data(format!("validation  {:.2} % {name}", 100.0 * model.validation_accuracy));
-    printer.data(format!("test        {:.2} % {name}", 100.0 * model.test_accuracy));
+    let text = |accuracy| crate::figures::accuracy(name, accuracy);
+    printer.data(format!("validation  {} {name}", text(model.validation_accuracy)));
+    printer.data(format!("test        {} {name}", text(model.test_accuracy)));
     for (name, value) in model.figures.lines() {
         printer.data(format!("test        {name} {value}"));
     }

@@ -129,7 +129,8 @@ impl NumberSums {
         let [count, squared, absolute, sum, squares] = sums;
         let count = count.max(1.0);
         let spread = squares - sum * sum / count;
-        let r2 = if spread > 0.0 { 1.0 - squared / spread } else { 0.0 };
+        // What rounding leaves of targets that are all equal is no spread.
+        let r2 = if spread > 1e-12 * squares { 1.0 - squared / spread } else { 0.0 };
         Ok(NumberScore { r2, rmse: (squared / count).sqrt(), mae: absolute / count })
     }
 }
@@ -170,6 +171,9 @@ mod tests {
         }
         let score = sums.score(&Ranks::alone()).unwrap();
         assert!((score.r2 - 0.948_608_137_044_967_8).abs() < 1e-12, "{score:?}");
+        let mut equal = NumberSums::default();
+        (0..7).for_each(|_| equal.add(0.2, 0.1));
+        assert_eq!(equal.score(&Ranks::alone()).unwrap().r2, 0.0, "targets without spread");
         assert!((score.mae - 0.5).abs() < 1e-12 && (score.rmse - 0.375_f64.sqrt()).abs() < 1e-12, "{score:?}");
     }
 }
