@@ -33,7 +33,7 @@ pub enum Commands {
     #[command(visible_alias = "train")]
     Run(run::Args),
     /// Run a Python script without a job file, with the options of torchrun
-    Launch(program::launch::Args),
+    Launch(Box<program::launch::Args>),
     /// Turn a task file of SkyPilot or dstack, or a batch script of Slurm, into a job file
     Import(program::import::Args),
     /// Write a job file for the training script of a folder
@@ -128,7 +128,7 @@ impl Commands {
         match self {
             Commands::Plan(args) => plan::run(args, settings, printer),
             Commands::Run(args) => run::run(args, settings, printer),
-            Commands::Launch(args) => program::launch::run(args, settings, printer),
+            Commands::Launch(args) => program::launch::run(*args, settings, printer),
             Commands::Import(args) => program::import::run(&args, printer),
             Commands::Init(args) => program::init::run(&args, printer),
             Commands::Offers(args) => offers::run(args, settings, printer),

@@ -257,7 +257,7 @@ pub(crate) fn in_original(found: &Detection, original: &OriginalImage) -> Detect
 /// The values of a tensor, one after the other.
 pub(crate) fn host(tensor: &Tensor) -> Result<Vec<f64>> {
     let plain = tensor.f_to_device(Device::Cpu)?.f_to_kind(Kind::Double)?.f_reshape([-1])?;
-    Ok(Vec::<f64>::try_from(plain).map_err(torch::Error::from)?)
+    Vec::<f64>::try_from(plain).map_err(torch::Error::from)
 }
 
 fn sum(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
