@@ -109,7 +109,6 @@ mod tests {
     #[test]
     fn models_of_images_give_the_same_logits_from_their_files() {
         let _turn = torch::turn();
-        torch::set_threads(1);
         let folder = tempfile::tempdir().unwrap();
         let models = [(Model::Cnn, 16), (Model::Resnet20, 32), (Model::MobilenetV3Small, 32), (Model::VitS16, 32)];
         for (model, side) in models {
