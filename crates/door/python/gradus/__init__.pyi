@@ -6,7 +6,7 @@ class CheckpointError(RuntimeError):
     """A state could not be saved or loaded; what was durable before still is."""
 
 class CheckpointWarning(UserWarning):
-    """A state was not saved, or an older one was loaded; training goes on."""
+    """A state was not saved, or an older one was loaded; training continues."""
 
 def init(
     *,

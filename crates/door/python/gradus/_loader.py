@@ -148,7 +148,7 @@ class Loader:
         }
 
     def load_state_dict(self, state):
-        """Goes on where `state` was taken, with any `world`, `workers` and `batch`."""
+        """Resumes where `state` was taken, with any `world`, `workers` and `batch`."""
         known = self.state_dict()
         for key in ("seed", "samples", "trains", "recipe", "size", "split", "part", "identity"):
             if state.get(key, known[key]) != known[key]:

@@ -15,7 +15,7 @@ _current = None
 
 
 class CheckpointWarning(UserWarning):
-    """A state was not saved, or an older one was loaded; training goes on."""
+    """A state was not saved, or an older one was loaded; training continues."""
 
 
 def init(

@@ -53,7 +53,7 @@ class GradusTracker(GeneralTracker):
 
     @on_main_process
     def finish(self):
-        """Waits for the last save. The run goes on until the process ends."""
+        """Waits for the last save. The run continues until the process ends."""
         if self.run.checkpoints is not None:
             self.run.wait()
 

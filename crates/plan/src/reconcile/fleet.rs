@@ -129,7 +129,7 @@ pub(super) fn beside<'a>(
         return Vec::new();
     }
     room.take(id, run, count);
-    // The attempt goes on with what it has, so each of them is of use.
+    // The attempt continues with what it has, so each of them is of use.
     order::rent(world, facts, (id, run), run.job.machines() as usize, chosen)
 }
 

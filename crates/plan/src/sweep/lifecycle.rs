@@ -36,7 +36,7 @@ impl World {
                 }
                 sweep.job.deadline = deadline.or(sweep.job.deadline);
                 sweep.accept_data_change = *accept_data_change;
-                // What was refused goes on, with the data back or accepted. What has read other data goes on only where that
+                // What was refused resumes, with the data back or accepted. What has read other data resumes only where that
                 // is accepted, and is compared with nothing otherwise.
                 sweep.paused.extend(refused);
                 if !accept_data_change {
