@@ -186,6 +186,13 @@ impl Simulation {
             self.user_asks(resume(run));
         }
     }
+
+    /// What the loop decided to write down.
+    pub(crate) fn trace_records(&mut self, records: &[Record]) {
+        let Some(trace) = &mut self.trace else { return };
+        let lines = records.iter().map(|Record { seq, event, .. }| format!("{:>12}   writes {seq}: {event:.300?}", ""));
+        trace.extend(lines);
+    }
 }
 
 fn resume(run: RunId) -> Event {

@@ -164,12 +164,14 @@ impl Simulation {
             let up = world.live_instances_of(known).filter(|(_, instance)| is_up(instance)).count();
             let is_stopping = matches!(known.state, RunState::Stopping { .. });
             let is_enough = up >= self.scenario.least as usize && self.scenario.least < self.scenario.nodes;
-            (is_enough && !is_stopping && world.active_attempt(known).is_none()).then(|| run.clone())
+            let could = is_enough && !is_stopping && world.active_attempt(known).is_none();
+            // An attempt may have begun and ended since the last look.
+            could.then(|| (run.clone(), known.attempts.len()))
         };
-        let able: BTreeSet<RunId> = self.runs.iter().filter_map(could_start).collect();
-        self.able_since.retain(|run, _| able.contains(run));
-        for run in able {
-            let since = *self.able_since.entry(run.clone()).or_insert(self.now);
+        let able: BTreeSet<(RunId, usize)> = self.runs.iter().filter_map(could_start).collect();
+        self.able_since.retain(|waiting, _| able.contains(waiting));
+        for (run, attempts) in able {
+            let since = *self.able_since.entry((run.clone(), attempts)).or_insert(self.now);
             if self.now > since + least + RESTS {
                 return self.violate(format!("{run} waits for machines that it could do without"));
             }

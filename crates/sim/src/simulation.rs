@@ -102,7 +102,7 @@ pub(crate) struct Simulation {
     /// Times that an agent has died before it had written down what it had decided.
     pub lost_decisions: u32,
     /// Since when each run was seen to have enough machines to start with, though not all.
-    pub able_since: BTreeMap<RunId, u64>,
+    pub able_since: BTreeMap<(RunId, usize), u64>,
     /// What is billed for machines that nobody could reach when they were settled.
     pub settled_unseen: BTreeMap<InstanceId, Elapsed>,
     /// When each run has worked last, or something has happened to it.
@@ -329,6 +329,7 @@ impl Simulation {
                     self.note_append(&record.event);
                 });
                 if let Some(seq) = records.last().map(|record| record.seq) {
+                    self.trace_records(&records);
                     self.process.unsynced.extend(records);
                     let sync = 100 + self.draws.below(30_000);
                     self.at(self.now + sync, SimEvent::Synced { life, seq });

@@ -119,7 +119,12 @@ impl Simulation {
         let unheard = |machine: &&Machine| machine.healthy_at.is_none_or(|at| self.now >= at + within);
         // What was decided before a crash may not have been written down.
         self.settled_unseen.remove(instance);
-        if self.scenario.is_remote && (was_dark || machines.iter().all(unheard)) {
+        // It was reached again after all, and has proved when it ended.
+        let billing = self.scenario.traits.billing;
+        let is_proved = machines.iter().any(|machine| {
+            machine.ended.is_some_and(|ended| billing.billed(Elapsed(ended - machine.rented)) == billing.billed(rent))
+        });
+        if self.scenario.is_remote && !is_proved && (was_dark || machines.iter().all(unheard)) {
             self.settled_unseen.insert(instance.clone(), rent);
             // Clocks, and a loop that was down meanwhile, may add to it.
             if self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
@@ -127,9 +132,9 @@ impl Simulation {
             }
             let policy = policy(&self.scenario, None);
             let heard = machines.iter().filter_map(|one| one.healthy_at.map(|at| at - one.rented)).max();
-            let billed = self.scenario.traits.billing.billed(rent).0;
+            let billed = billing.billed(rent).0;
             let most = heard.unwrap_or(0) + policy.lease.0 + self.scenario.traits.boots_within.0 + 2 * SLACK;
-            if billed < heard.unwrap_or(0) || billed > self.scenario.traits.billing.billed(Elapsed(most)).0 {
+            if billed < heard.unwrap_or(0) || billed > billing.billed(Elapsed(most)).0 {
                 let (billed, heard) = (billed / SECOND, heard.unwrap_or(0) / SECOND);
                 self.violate(format!("{instance} was heard after {heard} s, and is billed for {billed} s"));
             }
