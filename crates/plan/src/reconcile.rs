@@ -271,7 +271,7 @@ fn for_run<'a>(
     }
     let given_back = gang::give_back(world, facts, policy, run);
     // What is on its way out is waited for.
-    let missing = machines.missing(run);
+    let missing = order::missing_now(facts, run, &machines.usable, machines.missing(run));
     if !given_back.is_empty() {
         return given_back;
     }

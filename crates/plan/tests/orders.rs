@@ -21,12 +21,28 @@ fn scene(nodes: &str) -> Scene {
 fn what_a_run_cannot_start_without_is_rented_by_one_request() {
     let check = |nodes: &str, expected: &[&str]| assert_eq!(scene(nodes).settle(), expected, "{nodes}");
     check("num_nodes: 3\n", &["rent a-i1 with a-i2 with a-i3"]);
-    check("num_nodes: {min: 2, max: 4}\n", &["rent a-i1 with a-i2", "rent a-i3", "rent a-i4"]);
-    check("num_nodes: 2\nspares: 1\n", &["rent a-i1 with a-i2", "rent a-i3"]);
+    check("num_nodes: {min: 2, max: 4}\n", &["rent a-i1 with a-i2"]);
+    check("num_nodes: 2\nspares: 1\n", &["rent a-i1 with a-i2"]);
     check("", &["rent a-i1"]);
     let mut apart = scene("num_nodes: 2\n");
     apart.facts.traits.values_mut().for_each(|traits| traits.rents_together = false);
     assert_eq!(apart.settle(), ["rent a-i1", "rent a-i2"]);
+}
+
+#[test]
+fn what_a_run_could_do_without_is_asked_for_once_the_rest_was_granted() {
+    for (nodes, more) in [
+        ("num_nodes: {min: 2, max: 4}\n", &["rent a-i3", "rent a-i4"][..]),
+        ("num_nodes: 2\nspares: 1\n", &["rent a-i3"]),
+    ] {
+        let mut scene = scene(nodes);
+        scene.settle();
+        assert_eq!(scene.settle(), [""; 0], "{nodes}");
+        for number in [1, 2] {
+            scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+        }
+        assert_eq!(scene.settle(), more, "{nodes}");
+    }
 }
 
 #[test]

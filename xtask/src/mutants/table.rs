@@ -281,6 +281,22 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "orders"], filter: "" },
     },
     SourceMutant {
+        name: "a-machine-that-ended-early-was-never-rented",
+        harm: "machines of the same request run on, and nobody looks for them",
+        file: "crates/control/src/controller/act.rs",
+        from: "known.any(|instance| instance.was_refused)",
+        to: "known.any(|instance| !instance.is_accepted && instance.state != InstanceState::Intended)",
+        test: CargoTest { package: "gradus-control", target: &["--test", "together"], filter: "" },
+    },
+    SourceMutant {
+        name: "spares-are-rented-before-what-is-needed",
+        harm: "spares are paid for that stand by for machines which are not to be had",
+        file: "crates/plan/src/reconcile/order.rs",
+        from: "0 if granted < least => 0,",
+        to: "0 if granted < least => missing,",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "orders"], filter: "" },
+    },
+    SourceMutant {
         name: "what-was-never-there-is-billed",
         harm: "a request that nobody answered is billed half an hour of rent",
         file: "crates/plan/src/reconcile/lost.rs",

@@ -160,10 +160,11 @@ impl Controller {
         self.share_launch(id);
     }
 
-    /// Whether one machine of a request is known not to have been rented: then none was.
+    /// Whether one machine of a request was refused: then none was rented. One that is gone may have been rented, and
+    /// have ended before its request was answered.
     fn is_given_up(&self, members: &[InstanceId]) -> bool {
         let mut known = members.iter().filter_map(|member| self.world.instances.get(member));
-        known.any(|instance| matches!(instance.state, InstanceState::Released { .. }) && !instance.is_accepted)
+        known.any(|instance| instance.was_refused)
     }
 
     /// The loop died while it wrote down that a request for several machines was refused.

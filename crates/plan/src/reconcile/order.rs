@@ -7,7 +7,32 @@ use domain::run::InstanceState;
 use domain::{InstanceId, Money, Offer, RunId};
 
 use super::{Action, ObservedState, limits};
-use crate::world::{Run, World};
+use crate::world::{Instance, Run, World};
+
+/// How many of the machines that a run still misses are asked for now. Where those that it cannot start without are
+/// rented by one request, the others wait until it was granted: alone they would be of no use.
+pub(super) fn missing_now(
+    facts: &ObservedState,
+    run: &Run,
+    usable: &[(&InstanceId, &Instance)],
+    missing: usize,
+) -> usize {
+    let offer = usable.first().map_or(&run.plan.offer, |(_, instance)| &instance.offer);
+    if run.job.nodes() == 1 || !rents_together(facts, offer) {
+        return missing;
+    }
+    let least = run.job.least_nodes() as usize;
+    let granted = usable.iter().filter(|(_, instance)| instance.state != InstanceState::Intended).count();
+    match least.saturating_sub(usable.len()) {
+        0 if granted < least => 0,
+        0 => missing,
+        needed => needed.min(missing),
+    }
+}
+
+fn rents_together(facts: &ObservedState, offer: &Offer) -> bool {
+    facts.traits.get(&offer.provider).is_some_and(|traits| traits.rents_together)
+}
 
 /// Rents what was chosen for a run that has so many usable machines: those that it cannot start without by one request,
 /// the rest one by one.
@@ -40,7 +65,7 @@ pub(super) fn rent(
 /// How many of the chosen machines the first request rents.
 fn together(facts: &ObservedState, run: &Run, usable: usize, chosen: &[Offer]) -> usize {
     let Some(first) = chosen.first() else { return 1 };
-    let can = facts.traits.get(&first.provider).is_some_and(|traits| traits.rents_together);
+    let can = rents_together(facts, first);
     let are_alike = chosen.iter().all(|offer| offer == first);
     match can && are_alike && run.job.nodes() > 1 {
         true => (run.job.least_nodes() as usize).saturating_sub(usable).clamp(1, chosen.len()),

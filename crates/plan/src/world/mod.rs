@@ -219,6 +219,9 @@ pub struct Instance {
     /// Whether its provider has confirmed that it was rented.
     #[serde(default)]
     pub is_accepted: bool,
+    /// Whether its provider has refused to rent it: then nothing that was asked for with it was rented either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_refused: bool,
     /// When its rent began.
     pub started: Option<Timestamp>,
     /// About when its provider reclaims it, if announced: no new work is started on it.

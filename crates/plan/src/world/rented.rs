@@ -64,6 +64,7 @@ impl World {
     ) -> Result<(), String> {
         let usage = Usage { started: at, elapsed: Elapsed(0) };
         self.instance_moves(instance, InstanceState::Released { usage })?;
+        self.instance_mut(instance)?.was_refused = true;
         if self.instance_mut(instance)?.lost_race {
             return Ok(());
         }
@@ -110,6 +111,7 @@ impl World {
             handle: None,
             doubles: BTreeMap::new(),
             is_accepted: false,
+            was_refused: false,
             started: None,
             reclaim: None,
             lost_race: false,
