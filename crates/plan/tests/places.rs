@@ -1,4 +1,4 @@
-//! How many machines are rented at the same time: as many as a provider has, or as many as the policy allows.
+//! How many runs work at the same time: as many as a provider has machines, or as many as ask for rented ones.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,11 @@ fn rented(offers: &[(&str, &str)], before: usize, places: usize) -> Vec<usize> {
     };
     let facts = ObservedState {
         attended: (0..offers.len()).map(run).collect(),
-        traits: BTreeMap::from([("ssh".to_owned(), traits(Some(places))), ("local".to_owned(), traits(None))]),
+        traits: BTreeMap::from([
+            ("ssh".to_owned(), traits(Some(places))),
+            ("local".to_owned(), traits(None)),
+            ("aws".to_owned(), traits(None)),
+        ]),
         ..ObservedState::default()
     };
     let actions = reconcile(&world, &facts, &Policy::default());
@@ -80,6 +84,8 @@ fn each_machine_of_a_provider_that_has_its_own_runs_one_instance() {
     // A node that was named is one machine, and another one is not waited for.
     check(&[("ssh", "a"), ("ssh", "a"), ("ssh", "b")], 0, 4, &[0, 2]);
     check(&[("ssh", "a"), any, ("ssh", "b")], 1, 2, &[1]);
+    // What is rented on demand waits for no other run.
+    check(&[("aws", "m"), ("aws", "m"), ("aws", "n"), ("local", "here"), any], 1, 1, &[1, 2, 3, 4]);
     // This machine has a place of its own.
     check(&[("local", "here"), any, ("local", "here")], 0, 1, &[0, 1]);
     check(&[any, ("local", "here")], 1, 1, &[1]);

@@ -8,7 +8,7 @@ use crate::world::Run;
 /// What the loop may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Instances that may be rented at the same time of providers that do not say how many machines they have.
+    /// Runs that may work on this machine at the same time, beside trials of the same sweep.
     pub slots: usize,
     /// Wait before the second restart without progress; doubled for each further one.
     pub backoff: Elapsed,

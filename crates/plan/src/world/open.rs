@@ -50,6 +50,11 @@ impl World {
         self.index.live.iter().filter_map(|id| self.instances.get_key_value(id))
     }
 
+    /// How many instances are not released.
+    pub(crate) fn live_count(&self) -> usize {
+        self.index.live.len()
+    }
+
     /// Every instance that is being released.
     pub fn releasing_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
         self.index.releasing.iter().filter_map(|id| self.instances.get_key_value(id))
