@@ -4,7 +4,7 @@ mod scene;
 
 use domain::run::{AttemptEnd, RunState, Sight, StopBy};
 use domain::wire::{AgentCommand, AgentEvent, NodeAddress};
-use domain::{AttemptId, Cause, Event, Finding, InstanceId, Job, Timestamp, Work};
+use domain::{AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Timestamp, Work};
 use plan::{Action, Policy, job_of_attempt, reconcile, run_due};
 
 use scene::{SECOND, Scene};
@@ -93,6 +93,26 @@ fn a_spare_that_cannot_be_had_is_asked_for_once_a_minute_and_delays_nothing() {
     assert_eq!(due.map(|due| due.0), Some(60 * SECOND));
     at(&mut scene, 60);
     assert_eq!(scene.settle(), ["rent a-i4"]);
+}
+
+/// One of the others boots and never comes up. Whoever gives machines back sooner than others are waited for begins anew
+/// for ever, at a cost.
+#[test]
+fn machines_that_a_job_could_begin_with_are_not_given_back_before_it_does() {
+    let mut scene = elastic();
+    scene.facts.traits.values_mut().for_each(|traits| traits.boots_within = Elapsed(40 * SECOND));
+    let policy = Policy { incomplete: Elapsed(60 * SECOND), shrink: Elapsed(60 * SECOND), ..Policy::default() };
+    scene.settle();
+    scene.up(&[1, 2]);
+    for number in [3, 4] {
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+    }
+    for (seconds, begins) in [(90, false), (100, true)] {
+        at(&mut scene, seconds);
+        let decided = reconcile(&scene.world, &scene.facts, &policy);
+        assert!(!decided.iter().any(|action| matches!(action, Action::Release { .. })), "{seconds} s: {decided:?}");
+        assert_eq!(matches!(decided[..], [Action::Start { .. }]), begins, "{seconds} s: {decided:?}");
+    }
 }
 
 #[test]

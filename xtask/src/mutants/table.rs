@@ -297,6 +297,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "orders"], filter: "" },
     },
     SourceMutant {
+        name: "machines-are-given-back-before-a-job-shrinks",
+        harm: "machines are rented and given back again and again, and the run never begins",
+        file: "crates/plan/src/reconcile/gang.rs",
+        from: "Elapsed(boots.saturating_mul(2).max(shrinks))",
+        to: "Elapsed(boots.saturating_mul(2).max(shrinks.min(0)))",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "fleet"], filter: "" },
+    },
+    SourceMutant {
         name: "what-was-never-there-is-billed",
         harm: "a request that nobody answered is billed half an hour of rent",
         file: "crates/plan/src/reconcile/lost.rs",

@@ -73,10 +73,13 @@ pub(super) fn due(world: &World, facts: &ObservedState, policy: &Policy, run: &R
     patience(facts, policy, run).0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
 }
 
-/// How long machines of a run wait for its others: at least for two that boot one after the other, as one may fail.
+/// How long machines of a run wait for its others: at least for two that boot one after the other, as one may fail, and
+/// where the job can do with fewer, until it has begun with them.
 fn patience(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let boots = facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.boots_within.0);
-    policy.incomplete.max(Elapsed(boots.saturating_mul(2)))
+    let is_elastic = run.job.least_nodes() < run.job.nodes();
+    let shrinks = if is_elastic { policy.shrink.0.saturating_add(boots) } else { 0 };
+    policy.incomplete.max(Elapsed(boots.saturating_mul(2).max(shrinks)))
 }
 
 /// Since when machines of a run wait for its others.
