@@ -52,8 +52,7 @@ const TRAITS: ProviderTraits = ProviderTraits {
     boots_within: Elapsed(1_200_000_000),
     token_lifetime: Some(Elapsed(86_400_000_000)),
     observe_every: Elapsed(5_000_000),
-    // EC2 can, and `launch` does; not asked for until all schedules of the simulation end right with it.
-    rents_together: false,
+    rents_together: true,
     billing: BillingRule { step: Elapsed(1_000_000), least: Elapsed(60_000_000) },
     places: None,
     abandoned_within: None,
