@@ -36,7 +36,7 @@ usage: cargo xtask COMMAND
   versions [COMMIT]
                    build the executable of another commit; its loops and agents must work with ours
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
-  fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
+  fit FOLDER…      fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, and hosts that speak SSH, to try things by hand
   wheel [--test|--integrations|--overheads]
                    build the Python package from crates/door, and try it with PyTorch, or with Transformers and Lightning,
@@ -107,7 +107,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("versions", []) => Some(test::versions(root, test::BEFORE)),
         ("versions", [commit]) => Some(test::versions(root, commit)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
-        ("fit", [folder]) => Some(bench::fit(root, folder)),
+        ("fit", folders) if !folders.is_empty() => Some(bench::fit(root, folders)),
         ("lab", arguments) => Some(lab::lab(root, arguments)),
         ("wheel", []) => Some(wheel::wheel(root).map(|path| format!("`pip install {}`", path.display()))),
         ("wheel", [flag]) if flag == "--test" => Some(wheel::test(root)),

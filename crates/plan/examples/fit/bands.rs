@@ -100,7 +100,8 @@ pub fn bands(outcomes: &[&Outcome]) -> ErrorBands {
         classes.iter().map(|class| (*class, band(*class))).collect()
     };
     ErrorBands {
-        classes: usual.iter().map(|(class, usual)| (*class, around(0.0, usual.powi(2) + of_offsets))).collect(),
+        classes: of_origin(Origin::Unknown),
+        unmeasured_generation: 0.0,
         origins: origins
             .into_iter()
             .filter(|origin| *origin != Origin::Unknown)

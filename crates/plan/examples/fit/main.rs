@@ -1,7 +1,7 @@
-//! `cargo xtask fit FOLDER`: fits the numbers of `catalog/fitted.json` to tables of measurements.
+//! `cargo xtask fit FOLDER…`: fits the numbers of `catalog/fitted.json` to tables of measurements.
 //!
 //! Groups of rows that belong together (one source, network and GPU) are held out in turn, so that bands and the
-//! report's cross-validated figures come from estimates of held-out rows. The same folder gives the same file.
+//! report's cross-validated figures come from estimates of held-out rows. The same folders give the same file.
 
 // A program for developers: it reads tables and writes a file, which the library never does.
 #![allow(clippy::disallowed_methods)]
@@ -12,13 +12,14 @@ mod least_squares;
 mod memory;
 mod outcome;
 mod totals;
+mod unseen;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plan::estimate::memory::MemoryCoefficients;
 use plan::estimate::totals::TotalsCoefficients;
-use plan::estimate::{ErrorBands, FittedCoefficients};
+use plan::estimate::{ErrorBands, FittedCoefficients, Origin};
 use plan::measured::{self, Case, MeasuredRow};
 use plan::model::ModelDescription;
 
@@ -32,13 +33,18 @@ const STEPS: usize = 150;
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (folder, dated, out, rows_out) = match words.as_slice() {
-        [folder, dated, out] => (folder, dated, out, None),
-        [folder, dated, out, rows] => (folder, dated, out, Some(rows)),
-        _ => return Err("usage: fit FOLDER DATE OUT.json [ROWS.tsv]".to_owned()),
+    let (dated, out, rows_out, folders) = match words.as_slice() {
+        [flag, rows, dated, out, folders @ ..] if flag == "--rows" => (dated, out, Some(rows), folders),
+        [dated, out, folders @ ..] => (dated, out, None, folders),
+        _ => return Err("usage: fit [--rows ROWS.tsv] DATE OUT.json FOLDER…".to_owned()),
     };
-    let cases = cases(Path::new(folder))?;
-    let command = "cargo xtask fit FOLDER, on the calibration tables of public measurements".to_owned();
+    let mut cases = Vec::new();
+    for folder in folders {
+        cases.extend(cases_of(Path::new(folder))?);
+    }
+    // What a program keeps is not told by the words of a table.
+    let known: Vec<Case> = cases.iter().filter(|case| case.row.origin != Origin::Unknown).cloned().collect();
+    let command = "cargo xtask fit FOLDER…, on the calibration tables of public measurements".to_owned();
     let base = FittedCoefficients {
         dated: dated.clone(),
         command,
@@ -46,7 +52,7 @@ fn main() -> Result<(), String> {
         generations: BTreeMap::new(),
         unmeasured: Default::default(),
         totals: TotalsCoefficients::default(),
-        memory: memory::fit(&cases),
+        memory: memory::fit(&known),
         bands: ErrorBands::default(),
         anchors: Vec::new(),
         report: serde_json::Value::Null,
@@ -86,9 +92,12 @@ fn main() -> Result<(), String> {
         })
         .collect();
     fitted.bands = bands::bands(&measured.iter().collect::<Vec<_>>());
+    let unseen = unseen::unseen(&data, &mut |chosen| graph_fit(&data, chosen, &base, Some(&end)).0);
+    fitted.bands.unmeasured_generation = unseen::reach(&unseen, &fitted.bands);
     fitted.anchors = outcome::anchors(&measured);
     fitted.report = outcome::report(&measured, &fitted);
     outcome::tell(&measured, &fitted);
+    unseen::tell(&unseen, &fitted);
     if let Some(path) = rows_out {
         std::fs::write(path, outcome::rows(&measured, &fitted.memory))
             .map_err(|error| format!("cannot write `{path}`: {error}"))?;
@@ -111,7 +120,7 @@ fn graph_fit(
 }
 
 /// Every eligible row of a folder's tables.
-fn cases(folder: &Path) -> Result<Vec<Case>, String> {
+fn cases_of(folder: &Path) -> Result<Vec<Case>, String> {
     let catalog = cloud::catalog::Catalog::embedded().map_err(|error| error.to_string())?;
     let networks = measured::Networks::published();
     let gpus = |spelling: &str, memory: Option<f64>| {

@@ -5,6 +5,39 @@ use domain::gpu::{Gpu, Rates};
 use super::fitted::rates::{Generation, Shared};
 use super::setup::{Layout, NumericFormat, Setup};
 
+/// How a program runs a network, as far as time depends on it; by default as PyTorch's own modules do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProgramStyle {
+    pub modules: EagerModules,
+    /// What passes between blocks is in fp32 beside weights in 16 bits, and is cast for each product.
+    pub fp32_between_blocks: bool,
+    /// Exchanges inside layers run beside the products next to them, in pieces.
+    pub overlapped_layers: bool,
+    /// FSDP shards each matrix of an adapter as a unit of its own.
+    pub adapters_are_units: bool,
+    /// Experts run one after the other, each as kernels of its own.
+    pub loops_over_experts: bool,
+    /// The kernels before a product in fp8 write what it reads in fp8 (Transformer Engine).
+    pub fused_casts: bool,
+}
+
+/// Whose code the modules of a network are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EagerModules {
+    /// PyTorch's own, or like them.
+    #[default]
+    Plain,
+    /// Those of Hugging Face's Transformers, with fused kernels for normalisations, rotations and the loss (Liger Kernel,
+    /// Unsloth).
+    FusedTransformers,
+    /// Those of Transformers.
+    Transformers,
+}
+
+/// Share of the casts to fp8 that is left where normalisations and activations write fp8 themselves (Transformer Engine's
+/// `LayerNormLinear` and `LayerNormMLP`): those of gradients, one of three tensors. Assumed.
+const FUSED_CASTS: f64 = 0.33;
+
 /// Rates that are reached, and the form of the program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -31,6 +64,9 @@ pub struct Machine {
     pub layout_transpose: f64,
     /// Ranks that share one layer.
     pub tensor: f64,
+    /// Ranks among which experts are divided.
+    pub expert: f64,
+    pub style: ProgramStyle,
     pub flash: bool,
     /// FLOP/s of flash attention on endless sequences.
     pub flash_rate: f64,
@@ -62,12 +98,29 @@ impl Machine {
                 false => 0.0,
             },
             tensor: f64::from(setup.parallel.tensor.max(1)),
+            expert: f64::from(setup.parallel.expert.max(1)),
+            style: ProgramStyle::default(),
             flash: setup.flash_attention,
             flash_rate: rate.products * shared.flash,
             fused_kernels: false,
             compiled: setup.compiled,
             shared,
         }
+    }
+
+    /// Passes over what a product in fp8 reads and writes that casts take.
+    pub fn cast_passes(&self) -> f64 {
+        self.shared.casts * if self.style.fused_casts { FUSED_CASTS } else { 1.0 }
+    }
+
+    /// Seconds in which the processor starts a kernel.
+    pub fn launch(&self) -> f64 {
+        let microseconds = match (self.compiled, self.style.modules) {
+            (true, _) => self.shared.launch_compiled,
+            (false, EagerModules::Plain) => self.shared.launch,
+            (false, EagerModules::Transformers | EagerModules::FusedTransformers) => self.shared.launch_modules,
+        };
+        microseconds * 1e-6
     }
 
     /// Time of one pass over `bytes`.

@@ -24,6 +24,7 @@ pub use fitted::band::{Class, ErrorBands, Origin, Percentiles};
 pub use fitted::calibration::{Calibration, MeasuredStep};
 pub use fitted::coefficients::FittedCoefficients;
 pub use limits::{DataLimit, data_limit};
+pub use machine::{EagerModules, ProgramStyle};
 pub use ops::OpProfile;
 pub use setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Setup, Zero};
 pub use time::{StepTime, seconds, step, step_of};

@@ -3,7 +3,7 @@
 //! A product of matrices reaches its rate only when its tiles fill the GPU evenly and its depth covers their start; all
 //! other operators move memory. Backward passes of layers with weights compute twice what forward passes do.
 
-use super::machine::Machine;
+use super::machine::{EagerModules, Machine};
 use super::ops::{BlockPosition, OpGroup};
 use super::savings::{Adapters, NF4};
 use crate::model::graph::{Norm, OpKind, Steps};
@@ -80,14 +80,15 @@ impl Machine {
     fn products(&self, group: &OpGroup, samples: f64, part: f64) -> OperatorCost {
         match group.kind {
             OpKind::Linear { rows, inner, columns, split: _ } => {
-                let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
-                self.weighted(
-                    group,
-                    shape,
-                    self.eight.unwrap_or(self.products),
-                    shape.bytes(),
-                    shape.rows * shape.inner,
-                )
+                // Experts that this rank holds, each with its share of the rows.
+                let copies = group.copies();
+                let held = (copies / self.expert).max(1.0);
+                let shape = self.share(group, samples * rows as f64 / held, inner as f64, columns as f64);
+                let shape = MatmulShape { batch: held, ..shape };
+                let read = held * shape.rows * shape.inner;
+                let cost = self.weighted(group, shape, self.eight.unwrap_or(self.products), shape.bytes(), read);
+                let kernels = if self.style.loops_over_experts { held } else { 1.0 };
+                OperatorCost { kernels: cost.kernels.map(|each| each * kernels), ..cost }
             }
             OpKind::Convolution { positions, inner, columns, groups, kernel } => {
                 self.convolution(group, samples * positions as f64, inner as f64, columns as f64, groups as f64, kernel)
@@ -124,6 +125,10 @@ impl Machine {
     fn each_value(&self, group: &OpGroup, samples: f64, part: f64, longer: f64) -> OperatorCost {
         match group.kind {
             OpKind::Norm { norm, elements, groups: _ } => {
+                if norm == Norm::Rms && self.writes_out() {
+                    let elements = samples * elements as f64 * part * self.shared.elementwise * longer;
+                    return self.passes(elements, 15.0, 30.0, [6.0, 12.0]);
+                }
                 // Statistics first, then values, where a group does not fit a multiprocessor.
                 let [forward, backward] = match norm {
                     Norm::Batch => [3.0, 5.0],
@@ -140,6 +145,9 @@ impl Machine {
                     }
                     None => self.plain(elements, 2.0, 3.0),
                 }
+            }
+            OpKind::Elementwise { elements, inputs: 1, product: false } if self.writes_out() => {
+                self.passes(samples * elements as f64 * part * self.shared.elementwise * longer, 9.0, 11.0, [5.0, 7.0])
             }
             OpKind::Elementwise { elements, inputs, product } => {
                 // Where two paths part, their gradients are summed; a product reads its factors again.
@@ -214,7 +222,7 @@ impl Machine {
         let cast = self.pass(weight * self.cast);
         let back = rate * self.shared.backward;
         let casts = match self.eight {
-            Some(_) => self.pass(values * self.width) * self.shared.casts,
+            Some(_) => self.pass(values * self.width) * self.cast_passes(),
             None => 0.0,
         };
         // An input in 32 bits is cast for each product that reads it, and so is its gradient in the backward pass.
@@ -355,6 +363,13 @@ impl Machine {
     fn passes(&self, elements: f64, forward: f64, backward: f64, kernels: [f64; 2]) -> OperatorCost {
         let pass = self.pass(elements * self.width) * if self.compiled { self.shared.fused } else { 1.0 };
         OperatorCost { forward: forward * pass, backward: backward * pass, kernels }
+    }
+
+    /// Normalisations by the root mean square and rotations are written out in eager modules of Transformers, an operator for
+    /// each sign: a normalisation casts to fp32, squares, averages, multiplies twice and casts back; a rotation negates,
+    /// concatenates, multiplies twice and adds (`LlamaRMSNorm`, `rotate_half`).
+    fn writes_out(&self) -> bool {
+        self.style.modules == EagerModules::Transformers && !self.compiled
     }
 
     /// Share of kernels that is left when small operators are fused.

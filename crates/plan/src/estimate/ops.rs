@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::machine::ProgramStyle;
 use super::savings::{Adapters, NF4};
 use crate::model::graph::{Graph, Norm, OpKind, Operator, WeightSplit};
 use crate::model::{ModelDescription, Summary};
@@ -41,6 +42,8 @@ pub struct OpProfile {
     pub exchanged_by_python: bool,
     /// Over how many ranks optimizer state is sharded, where that is not all replicas.
     pub sharded_over: Option<u32>,
+    /// How its program runs.
+    pub style: ProgramStyle,
 }
 
 /// What is known of its operators.
@@ -107,6 +110,7 @@ impl OpProfile {
                 balanced_stages: false,
                 exchanged_by_python: false,
                 sharded_over: None,
+                style: ProgramStyle::default(),
                 form: OpBreakdown::Totals(summary.clone()),
             },
         }
@@ -183,6 +187,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         balanced_stages: false,
         exchanged_by_python: false,
         sharded_over: None,
+        style: ProgramStyle::default(),
     }
 }
 
@@ -376,6 +381,16 @@ fn stops(graph: &Graph) -> Vec<bool> {
 }
 
 impl OpGroup {
+    /// Copies of its weight, of which each row uses one: experts.
+    pub fn copies(&self) -> f64 {
+        match self.kind {
+            OpKind::Linear { inner, columns, .. } => {
+                (self.parameters / (inner * columns).max(1) as f64).floor().max(1.0)
+            }
+            _ => 1.0,
+        }
+    }
+
     fn same(&self, other: &OpGroup) -> bool {
         self.kind == other.kind
             && self.parameters == other.parameters

@@ -19,7 +19,7 @@ use stages::stages;
 
 use super::collective::{CollectiveTime, ExchangeNeeds, Ring};
 use super::fitted::anchor::{Anchor, nearest};
-use super::fitted::band::{Class, Percentiles};
+use super::fitted::band::{Class, Origin, Percentiles};
 use super::fitted::coefficients::FittedCoefficients;
 use super::fitted::rates::Shared;
 use super::machine::Machine;
@@ -88,7 +88,7 @@ pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficient
         compute,
         communication,
         overhead,
-        seconds: coefficients.bands.around(class, middle),
+        seconds: coefficients.band(Origin::Unknown, class, &setup.device.gpu, &[(middle, 1.0)]),
         samples_per_second: samples / middle,
         class,
         anchor: nearest(&coefficients.anchors, class, work.size(), setup, &setup.device.gpu).cloned(),
@@ -138,7 +138,9 @@ fn parts(
     let chunks = f64::from(parallel.chunks.max(1));
     let bubble = ((micros - 1.0) * stage.computed() + whole.computed() - micros * stage.computed()) / chunks;
     let compute = micros * stage.computed() + bubble + added;
-    let pipes = ((micros - 1.0) * passing + pipeline * passing) * chunks;
+    // An interleaved schedule passes on beside computing but for its warm-up (Megatron-LM, `overlap_p2p_comm`).
+    let passed = if chunks > 1.0 { pipeline * chunks } else { micros - 1.0 + pipeline };
+    let pipes = passed * passing;
 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
@@ -195,8 +197,9 @@ fn machine(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -
     let machine = Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared);
     // Weights that are in half precision are not cast in each pass.
     let cast = if work.half { 0.0 } else { machine.cast };
-    let casts = machine.casts && !work.half;
+    let casts = (machine.casts && !work.half) || (work.style.fp32_between_blocks && !setup.compiled);
     let flash = if work.first_flash { 1.0 } else { SECOND_FLASH };
+    let machine = Machine { style: work.style, ..machine };
     Machine { cast, casts, fused_kernels: work.fused_kernels, flash_rate: machine.flash_rate * flash, ..machine }
 }
 

@@ -7,7 +7,7 @@
 use domain::gpu::{Gpu, GpuArchitecture};
 
 use super::ineligible::Ineligible;
-use super::program::{Program, ProgramHabits};
+use super::program::{Program, ProgramHabits, usual_domain, usual_network};
 use super::programs;
 use super::row::MeasuredRow;
 use super::seen::MemoryMetric;
@@ -18,7 +18,7 @@ use crate::estimate::memory::{MemoryCoefficients, MemoryEstimate, Savings, memor
 use crate::estimate::time::class;
 use crate::estimate::{
     ActivationCheckpointing, Device, FittedCoefficients, NumericFormat, OpProfile, Origin, ParallelDegrees,
-    Percentiles, Setup, seconds,
+    Percentiles, ProgramStyle, Setup, seconds,
 };
 use crate::model::ModelDescription;
 use crate::model::graph::OpKind;
@@ -96,12 +96,13 @@ impl Case {
     /// The estimate with its band, which spans all ways that may have been measured.
     pub fn band(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> Percentiles {
         let class = class(work, &self.setup, coefficients);
-        coefficients.bands.mixed(self.row.origin, class, &self.middles(work, coefficients))
+        coefficients.band(self.row.origin, class, &self.setup.device.gpu, &self.middles(work, coefficients))
     }
 
     fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &FittedCoefficients) -> f64 {
         let own = seconds(work, setup, coefficients) / if self.habits.aged { coefficients.shared.aged } else { 1.0 };
-        own + offloaded(work, setup, savings)
+        let longest = if self.habits.unbalanced { longest(setup) } else { 1.0 };
+        own * longest + offloaded(work, setup, savings)
     }
 
     /// Samples of all ranks a second as the row means them, where its program overstates what it measured.
@@ -155,9 +156,20 @@ impl Case {
             balanced_stages: self.savings.balanced_stages,
             exchanged_by_python: self.habits.exchanged_by_python,
             sharded_over: self.habits.sharded_over,
+            style: ProgramStyle { fp32_between_blocks: self.savings.fp32_between_blocks, ..self.habits.style },
             ..work
         }
     }
+}
+
+/// Standard deviation of the lengths of samples over their mean. Assumed: instructions and answers of usual data sets.
+const LENGTHS_DIFFER: f64 = 0.6;
+
+/// How much longer the longest of all ranks' micro-batches is than the mean, where samples differ in length and are dealt out
+/// as they come: the expected largest of n normal values is about 0.56 · (log₂ n)^0.84 deviations.
+fn longest(setup: &Setup) -> f64 {
+    let ranks = f64::from(setup.parallel.replicas().max(1));
+    1.0 + LENGTHS_DIFFER / (setup.micro_batch as f64).sqrt() * 0.56 * ranks.log2().powf(0.84)
 }
 
 /// Model FLOPs utilization below which a run of a language model on several GPUs says nothing of speed.
@@ -225,8 +237,8 @@ pub fn case(
 fn setup(row: &MeasuredRow, program: &Program, gpu: Gpu, batch: f64) -> Setup {
     let count = row.gpus.unwrap_or(1);
     let hardware = &program.hardware;
-    let in_node =
-        hardware.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
+    let of_nodes = || count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8)));
+    let in_node = hardware.gpus_per_node.or_else(|| usual_domain(&gpu, count)).unwrap_or_else(of_nodes);
     let precision = match program.precision {
         _ if program.eight && gpu.rates.fp8.is_some() => NumericFormat::Fp8,
         Some(precision) => precision,
@@ -328,6 +340,9 @@ fn rate(row: &MeasuredRow, program: &Program) -> Result<f64, Ineligible> {
     if program.varies {
         return Err(Ineligible::Varies);
     }
+    if row.notes.contains("power-limited") {
+        return Err(Ineligible::PowerLimited);
+    }
     let per_sample = unit(row, program).ok_or(Ineligible::Unit)?;
     let all = if unit_word(row).ends_with("/gpu") { f64::from(row.gpus.unwrap_or(1)) } else { 1.0 };
     Ok(throughput * all / per_sample)
@@ -359,17 +374,5 @@ fn precision(word: &str, gpu: &Gpu) -> NumericFormat {
         // `TF32` and `FP32 (TF32 on Ampere+)`.
         _ if gpu.rates.tf32.is_some() => NumericFormat::Tf32,
         _ => NumericFormat::Fp32,
-    }
-}
-
-/// The network of a node of the maker's own systems with this GPU, bits a second: DGX-1, DGX-2, DGX A100, DGX H100.
-fn usual_network(gpu: &Gpu) -> Option<f64> {
-    use domain::gpu::Link;
-    match (gpu.architecture, gpu.link) {
-        (GpuArchitecture::Volta, Link::Mesh(_)) => Some(400e9),
-        (GpuArchitecture::Volta, Link::Switch(_)) => Some(800e9),
-        (GpuArchitecture::Ampere, Link::Switch(_)) => Some(1600e9),
-        (GpuArchitecture::Hopper | GpuArchitecture::Blackwell, Link::Switch(_)) => Some(3200e9),
-        _ => None,
     }
 }

@@ -212,6 +212,35 @@ pub mod tests {
     }
 
     #[test]
+    fn a_gpu_with_less_power_tells_memory_only() {
+        let table = "source_id,model,gpu,n_gpus,precision,batch_per_gpu,image_or_seq,parallelism,throughput,unit,\
+                     peak_memory_gib,memory_kind,memory_exact_or_bound,notes\n\
+                     ours,Llama-3.1-8B,G,8,bf16,1,2048,FSDP 8,3000,tokens/s,40,torch max allocated,exact,power-limited G\n";
+        let rows = MeasuredRow::table(table).expect("a table");
+        let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+        let report = check(&rows, &Networks::published(), &|_, _| Some(gpu()), &coefficients);
+        let score = &report.sources["ours"];
+        assert_eq!((score.predicted, score.memory.rows), (0, 1), "{score:?}");
+        assert!(score.memory_only.keys().any(|why| why.contains("power")), "{score:?}");
+    }
+
+    #[test]
+    fn ranks_wait_for_the_longest_samples_where_these_differ() {
+        let rate = |notes: &str| {
+            let table = format!(
+                "source_id,model,gpu,n_gpus,precision,batch_per_gpu,parallelism,throughput,unit,notes\n\
+                 ours,Llama-3.1-8B,G,8,bf16,4,FSDP 8,3000,tokens/s/gpu,mean tokens per sample 512{notes}\n"
+            );
+            let rows = MeasuredRow::table(&table).expect("a table");
+            let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+            let checked = super::super::checked(&rows, &Networks::published(), &|_, _| Some(gpu()), &coefficients);
+            checked[0].estimated_samples_per_second.expect("an estimate")
+        };
+        let ratio = rate("; multipack") / rate("");
+        assert!((1.2..1.5).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
     fn language_models_below_a_twentieth_are_told_apart() {
         let table = "source_id,model,gpu,n_gpus,precision,batch_per_gpu,image_or_seq,parallelism,throughput,unit\n\
                      ours,Llama-3.1-8B,G,8,bf16,1,2048,FSDP 8,3000,tokens/s\n\

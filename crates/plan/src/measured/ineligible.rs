@@ -30,6 +30,8 @@ pub enum Ineligible {
     Samples(String),
     /// Samples differ in length, which says nothing of how fast one of them is.
     Varies,
+    /// Its GPU draws less power than its maker states, and the row does not say how much.
+    PowerLimited,
     /// It names a GPU that is not in the table of GPUs.
     Gpu(String),
     /// Other rows of its table say that it cannot be: each of several GPUs is faster than one alone.
@@ -59,6 +61,9 @@ impl Ineligible {
             Ineligible::Samples(word) if word.is_empty() => "states no length of samples",
             Ineligible::Samples(word) => return format!("its length of samples `{word}` is not known"),
             Ineligible::Varies => "its samples differ in length, so it tells memory only",
+            Ineligible::PowerLimited => {
+                "its GPU was limited to less power than its maker states, so it tells memory only"
+            }
             Ineligible::Gpu(name) => return format!("its GPU `{name}` is not in the table of GPUs"),
             Ineligible::FasterThanAlone => {
                 "contradicts its table: each of several GPUs does more than 1.05 times what one alone does with as many samples"

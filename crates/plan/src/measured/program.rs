@@ -1,7 +1,11 @@
 //! The program that measured a row, as far as no column tells.
 
+use domain::gpu::{Gpu, GpuArchitecture, Link};
+
 use crate::estimate::memory::Savings;
-use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, ParallelDegrees, Zero};
+use crate::estimate::{
+    ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, ParallelDegrees, ProgramStyle, Zero,
+};
 use crate::model::ModelDescription;
 
 /// What the measurements' program does that no column says.
@@ -52,7 +56,7 @@ pub struct Program {
 pub struct ProgramHabits {
     /// By how much it overstates what it measured.
     pub overstated: f64,
-    /// It is of 2021 or before.
+    /// It is of early 2022 or before.
     pub aged: bool,
     /// Weights and gradients are in half precision.
     pub half: bool,
@@ -68,6 +72,9 @@ pub struct ProgramHabits {
     pub exchanged_by_python: bool,
     /// Over how many ranks optimizer state is sharded, where that is not all replicas.
     pub sharded_over: Option<u32>,
+    pub style: ProgramStyle,
+    /// Ranks wait for the one whose samples are longest.
+    pub unbalanced: bool,
 }
 
 /// Today's PyTorch.
@@ -83,6 +90,8 @@ impl Default for ProgramHabits {
             recomputed_whole: false,
             exchanged_by_python: false,
             sharded_over: None,
+            style: ProgramStyle::default(),
+            unbalanced: false,
         }
     }
 }
@@ -129,4 +138,21 @@ impl Program {
             written_out_before_ampere: false,
         }
     }
+}
+
+/// The network of a node of the maker's own systems with this GPU, bits a second: DGX-1, DGX-2, DGX A100, DGX H100.
+pub(super) fn usual_network(gpu: &Gpu) -> Option<f64> {
+    match (gpu.architecture, gpu.link) {
+        (GpuArchitecture::Volta, Link::Mesh(_)) => Some(400e9),
+        (GpuArchitecture::Volta, Link::Switch(_)) => Some(800e9),
+        (GpuArchitecture::Ampere, Link::Switch(_)) => Some(1600e9),
+        (GpuArchitecture::Hopper | GpuArchitecture::Blackwell, Link::Switch(_)) => Some(3200e9),
+        _ => None,
+    }
+}
+
+/// GPUs that NVLink connects of `count`, where the maker's racks connect more than a node: 72 in NVL72 (NVIDIA's pages of
+/// GB200 NVL72 and GB300 NVL72).
+pub(super) fn usual_domain(gpu: &Gpu, count: u32) -> Option<u32> {
+    gpu.name.starts_with("GB").then(|| count.div_ceil(count.div_ceil(72)))
 }

@@ -54,7 +54,12 @@ impl Class {
             Class::KnownFamily | Class::UnknownFamily | Class::Images | Class::ImagesTogether | Class::Unmeasured => {
                 true
             }
-            Class::Sequences | Class::SequencesTogether | Class::SequencesOverPcie | Class::SequencesFar => false,
+            Class::Sequences
+            | Class::SequencesTogether
+            | Class::SequencesOverPcie
+            | Class::SequencesFar
+            | Class::Experts
+            | Class::EightBits => false,
         };
         images(self) == images(other)
     }

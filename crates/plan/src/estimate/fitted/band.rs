@@ -38,6 +38,10 @@ pub enum Class {
     SequencesOverPcie,
     /// The same on several nodes, or divided by layers.
     SequencesFar,
+    /// A graph with experts of which each token takes some: tokens are not spread evenly over them.
+    Experts,
+    /// A graph of products in fp8.
+    EightBits,
     /// A graph with operators that no measured graph has: recurrent ones, images that are enlarged, convolutions of
     /// each channel by itself.
     Unmeasured,
@@ -45,7 +49,7 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Class; 9] = [
+    pub const ALL: [Class; 11] = [
         Class::KnownFamily,
         Class::UnknownFamily,
         Class::Images,
@@ -54,6 +58,8 @@ impl Class {
         Class::SequencesTogether,
         Class::SequencesOverPcie,
         Class::SequencesFar,
+        Class::Experts,
+        Class::EightBits,
         Class::Unmeasured,
     ];
 }
@@ -90,23 +96,32 @@ pub struct ErrorBands {
     /// The same by how rows came about, for estimates that are compared with such rows.
     #[serde(default)]
     pub origins: BTreeMap<Origin, BTreeMap<Class, [f64; 2]>>,
+    /// How far, in logarithms at either percentile, estimates are off besides on a generation of GPUs that nothing was measured
+    /// on: as far as on those that were, each estimated by a fit without it.
+    #[serde(default)]
+    pub unmeasured_generation: f64,
 }
 
 /// Where nothing is known: a third faster, or half as slow again.
 const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 
 impl ErrorBands {
-    /// The band around `middle` seconds.
-    pub fn around(&self, class: Class, middle: f64) -> Percentiles {
-        self.mixed(Origin::Unknown, class, &[(middle, 1.0)])
-    }
-
     /// The band around several middles, each with its probability: percentiles of the mixture of their distributions,
     /// each logistic on either side of its middle.
     pub fn mixed(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
+        self.wider(origin, class, middles, 0.0)
+    }
+
+    /// The same on a generation of GPUs that nothing was measured on.
+    pub fn on_unmeasured(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
+        self.wider(origin, class, middles, self.unmeasured_generation)
+    }
+
+    fn wider(&self, origin: Origin, class: Class, middles: &[(f64, f64)], by: f64) -> Percentiles {
         let of_origin = self.origins.get(&origin).and_then(|classes| classes.get(&class));
         let [low, high] = of_origin.or_else(|| self.classes.get(&class)).copied().unwrap_or(UNKNOWN);
-        let (low, high) = (low.min(0.0), high.max(0.0));
+        // Both errors are independent, so their variances add up.
+        let (low, high) = (-low.min(0.0).hypot(by), high.max(0.0).hypot(by));
         if let [(middle, _)] = middles {
             return Percentiles { low: middle * low.exp(), middle: *middle, high: middle * high.exp() };
         }
@@ -163,10 +178,24 @@ mod tests {
     }
 
     #[test]
+    fn a_generation_without_measurements_has_a_wider_band() {
+        let classes = BTreeMap::from([(Class::Sequences, [-0.3, 0.3])]);
+        let bands = ErrorBands { classes, unmeasured_generation: 0.4, ..ErrorBands::default() };
+        let known = bands.mixed(Origin::Unknown, Class::Sequences, &[(1.0, 1.0)]);
+        let unknown = bands.on_unmeasured(Origin::Unknown, Class::Sequences, &[(1.0, 1.0)]);
+        assert!(
+            (known.high.ln() - 0.3).abs() < 1e-9 && (unknown.high.ln() - 0.5).abs() < 1e-9,
+            "{known:?} {unknown:?}"
+        );
+        assert!((unknown.low.ln() + 0.5).abs() < 1e-9, "{unknown:?}");
+    }
+
+    #[test]
     fn how_a_row_came_about_decides_its_band_where_that_is_known() {
         let bands = ErrorBands {
             classes: BTreeMap::from([(Class::Sequences, [-0.3, 0.3])]),
             origins: BTreeMap::from([(Origin::Contest, BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]))]),
+            ..ErrorBands::default()
         };
         let width = |origin| {
             let band = bands.mixed(origin, Class::Sequences, &[(1.0, 1.0)]);

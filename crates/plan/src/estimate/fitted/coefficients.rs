@@ -10,7 +10,7 @@ use domain::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::anchor::Anchor;
-use super::band::ErrorBands;
+use super::band::{Class, ErrorBands, Origin, Percentiles};
 use super::rates::{Generation, Shared, die};
 use crate::estimate::memory::MemoryCoefficients;
 use crate::estimate::totals::TotalsCoefficients;
@@ -53,6 +53,14 @@ impl FittedCoefficients {
     /// The file is not one.
     pub fn parse(text: &str) -> Result<FittedCoefficients, serde_json::Error> {
         serde_json::from_str(text)
+    }
+
+    /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on its generation.
+    pub fn band(&self, origin: Origin, class: Class, gpu: &Gpu, middles: &[(f64, f64)]) -> Percentiles {
+        match self.generations.contains_key(die(gpu)) {
+            true => self.bands.mixed(origin, class, middles),
+            false => self.bands.on_unmeasured(origin, class, middles),
+        }
     }
 
     /// What one generation reaches.

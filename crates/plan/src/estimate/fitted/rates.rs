@@ -99,6 +99,10 @@ fitted! {
         launch: 1.0 < 7.0 < 40.0,
         /// The same in a compiled program.
         launch_compiled: 0.5 < 3.0 < 40.0,
+        /// The same from the modules of Hugging Face's Transformers, whose Python code runs between kernels.
+        launch_modules: 4.0 < 14.0 < 60.0,
+        /// Time of the processor to gather or scatter one unit of FSDP, microseconds.
+        unit: 10.0 < 200.0 < 1500.0,
         /// Work of each step besides, milliseconds.
         step: 0.05 < 2.0 < 60.0,
         /// Bytes of the optimiser's pass, relative to the least possible.

@@ -5,7 +5,7 @@ use domain::gpu::Link;
 use crate::estimate::fitted::band::Class;
 use crate::estimate::fitted::coefficients::FittedCoefficients;
 use crate::estimate::ops::{OpBreakdown, OpProfile};
-use crate::estimate::setup::Setup;
+use crate::estimate::setup::{NumericFormat, Setup};
 use crate::model::graph::OpKind;
 
 /// What is estimated, as far as its error depends on it.
@@ -22,6 +22,8 @@ pub fn class(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients)
                 Class::Images
             }
         }
+        OpBreakdown::Groups(groups) if groups.iter().any(|group| group.copies() > 1.0) => Class::Experts,
+        OpBreakdown::Groups(_) if setup.precision == NumericFormat::Fp8 => Class::EightBits,
         OpBreakdown::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
         OpBreakdown::Groups(_) if together => match setup.device.gpu.link {
             Link::Pcie | Link::Bridge(_) => Class::SequencesOverPcie,

@@ -10,7 +10,7 @@ use crate::model::graph::{OpKind, WeightSplit};
 /// Trained weights of which this rank's group exchanges gradients: all but the experts that other ranks hold.
 pub(super) fn held(work: &OpProfile, setup: &Setup) -> f64 {
     let OpBreakdown::Groups(groups) = &work.form else { return work.parameters };
-    let elsewhere = |group: &OpGroup| match f64::from(setup.parallel.expert.max(1)).min(copies(group)) {
+    let elsewhere = |group: &OpGroup| match f64::from(setup.parallel.expert.max(1)).min(group.copies()) {
         share if share > 1.0 && !group.frozen => group.count * group.parameters * (1.0 - 1.0 / share),
         _ => 0.0,
     };
@@ -54,17 +54,9 @@ pub(super) fn divided(micro: Micro, work: &OpProfile, setup: &Setup, shared: &Sh
 /// Values that tokens take to the experts of a block, counted where they come back.
 fn sent(group: &OpGroup) -> f64 {
     match group.kind {
-        OpKind::Linear { rows, columns, split: WeightSplit::Rows, .. } if copies(group) > 1.0 => {
+        OpKind::Linear { rows, columns, split: WeightSplit::Rows, .. } if group.copies() > 1.0 => {
             (rows * columns) as f64
         }
         _ => 0.0,
-    }
-}
-
-/// Copies of a weight, of which each token uses one.
-fn copies(group: &OpGroup) -> f64 {
-    match group.kind {
-        OpKind::Linear { inner, columns, .. } => (group.parameters / (inner * columns).max(1) as f64).floor().max(1.0),
-        _ => 1.0,
     }
 }

@@ -4,11 +4,15 @@ use super::Micro;
 use crate::estimate::collective::Ring;
 use crate::estimate::machine::Machine;
 use crate::estimate::ops::{BlockPosition, OpGroup, OpProfile};
-use crate::estimate::setup::{ActivationCheckpointing, Setup};
+use crate::estimate::setup::{ActivationCheckpointing, Setup, Zero};
 use crate::model::graph::OpKind;
 
 /// Share of an exchange that computing beside it hides; both want the same multiprocessors. Assumed.
 const HIDDEN: f64 = 0.5;
+
+/// Share of an exchange inside layers that is waited for where it is cut into pieces that run beside the product next to it
+/// (Transformer Engine's userbuffers, `tp_comm_overlap`): the first of four pieces.
+const OVERLAPPED: f64 = 0.25;
 
 /// The heaviest stage of a pipeline, and all of them together.
 pub(super) fn stages(
@@ -22,7 +26,7 @@ pub(super) fn stages(
     let samples = setup.micro_batch as f64;
     let [mut before, mut blocks, mut after] = [Micro::default(); 3];
     let bytes = samples * setup.precision.compute_bytes();
-    let launch = if setup.compiled { machine.shared.launch_compiled } else { machine.shared.launch } * 1e-6;
+    let launch = machine.launch();
     for group in groups {
         let cost = machine.cost(group, samples);
         let to = match group.place {
@@ -41,8 +45,15 @@ pub(super) fn stages(
             // Beside sequence parallelism the gradient of a product's input is scattered while that of its weight is computed,
             // which is half of its backward pass (Korthikanti et al. 2022, section 4.2.2).
             let hidden = if setup.parallel.sequence { HIDDEN * backward.min(0.5 * cost.backward) } else { 0.0 };
-            to.tensor += group.count * (forward * (1.0 + runs_again) + backward - hidden);
+            let exposed = if work.style.overlapped_layers { OVERLAPPED } else { 1.0 };
+            to.tensor += group.count * (forward * (1.0 + runs_again) + backward - hidden) * exposed;
         }
+    }
+    if setup.parallel.zero == Zero::Parameters && setup.parallel.replicas() > 1 {
+        blocks.started += units(groups, work)
+            * if setup.recompute == ActivationCheckpointing::None { 3.0 } else { 4.0 }
+            * machine.shared.unit
+            * 1e-6;
     }
     if setup.recompute == ActivationCheckpointing::Full {
         blocks.started += f64::from(work.blocks) * machine.shared.restart * 1e-6;
@@ -57,6 +68,13 @@ pub(super) fn stages(
     let share = (f64::from(work.blocks.max(1)) / pipeline).ceil() / f64::from(work.blocks.max(1));
     let ends = if before.seconds() > after.seconds() { before } else { after };
     (blocks.times(share).and(&ends), before.and(&blocks.times(share * pipeline)).and(&after))
+}
+
+/// Units that FSDP gathers and scatters one by one: blocks, and with PEFT's `fsdp_auto_wrap_policy` both matrices of each
+/// adapter.
+fn units(groups: &[OpGroup], work: &OpProfile) -> f64 {
+    let adapted = groups.iter().filter(|group| group.adapters.is_some()).map(|group| group.count).sum::<f64>();
+    f64::from(work.blocks) + if work.style.adapters_are_units { 2.0 * adapted } else { 0.0 }
 }
 
 /// Stages that are equal in arithmetic rather than in blocks: each takes blocks until it has passed its share, in which the

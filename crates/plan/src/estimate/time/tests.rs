@@ -6,6 +6,8 @@ use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use super::exchanges::{data_collectives, gradient_bytes, layer_ring};
 use super::*;
 use crate::estimate::collective::Ring;
+use crate::estimate::machine::{EagerModules, ProgramStyle};
+use crate::estimate::savings::Adapters;
 use crate::estimate::setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees};
 use crate::model::families::Gpt;
 
@@ -140,4 +142,61 @@ fn an_eager_loss_in_16_bits_passes_over_its_scores_ten_times() {
         cost.forward + cost.backward
     };
     assert!((1.9..2.1).contains(&(step(false) / step(true))), "{}", step(false) / step(true));
+}
+
+#[test]
+fn an_interleaved_pipeline_passes_on_beside_computing() {
+    let (work, coefficients) = (wide_vocabulary(), fitted());
+    let pipes = |chunks: u32| {
+        let parallel = ParallelDegrees { chunks, ..degrees(1, 1, 4) };
+        let step = step_of(&work, &Setup { accumulate: 64, ..setup(parallel) }, &coefficients);
+        step.communication
+    };
+    assert!(pipes(4) < 0.5 * pipes(1), "{} s, {} s without chunks", pipes(4), pipes(1));
+}
+
+#[test]
+fn eager_modules_of_transformers_take_longer() {
+    let model = ModelDescription::Graph(crate::model::families::Llama::three_8b(2048).graph());
+    let run = |modules: EagerModules, micro_batch: u64| {
+        let style = ProgramStyle { modules, ..ProgramStyle::default() };
+        let work = OpProfile { half: true, style, ..OpProfile::of(&model) };
+        seconds(&work, &Setup { micro_batch, ..setup(degrees(1, 1, 1)) }, &fitted())
+    };
+    let more = |modules| run(modules, 8) / run(EagerModules::Plain, 8);
+    assert!((1.05..1.30).contains(&more(EagerModules::Transformers)), "{}", more(EagerModules::Transformers));
+    assert!(more(EagerModules::FusedTransformers) < 1.05, "{}", more(EagerModules::FusedTransformers));
+}
+
+#[test]
+fn adapters_that_are_sharded_one_by_one_keep_the_processor_busy() {
+    let model = ModelDescription::Graph(crate::model::families::Llama::three_8b(256).graph());
+    let run = |adapters_are_units: bool| {
+        let style = ProgramStyle { adapters_are_units, ..ProgramStyle::default() };
+        let work = OpProfile::of(&model).frozen(Adapters { rank: 8, quantized: false });
+        let parallel = ParallelDegrees { zero: Zero::Parameters, ..degrees(2, 1, 1) };
+        seconds(&OpProfile { half: true, style, ..work }, &Setup { accumulate: 1, ..setup(parallel) }, &fitted())
+    };
+    // Three gathers and a scatter of both matrices beside each of 224 products.
+    assert!(run(true) > 224.0 * 2.0 * 3.0 * fitted().shared.unit * 1e-6, "{} s", run(true));
+    assert!(run(true) > 1.5 * run(false), "{} s, {} s", run(true), run(false));
+}
+
+#[test]
+fn weights_of_all_experts_are_read() {
+    let dense = OpProfile::of(&ModelDescription::Graph(Gpt::megatron(2048, 16, 16, 98_304, 64).graph()));
+    let OpBreakdown::Groups(groups) = &dense.form else { panic!("{dense:?}") };
+    let feed = groups
+        .iter()
+        .find(|group| group.place == crate::estimate::ops::BlockPosition::Block && group.kind.is_weighted())
+        .expect("a product");
+    let experts = OpGroup { parameters: 64.0 * feed.parameters, ..feed.clone() };
+    let setup = setup(degrees(8, 1, 1));
+    let cost = |group: &OpGroup, expert: u32| {
+        let parallel = ParallelDegrees { expert, ..setup.parallel };
+        machine(&dense, &Setup { parallel, ..setup.clone() }, &fitted()).cost(group, 1.0).forward
+    };
+    assert_eq!(experts.copies(), 64.0);
+    assert!(cost(&experts, 1) > 20.0 * cost(feed, 1), "{} s, {} s", cost(&experts, 1), cost(feed, 1));
+    assert!(cost(&experts, 8) < 0.3 * cost(&experts, 1), "divided among ranks: {} s", cost(&experts, 8));
 }

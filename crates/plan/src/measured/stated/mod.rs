@@ -12,7 +12,9 @@ use super::ineligible::Ineligible;
 use super::program::{Program, ProgramHabits, ProgramHardware};
 use super::row::MeasuredRow;
 use crate::estimate::memory::{Adapters, Savings};
-use crate::estimate::{ActivationCheckpointing, NumericFormat, OptimizerKind, Origin, ParallelDegrees, Zero};
+use crate::estimate::{
+    ActivationCheckpointing, EagerModules, NumericFormat, OptimizerKind, Origin, ParallelDegrees, ProgramStyle, Zero,
+};
 use crate::model::read::SampleShape;
 use crate::model::{Graph, ModelDescription, OpKind};
 
@@ -61,6 +63,9 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
             recomputed_whole: is_of_2022(row),
             exchanged_by_python: row.framework.contains("nanotron"),
             sharded_over: stated.sharded_over,
+            aged: is_of_2022(row),
+            style: style(row, &stated),
+            unbalanced: size.mean && !row.notes.contains("multipack"),
             ..ProgramHabits::default()
         },
         origin: Origin::Unknown,
@@ -238,6 +243,37 @@ fn noted_rank(row: &MeasuredRow) -> Option<u64> {
     ["lora_rank=", "lora_r=", "LoRA r="].iter().find_map(|name| row.noted(name)).map(|rank| rank as u64)
 }
 
+/// How the row's program runs, by what its framework is known for.
+fn style(row: &MeasuredRow, stated: &StatedParallelism) -> ProgramStyle {
+    let modules = modules(row);
+    ProgramStyle {
+        modules,
+        overlapped_layers: is_bridge(row),
+        adapters_are_units: has_units_of_adapters(row, stated),
+        loops_over_experts: modules == EagerModules::Transformers && !row.parallelism.contains("ScatterMoE"),
+        fused_casts: is_megatron(row) || is_bridge(row),
+        ..ProgramStyle::default()
+    }
+}
+
+/// Programs on Hugging Face's Transformers.
+fn modules(row: &MeasuredRow) -> EagerModules {
+    let is_transformers =
+        ["HF", "transformers", "fsdp_qlora", "ms-swift"].iter().any(|name| row.framework.contains(name));
+    match (is_transformers, has_fused_kernels(row)) {
+        (false, _) => EagerModules::Plain,
+        (true, true) => EagerModules::FusedTransformers,
+        (true, false) => EagerModules::Transformers,
+    }
+}
+
+/// Adapters that FSDP shards one by one, as PEFT's `fsdp_auto_wrap_policy` has it; fms-acceleration's `foak` takes them out
+/// (`lora_adapters_switch_ddp_from_fsdp`).
+fn has_units_of_adapters(row: &MeasuredRow, stated: &StatedParallelism) -> bool {
+    let is_peft = ["HF", "fsdp_qlora"].iter().any(|name| row.framework.contains(name));
+    stated.adapters && stated.zero == Some(Zero::Parameters) && is_peft && !has_fused_kernels(row)
+}
+
 /// Fused kernels for the loss and more: fms-acceleration's `foak`, Unsloth's.
 fn has_fused_kernels(row: &MeasuredRow) -> bool {
     row.notes.split_whitespace().any(|word| word.contains("foak")) || row.framework.contains("unsloth")
@@ -370,6 +406,15 @@ mod tests {
         assert!(!read("HF Trainer", "LoRA DDP 8").savings.fp32_between_blocks);
         assert!(read("HF Trainer", "DDP 8").savings.frees_gradients);
         assert_eq!(read("InternEvo", "DP8 ZeRO1 within 4").habits.sharded_over, Some(4));
+        let style = |framework: &str, cell: &str| read(framework, cell).habits.style;
+        assert!(
+            style("HF Trainer", "LoRA FSDP 8").adapters_are_units && !style("HF Trainer", "FSDP 8").adapters_are_units
+        );
+        assert_eq!(style("HF Trainer", "DDP 8").modules, EagerModules::Transformers);
+        assert_eq!(style("unsloth + transformers", "DDP 8").modules, EagerModules::FusedTransformers);
+        assert!(style("HF Trainer", "DDP 8").loops_over_experts && !style("HF", "DDP 8 ScatterMoE").loops_over_experts);
+        let bridge = style("Megatron-Bridge", "DP4 TP2");
+        assert!(bridge.fused_casts && bridge.overlapped_layers && bridge.modules == EagerModules::Plain);
     }
 
     #[test]

@@ -206,7 +206,9 @@ fn evidence(row: &PlanRow) -> Vec<String> {
         | Class::Sequences
         | Class::SequencesTogether
         | Class::SequencesOverPcie
-        | Class::SequencesFar => None,
+        | Class::SequencesFar
+        | Class::Experts
+        | Class::EightBits => None,
     };
     let family = other_family.map(str::to_owned);
     anchor.into_iter().chain(unmeasured).chain(family).chain(calibration).collect()
