@@ -4,8 +4,8 @@
 //! held while the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is computed from, and `spool.jsonl`
 //! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
 //! instance is alive or gone. Its processes carry a tag ([`processes`]) and run in separate [`session`]s. Files
-//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). The machine describes
-//! itself as [`facts`]. This crate makes no decisions.
+//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). [`workdir`] says which files
+//! of a user's folder are transferred. The machine describes itself as [`facts`]. This crate makes no decisions.
 
 mod digest;
 pub mod facts;
@@ -18,6 +18,7 @@ pub mod oom;
 pub mod processes;
 pub mod session;
 mod spool;
+pub mod workdir;
 
 pub use digest::sha256;
 pub use folder::Folder;

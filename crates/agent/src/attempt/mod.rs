@@ -123,12 +123,12 @@ impl Attempt {
         match start.job.work.clone() {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
             Work::Command(command) => {
-                let workdir = folder.join("workdir");
-                let source = command.workdir.clone().map(PathBuf::from);
+                let target = folder.join("workdir");
+                let original = command.workdir.clone().map(|path| workdir::WorkdirSource::Original(path.into()));
                 let kept = (run.join("checkpoints"), command.outputs.clone());
                 staging::begin(&start, &tools, move |brought| {
-                    let source = brought.get(&RunInput::Workdir).cloned().or(source);
-                    workdir::prepare(source.as_deref(), &workdir, &kept).map(|()| workdir.into())
+                    let brought = brought.get(&RunInput::Workdir).cloned().map(workdir::WorkdirSource::Brought);
+                    workdir::prepare(brought.or(original).as_ref(), &target, &kept).map(|()| target.into())
                 });
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();

@@ -198,6 +198,33 @@ fn envs(typed: &JobOverrides, variable: &dyn Fn(&str) -> Option<String>) -> Resu
     typed.envs.iter().map(|text| env(text, variable)).collect()
 }
 
+/// Refuses a working folder that is not there, and says what of one is not copied because git ignores it.
+fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -> Result<(), Error> {
+    let domain::Work::Command(command) = &job.work else { return Ok(()) };
+    let Some(workdir) = command.workdir.as_deref().map(Path::new) else { return Ok(()) };
+    if !workdir.is_dir() {
+        let line = domain::file::line_of(text, "workdir");
+        let problem = Problem { line, ..Problem::at("workdir", format!("`{}` is not a folder", workdir.display())) };
+        let problems = vec![problem.hint("use a folder, relative to the job file")];
+        return Err(Error::Job(Problems { file: name.to_owned(), problems }));
+    }
+    let ignored = node::workdir::ignored_by_git(workdir).map_err(Error::file("read the folder", workdir))?;
+    let named: Vec<String> = ignored.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
+    let more = ignored.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    if !named.is_empty() {
+        printer.say(format!(
+            "note: git ignores {}{more} in `workdir`, so they are not copied; a `{}` there replaces git's list",
+            named.join(", "),
+            node::workdir::IGNORE_FILE
+        ));
+    }
+    Ok(())
+}
+
+/// So many files are named of those that git ignores.
+const NAMED: usize = 3;
+
 /// Parses the text of a job file called `name`, with relative paths resolved against `folder`, and applies the
 /// overrides.
 ///
@@ -224,14 +251,7 @@ pub fn load(
     if let (Some(seed), domain::Work::Train(train)) = (typed.seed, &mut job.work) {
         train.seed = seed;
     }
-    if let domain::Work::Command(command) = &job.work
-        && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
-    {
-        let line = domain::file::line_of(&text, "workdir");
-        let problem = Problem { line, ..Problem::at("workdir", format!("`{workdir}` is not a folder")) };
-        let problems = vec![problem.hint("use a folder, relative to the job file")];
-        return Err(Error::Job(Problems { file: name, problems }));
-    }
+    check_workdir(&job, (&name, &text), printer)?;
     let envs = envs(typed, variable)?;
     for name in envs.keys().filter(|name| SET_VARIABLES.contains(&name.as_str())) {
         printer.say(format!(

@@ -167,3 +167,24 @@ fn names_that_nothing_has_are_said_with_their_line() {
     let said = workdir.refused(&["plan", "job.yaml"], 2);
     holds(&said, &["error: job.yaml:11: `resources.accelerators`: no GPU `H10000` is known", "gradus catalog gpus"]);
 }
+
+/// A program that misses a file should not have to guess why.
+#[test]
+fn what_git_ignores_of_a_working_folder_is_said() {
+    let workdir = Workdir::new();
+    let at = |path: &str| workdir.0.path().join(path);
+    fs::create_dir_all(at("code/.git")).unwrap();
+    for (path, text) in
+        [("code/.gitignore", "*.bin\n"), ("code/a.bin", ""), ("code/b.bin", ""), ("code/c.bin", ""), ("code/d.bin", "")]
+    {
+        fs::write(at(path), text).unwrap();
+    }
+    workdir.file("job.yaml", "workdir: code\nrun: 'true'\n");
+    let said = workdir.gradus(&["run", "job.yaml"]);
+    let note = "note: git ignores `a.bin`, `b.bin`, `c.bin` and 1 more in `workdir`, so they are not copied; \
+                a `.skyignore` there replaces git's list";
+    assert!(said.err.contains(note) && said.code == Some(0), "{}{}", said.out, said.err);
+    fs::write(at("code/.skyignore"), "").unwrap();
+    let said = workdir.gradus(&["run", "--new", "job.yaml"]);
+    assert!(!said.err.contains("git ignores") && said.code == Some(0), "{}{}", said.out, said.err);
+}

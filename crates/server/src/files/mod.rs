@@ -63,7 +63,12 @@ async fn list_input(
     State(runs): State<Arc<Runs>>,
     Path((run, input)): Path<(String, RunInput)>,
 ) -> Result<Json<FileListing>, Refused> {
-    blocking(move || send::list(&Grant::of(&runs.run(&run)?)?.input(input)?)).await.map(Json)
+    blocking(move || {
+        let path = Grant::of(&runs.run(&run)?)?.input(input)?;
+        if input == RunInput::Workdir { send::list_workdir(&path) } else { send::list(&path) }
+    })
+    .await
+    .map(Json)
 }
 
 async fn read_input(

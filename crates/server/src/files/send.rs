@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
 use domain::files::{FileInfo, FileListing, PARTS_MAX, PartsRequest, is_safe};
+use node::workdir::{Walk, WorkdirEntry};
 
 use super::{Refused, failed};
 
@@ -19,6 +20,24 @@ pub(super) fn list(root: &Path) -> Result<FileListing, Refused> {
     }
     let mut files = Vec::new();
     below(root, "", 0, &mut files)?;
+    files.sort();
+    Ok(FileListing { is_file: false, files })
+}
+
+/// The files of a working folder that are copied to machines. Links are followed.
+pub(super) fn list_workdir(root: &Path) -> Result<FileListing, Refused> {
+    let mut files = Vec::new();
+    for entry in (Walk { follows_links: true, ..Walk::default() }).entries(root) {
+        let WorkdirEntry { path, kind } = entry.map_err(failed("read", root))?;
+        let Some(name) = path.to_str().map(str::to_owned) else {
+            let message = format!("the name of `{}` is not Unicode; rename it", root.join(&path).display());
+            return Err((StatusCode::UNPROCESSABLE_ENTITY, message));
+        };
+        if kind.is_file() && is_safe(&name) {
+            let path = root.join(path);
+            files.push(info(name, &fs::metadata(&path).map_err(failed("read", &path))?));
+        }
+    }
     files.sort();
     Ok(FileListing { is_file: false, files })
 }

@@ -126,3 +126,22 @@ fn parts_of_files_are_read_one_after_the_other() {
     assert_eq!((one.is_file, &*one.files[0].path), (true, "y"));
     assert_eq!(send::read(&folder.path().join("y"), &PartsRequest { parts: vec![part("y", 0, 4)] }).unwrap(), b"4567");
 }
+
+/// Neither a repository nor what it ignores travels to a node: it may be large, and may hold what is secret.
+#[test]
+fn of_a_working_folder_only_what_is_copied_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [".git/config", "train.py", "lib/a.py", "data/x.bin", ".env"] {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let sent = || {
+        let files = send::list_workdir(folder.path()).unwrap().files;
+        files.into_iter().map(|file| file.path).collect::<Vec<_>>()
+    };
+    fs::write(folder.path().join(".gitignore"), "data/\n.env\n").unwrap();
+    assert_eq!(sent(), [".gitignore", "lib/a.py", "train.py"]);
+    fs::write(folder.path().join(".skyignore"), "lib\n.*\n").unwrap();
+    assert_eq!(sent(), ["data/x.bin", "train.py"]);
+}

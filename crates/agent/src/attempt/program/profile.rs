@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::super::process::{not_written, tail};
 use super::super::verdict::Role;
-use super::super::workdir;
+use super::super::workdir::{self, WorkdirSource};
 use super::{Resume, command};
 
 /// Between two looks for the file.
@@ -57,8 +57,8 @@ pub fn profile(job: &Job, folder: &Path, steps: u32) -> Result<ProfiledSteps, Bo
     };
     let checkpoints = folder.join("checkpoints");
     fs::create_dir_all(&checkpoints).map_err(|error| not_written("make", &checkpoints, &error))?;
-    let source = program.workdir.as_deref().map(Path::new);
-    workdir::prepare(source, &folder.join("workdir"), &(checkpoints, program.outputs.clone()))?;
+    let source = program.workdir.as_deref().map(|path| WorkdirSource::Original(path.into()));
+    workdir::prepare(source.as_ref(), &folder.join("workdir"), &(checkpoints, program.outputs.clone()))?;
     let run = RunId::new("profile".to_owned());
     let start = Start {
         attempt: run.attempt(Fence(1)),

@@ -1,0 +1,197 @@
+//! Which files of a user's working folder are copied to a machine: all but `.git` and what its `.skyignore` names, or
+//! where there is none, what git ignores there. Both have the syntax of `.gitignore`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ignore::{DirEntry, WalkBuilder};
+
+/// The file whose patterns replace those of git.
+pub const IGNORE_FILE: &str = ".skyignore";
+
+/// A file, folder, link or other entry of a working folder.
+#[derive(Debug)]
+pub struct WorkdirEntry {
+    /// Its path below the working folder.
+    pub path: PathBuf,
+    /// Its type; that of a link's target where links are followed.
+    pub kind: fs::FileType,
+}
+
+/// How a working folder is read.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    /// Left out with all that it holds: a home that lies within the working folder, whose copy would have no end.
+    pub except: Option<PathBuf>,
+    /// Whether links stand for what they lead to.
+    pub follows_links: bool,
+    /// Whether it is a copy already, in which nothing is left out any more: a node has no repository, or another one.
+    pub is_copy: bool,
+}
+
+impl Walk {
+    /// Everything below `root` that is copied, each folder before what it holds, in the order of names.
+    pub fn entries(&self, root: &Path) -> impl Iterator<Item = io::Result<WorkdirEntry>> + use<> {
+        let except = self.except.clone();
+        let is_copied = move |entry: &DirEntry| {
+            let holds_home = except.as_ref().is_some_and(|except| except.starts_with(entry.path()));
+            entry.depth() == 0 || (entry.file_name() != ".git" && !holds_home)
+        };
+        let has_list = root.join(IGNORE_FILE).is_file() && !self.is_copy;
+        let mut walk = builder(root, !has_list && !self.is_copy);
+        if has_list {
+            walk.add_custom_ignore_filename(IGNORE_FILE);
+        }
+        walk.follow_links(self.follows_links).sort_by_file_name(Ord::cmp).filter_entry(is_copied);
+        let root = root.to_owned();
+        walk.build().filter_map(move |entry| entry_of(entry, &root, has_list).transpose())
+    }
+}
+
+/// An entry of a walk below `root`; none for the root itself, and for a link that leads nowhere where links are followed.
+fn entry_of(entry: Result<DirEntry, ignore::Error>, root: &Path, has_list: bool) -> io::Result<Option<WorkdirEntry>> {
+    let leads_nowhere = |error: &ignore::Error| {
+        error.depth().is_some_and(|depth| depth > 0)
+            && error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let entry = match entry {
+        Err(error) if leads_nowhere(&error) => return Ok(None),
+        entry => entry.map_err(io::Error::other)?,
+    };
+    // A pattern that is no pattern would copy what was to be left out.
+    if let Some(error) = entry.error().filter(|_| has_list) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+    }
+    let kind = entry.file_type().filter(|_| entry.depth() > 0);
+    let path = entry.path().strip_prefix(root).map_err(io::Error::other)?.to_owned();
+    Ok(kind.map(|kind| WorkdirEntry { path, kind }))
+}
+
+/// Walks with or without the rules of git: those of the repository and its parents, never the user's own settings.
+fn builder(root: &Path, of_git: bool) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(root);
+    walk.standard_filters(false).git_ignore(of_git).git_exclude(of_git).parents(of_git);
+    walk
+}
+
+/// Files and folders directly below `root` that git ignores and that are therefore not copied, by name. None where
+/// `.skyignore` says what is left out.
+///
+/// # Errors
+/// An I/O error of the folder.
+pub fn ignored_by_git(root: &Path) -> io::Result<Vec<String>> {
+    if root.join(IGNORE_FILE).is_file() {
+        return Ok(Vec::new());
+    }
+    let copied: Vec<PathBuf> =
+        builder(root, true).max_depth(Some(1)).build().flatten().map(DirEntry::into_path).collect();
+    let mut left_out = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if !copied.contains(&entry.path()) && entry.file_name() != ".git" {
+            left_out.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    left_out.sort();
+    Ok(left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn files(root: &Path) -> Vec<String> {
+        let entries = Walk::default().entries(root).map(Result::unwrap).filter(|entry| !entry.kind.is_dir());
+        entries.map(|entry| entry.path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn patterns_match_as_they_read() {
+        let check = |line: &str, path: &str, expected: bool| {
+            let path = path.replace("data/", "data/x");
+            let folder = folder(&[(IGNORE_FILE, line), (&path, "")]);
+            assert_eq!(!files(folder.path()).contains(&path), expected, "`{line}` on `{path}`");
+        };
+        check("*.pt", "a/b/model.pt", true);
+        check("*.pt", "model.ptx", false);
+        check("data/", "deep/data/", true);
+        check("data/", "data", false);
+        check("/data", "data", true);
+        check("/data", "deep/data", false);
+        check("a/*/c", "a/b/c", true);
+        check("a/*/c", "a/b/b/c", false);
+        check("a/**/c", "a/c", true);
+        check("a/**/c", "a/b/b/c", true);
+        check("run-?", "run-1", true);
+        check("*.pt\n!best.pt", "best.pt", false);
+        check("# *", "x", false);
+        check("", "x", false);
+    }
+
+    /// Also what a folder below ignores, and what its parents in the repository do.
+    #[test]
+    fn without_a_list_of_its_own_a_folder_is_copied_as_git_would() {
+        let all = [
+            (".git/config", ""),
+            (".git/info/exclude", "/mine\n"),
+            (".gitignore", "*.log\n/job/out\n"),
+            ("job/.gitignore", "data/\n"),
+            ("job/train.py", ""),
+            ("job/a.log", ""),
+            ("job/data/x", ""),
+            ("job/lib/data/x", ""),
+            ("job/lib/.gitignore", "*.so\n"),
+            ("job/lib/a.so", ""),
+            ("job/lib/a.py", ""),
+            ("job/out/model", ""),
+            ("mine", ""),
+        ];
+        let folder = folder(&all);
+        let job = folder.path().join("job");
+        assert_eq!(files(&job), [".gitignore", "lib/.gitignore", "lib/a.py", "train.py"]);
+        assert_eq!(ignored_by_git(&job).unwrap(), ["a.log", "data", "out"]);
+        assert_eq!(ignored_by_git(folder.path()).unwrap(), ["mine"]);
+        // Its own list replaces git's.
+        fs::write(job.join(IGNORE_FILE), "lib\n").unwrap();
+        assert_eq!(files(&job), [".gitignore", IGNORE_FILE, "a.log", "data/x", "out/model", "train.py"]);
+        assert!(ignored_by_git(&job).unwrap().is_empty());
+    }
+
+    /// Outside of a repository `.gitignore` is a file like any other, as it is for git.
+    #[test]
+    fn without_a_repository_nothing_is_ignored() {
+        let folder = folder(&[(".gitignore", "*\n"), ("train.py", "")]);
+        assert_eq!(files(folder.path()), [".gitignore", "train.py"]);
+    }
+
+    #[test]
+    fn links_are_entries_or_what_they_lead_to() {
+        let folder = folder(&[("a/x", "")]);
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("c")).unwrap();
+        assert_eq!(files(folder.path()), ["a/x", "b", "c"]);
+        let walk = Walk { follows_links: true, ..Walk::default() };
+        let found: Vec<String> =
+            walk.entries(folder.path()).map(|entry| entry.unwrap().path.display().to_string()).collect();
+        assert_eq!(found, ["a", "a/x", "b", "b/x"]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_an_error() {
+        let folder = folder(&[(IGNORE_FILE, "data/[z-a]\n"), ("data/x", "")]);
+        let errors: Vec<String> =
+            Walk::default().entries(folder.path()).filter_map(Result::err).map(|error| error.to_string()).collect();
+        assert!(errors.iter().any(|error| error.contains("z-a")), "{errors:?}");
+    }
+}
