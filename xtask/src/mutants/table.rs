@@ -336,6 +336,22 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         to: "now.0.saturating_sub(stranger.since.0) >= 1;",
         test: CargoTest { package: "gradus-control", target: &["--test", "orphans"], filter: "" },
     },
+    SourceMutant {
+        name: "submissions-spend-the-same-money",
+        harm: "runs that are submitted over the API at the same time spend more than the month's budget",
+        file: "crates/server/src/api/runs.rs",
+        from: "        Ok(admitted) => admitted,\n",
+        to: "        Ok(admitted) => drop(admitted),\n",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
+    },
+    SourceMutant {
+        name: "what-is-resumed-is-not-admitted",
+        harm: "a run that is resumed over the API spends what was promised to others",
+        file: "crates/server/src/api/resume.rs",
+        from: "let _admitted = admit(&api, &world, &id, &event).await?;",
+        to: "let _admitted = admit(&api, &world, &id, &event).await;",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
+    },
 ];
 
 #[cfg(test)]

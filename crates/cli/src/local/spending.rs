@@ -1,16 +1,17 @@
-//! What may be spent in a month: `budgets.json` of the home folder, and whether it admits another run.
+//! What may be spent in a month: `budgets.json` of the home folder, and whether it admits another run or sweep.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 
-use domain::{Job, Money, Plan, Rate};
-use plan::money::allowance::{AllowanceUse, Allowances, OpenRun, of_project, uses};
+use domain::{Job, Money, Plan, Rate, RunId, SweepId};
+use plan::money::allowance::{AllowanceUse, Allowances, PaidWork, of_project, uses};
 use plan::money::ledger::{LedgerLine, within};
+use plan::{Run, SweepRecord, World};
 use server::state::StateReader;
 use server::{Home, State};
 
 use super::ledger;
 use crate::error::{Error, exit};
-use crate::printer::Printer;
 
 /// A month of UTC.
 pub struct Month {
@@ -62,66 +63,138 @@ pub fn allowances(home: &Home) -> Result<Allowances, Error> {
 /// # Errors
 /// [`Error`] when the state of the home cannot be read.
 pub fn used(allowances: &Allowances, home: &Home, state: &State) -> Result<Vec<AllowanceUse>, Error> {
-    let month = Month::now();
-    let mut lines: Vec<LedgerLine> = StateReader::open(home)?.costs()?;
-    lines.extend(ledger::open_lines(home, state.world()));
-    let lines = within(&lines, (Some(month.first), None));
-    let open = state.world().runs.iter().filter(|(_, run)| run.bill.is_none() && run.rate() != Rate::default());
-    let open: Vec<OpenRun> = open
-        .map(|(id, run)| OpenRun {
-            run: id.clone(),
-            project: run.job.project.clone(),
-            most: run.job.budget.map_or(run.plan.reserve, |budget| budget.max),
-        })
-        .collect();
-    Ok(uses(allowances, &lines, &open))
+    Ok(uses(allowances, &this_month(home, state)?, &open(state.world())))
 }
 
-/// Whether a run may be submitted: its budget fits into what is left of this month for its project, and for all. While what
-/// this returns is held, no other process of this home is admitted.
+/// What was paid this month, as far as it is known.
+fn this_month(home: &Home, state: &State) -> Result<Vec<LedgerLine>, Error> {
+    let mut lines: Vec<LedgerLine> = StateReader::open(home)?.costs()?;
+    lines.extend(ledger::open_lines(home, state.world()));
+    Ok(within(&lines, (Some(Month::now().first), None)))
+}
+
+/// Runs and sweeps that have not ended; a trial counts to the budget of its sweep.
+fn open(world: &World) -> Vec<PaidWork> {
+    let is_paid = |offer: &domain::Offer| offer.rate != Rate::default();
+    let sweeps = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final() && is_paid(&sweep.plan.offer));
+    let budgets: BTreeMap<&SweepId, PaidWork> = sweeps
+        .filter_map(|(id, sweep)| {
+            let most = sweep.job.budget?.max;
+            Some((id, PaidWork { runs: sweep.trials.clone(), project: sweep.job.project.clone(), most }))
+        })
+        .collect();
+    let counts = |run: &Run| !run.trial.as_ref().is_some_and(|trial| budgets.contains_key(&trial.sweep));
+    let runs = world.runs.iter().filter(|(_, run)| run.bill.is_none() && is_paid(&run.plan.offer) && counts(run));
+    let most = |run: &Run| run.job.budget.map_or(run.plan.reserve, |budget| budget.max);
+    let runs =
+        runs.map(|(id, run)| PaidWork { runs: vec![id.clone()], project: run.job.project.clone(), most: most(run) });
+    runs.chain(budgets.values().cloned()).collect()
+}
+
+/// Work that asks to be admitted.
+#[derive(Debug, Clone)]
+pub struct SpendingRequest {
+    /// `run` or `sweep`.
+    noun: &'static str,
+    project: Option<String>,
+    is_paid: bool,
+    budget: Option<Money>,
+    /// What has run of it before.
+    runs: Vec<RunId>,
+    /// How a budget is given to it.
+    flag: &'static str,
+}
+
+impl SpendingRequest {
+    /// A job that is submitted.
+    pub fn submitted(job: &Job, plan: &Plan) -> SpendingRequest {
+        SpendingRequest {
+            noun: if job.sweep.is_some() { "sweep" } else { "run" },
+            project: job.project.clone(),
+            is_paid: plan.offer.rate != Rate::default(),
+            budget: job.budget.map(|budget| budget.max),
+            runs: Vec::new(),
+            flag: "write `budget: {max: …}`",
+        }
+    }
+
+    /// A run that is resumed, perhaps with another budget.
+    pub fn resumed(id: &RunId, run: &Run, budget: Option<Money>) -> SpendingRequest {
+        SpendingRequest {
+            budget: budget.or(run.job.budget.map(|budget| budget.max)),
+            runs: vec![id.clone()],
+            flag: "add `--budget AMOUNT`",
+            ..SpendingRequest::submitted(&run.job, &run.plan)
+        }
+    }
+
+    /// The same of a sweep.
+    pub fn resumed_sweep(sweep: &SweepRecord, budget: Option<Money>) -> SpendingRequest {
+        SpendingRequest {
+            noun: "sweep",
+            budget: budget.or(sweep.job.budget.map(|budget| budget.max)),
+            runs: sweep.trials.clone(),
+            flag: "add `--budget AMOUNT`",
+            ..SpendingRequest::submitted(&sweep.job, &sweep.plan)
+        }
+    }
+}
+
+/// What was admitted.
+#[derive(Debug, Default)]
+pub struct SpendingAdmission {
+    /// While it is held, no other process of this home is admitted.
+    _lock: Option<File>,
+    /// What is worth saying of allowances that are almost spent.
+    pub notes: Vec<String>,
+}
+
+/// Whether work may begin: its budget fits into what is left of this month for its project, and for all. What this returns is
+/// held until the work is on disk.
 ///
 /// # Errors
-/// [`Error::Usage`] for a run without a budget, [`Error::Code`] where too little is left.
-pub fn admit(job: &Job, plan: &Plan, home: &Home, printer: &mut Printer) -> Result<Option<File>, Error> {
+/// [`Error::Usage`] for work without a budget, [`Error::Code`] where too little is left.
+pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, Error> {
     let allowances = allowances(home)?;
     let counts = allowances.month.is_some()
-        || job.project.as_ref().is_some_and(|project| allowances.projects.contains_key(project));
-    if !counts || plan.offer.rate == Rate::default() {
-        return Ok(None);
+        || asked.project.as_ref().is_some_and(|project| allowances.projects.contains_key(project));
+    if !counts || !asked.is_paid {
+        return Ok(SpendingAdmission::default());
     }
     let path = home.root().join("budgets.lock");
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let lock = lock.map_err(Error::file("open", &path))?;
     lock.lock().map_err(Error::file("lock", &path))?;
-    let used = used(&allowances, home, &State::open_lean(home)?)?;
-    let mut left: Option<(Money, &AllowanceUse)> = None;
-    for one in of_project(&used, job.project.as_deref()) {
-        let name = name(one);
-        if let Some(percent) = one.alert() {
-            printer
-                .say(format!("note: {name} has spent {} of {} this month, over {percent} %", one.spent, one.allowed));
-        }
-        if left.is_none_or(|(least, _)| one.left() < least) {
-            left = Some((one.left(), one));
-        }
-    }
-    let Some((left, least)) = left else { return Ok(Some(lock)) };
-    let Some(budget) = job.budget else {
-        let message = format!("{} may spend {} this month, and this run has no budget", name(least), least.allowed);
-        return Err(Error::Usage { message, hint: format!("write `budget: {{max: …}}`, at most {left}") });
+    let state = State::open_lean(home)?;
+    let month = this_month(home, &state)?;
+    let mut others = open(state.world());
+    others.retain(|work| work.runs.is_empty() || work.runs.iter().any(|run| !asked.runs.contains(run)));
+    let uses = uses(&allowances, &month, &others);
+    let counted: Vec<&AllowanceUse> = of_project(&uses, asked.project.as_deref()).collect();
+    let note = |one: &&AllowanceUse| {
+        let percent = one.alert()?;
+        Some(format!("note: {} has spent {} of {} this month, over {percent} %", name(one), one.spent, one.allowed))
     };
-    if budget.max <= left {
-        return Ok(Some(lock));
+    let notes = counted.iter().filter_map(note).collect();
+    let admitted = SpendingAdmission { _lock: Some(lock), notes };
+    let Some(least) = counted.into_iter().min_by_key(|one| one.left()) else { return Ok(admitted) };
+    let (left, SpendingRequest { noun, flag, .. }) = (least.left(), asked);
+    let Some(most) = asked.budget else {
+        let message = format!("{} may spend {} this month, and this {noun} has no budget", name(least), least.allowed);
+        return Err(Error::Usage { message, hint: format!("{flag}, at most {left}") });
+    };
+    let beyond = PaidWork { runs: asked.runs.clone(), project: None, most }.beyond(&month);
+    if beyond <= left {
+        return Ok(admitted);
     }
     let message = format!(
-        "{} has {left} left of {} this month ({} spent, {} for runs that have not ended), and the run may spend {}",
+        "{} has {left} left of {} this month ({} spent, {} for runs that have not ended), and the {noun} may spend {beyond}",
         name(least),
         least.allowed,
         least.spent,
         least.reserved,
-        budget.max
     );
-    let hint = Some("lower the run's `budget`, or raise the one in `budgets.json` of the home folder".to_owned());
+    let hint = Some(format!("lower the {noun}'s `budget`, or raise the one in `budgets.json` of the home folder"));
     Err(Error::Code { message, hint, code: exit::WORLD })
 }
 

@@ -17,6 +17,7 @@ use server::{Home, State, submit};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::{liveness::meters, report, result::confirm};
+use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use attend::attend_sweep;
@@ -49,9 +50,11 @@ pub fn run(
         preview::lines(&job, &plan, preview).iter().for_each(|line| printer.say(line));
     }
     confirm(printer, &plan, yes)?;
+    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
+    admitted.notes.iter().for_each(|note| printer.say(note));
     let since = state.world().last_seq;
     let sweep = submit::submit_sweep(&mut state, job, plan, preview.known, file)?;
-    drop(state);
+    drop((state, admitted));
     finish(settings, printer, home, &sweep, since)
 }
 

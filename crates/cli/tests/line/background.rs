@@ -1,5 +1,6 @@
 //! Runs without a terminal: started in the background, waited for, followed.
 
+mod budgets;
 mod remote;
 mod serve;
 mod versions;

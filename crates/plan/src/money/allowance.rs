@@ -1,7 +1,7 @@
 //! What projects may spend in a month: how much of it is spent, and how much is spoken for by runs that have not ended.
 //!
-//! A run of a project with an allowance has a budget, and budgets of open runs count as if they were spent. So no number of
-//! runs together spends more than the allowance, however they race.
+//! A run or sweep of a project with an allowance has a budget, and budgets of open ones count as if they were spent. So no
+//! number of them together spends more than the allowance, however they race.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,21 @@ pub struct Allowances {
     pub projects: BTreeMap<String, Money>,
 }
 
-/// A run that has not ended, and the most that it may cost.
+/// Work that has not ended, or asks to begin, and the most that it may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenRun {
-    pub run: RunId,
+pub struct PaidWork {
+    /// Whose cost that is: a run, or the trials of a sweep so far; none for what has not begun.
+    pub runs: Vec<RunId>,
     pub project: Option<String>,
     pub most: Money,
+}
+
+impl PaidWork {
+    /// What it may still cost beyond what it has cost this month.
+    pub fn beyond(&self, month: &[LedgerLine]) -> Money {
+        let spent: Money = month.iter().filter(|line| self.runs.contains(&line.run)).map(|line| line.amount).sum();
+        Money::from_micros(self.most.micros().saturating_sub(spent.micros()).max(0))
+    }
 }
 
 /// How much of an allowance is used.
@@ -60,19 +69,15 @@ impl AllowanceUse {
     }
 }
 
-/// How much of each allowance is used, by what was paid this month and by runs that have not ended. What such a run has spent
+/// How much of each allowance is used, by what was paid this month and by work that has not ended. What such work has spent
 /// this month is part of what it may spend.
-pub fn uses(allowances: &Allowances, month: &[LedgerLine], open: &[OpenRun]) -> Vec<AllowanceUse> {
+pub fn uses(allowances: &Allowances, month: &[LedgerLine], open: &[PaidWork]) -> Vec<AllowanceUse> {
     let all = allowances.month.map(|allowed| (None, allowed));
     let projects = allowances.projects.iter().map(|(project, allowed)| (Some(project.clone()), *allowed));
     let of = |(project, allowed): (Option<String>, Money)| {
         let counts = |of: &Option<String>| project.is_none() || *of == project;
         let spent = month.iter().filter(|line| counts(&line.project)).map(|line| line.amount).sum();
-        let spent_by =
-            |run: &RunId| -> Money { month.iter().filter(|line| line.run == *run).map(|line| line.amount).sum() };
-        let beyond =
-            |run: &OpenRun| Money::from_micros(run.most.micros().saturating_sub(spent_by(&run.run).micros()).max(0));
-        let reserved = open.iter().filter(|run| counts(&run.project)).map(beyond).sum();
+        let reserved = open.iter().filter(|work| counts(&work.project)).map(|work| work.beyond(month)).sum();
         AllowanceUse { project, allowed, spent, reserved }
     };
     all.into_iter().chain(projects).map(of).collect()
@@ -114,7 +119,7 @@ mod tests {
         let allowances = Allowances { month: Some(money("$150")), projects };
         let month = [line("a", Some("vision"), "$30"), line("b", None, "$20"), line("c", Some("vision"), "$5")];
         let vision = Some("vision".to_owned());
-        let open = [OpenRun { run: RunId::new("c"), project: vision, most: money("$40") }];
+        let open = [PaidWork { runs: vec![RunId::new("c")], project: vision, most: money("$40") }];
         let found = uses(&allowances, &month, &open);
         let shown = found
             .iter()
@@ -125,6 +130,16 @@ mod tests {
         );
         let left = |project| of_project(&found, project).map(AllowanceUse::left).min();
         assert_eq!((left(Some("vision")), left(Some("other"))), (Some(money("$30")), Some(money("$60"))));
+    }
+
+    #[test]
+    fn trials_of_a_sweep_count_to_its_budget_together() {
+        let month = [line("s-t1", None, "$3"), line("s-t2", None, "$2"), line("other", None, "$1")];
+        let sweep = |most| PaidWork { runs: vec![RunId::new("s-t1"), RunId::new("s-t2")], project: None, most };
+        assert_eq!(sweep(money("$8")).beyond(&month), money("$3"));
+        assert_eq!(sweep(money("$4")).beyond(&month), Money::default());
+        let allowances = Allowances { month: Some(money("$10")), ..Allowances::default() };
+        assert_eq!(uses(&allowances, &month, &[sweep(money("$8"))])[0].left(), money("$1"));
     }
 
     #[test]
@@ -150,10 +165,10 @@ mod tests {
             let asked = Money::from_micros(1 + 777_777 * (number % 7));
             let left = uses(&allowances, &[], &open)[0].left();
             if asked <= left {
-                open.push(OpenRun { run: RunId::new(format!("r{number}")), project: None, most: asked });
+                open.push(PaidWork { runs: vec![RunId::new(format!("r{number}"))], project: None, most: asked });
             }
         }
-        let taken: Money = open.iter().map(|run| run.most).sum();
+        let taken: Money = open.iter().map(|work| work.most).sum();
         assert!(taken <= money("$100") && taken > money("$99"), "{taken}");
     }
 }

@@ -77,7 +77,11 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
     let state = State::open_lean(&home)?;
     let (sender, inbox) = channel();
     let _door = routes::serve(&home, sender.clone())?;
-    let answers = api::Answers { planner: Arc::new(|_| Ok(history::job())), offers: Arc::new(|_| Ok(Vec::new())) };
+    let answers = api::Answers {
+        planner: Arc::new(|_| Ok(history::job())),
+        admitter: Arc::new(|_| Ok(Box::new(()))),
+        offers: Arc::new(|_| Ok(Vec::new())),
+    };
     api::serve(&home, None, sender.clone(), answers)?;
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Yes)];
     let mut control = Control::new(state, Series::open(&home)?, &home, &providers);

@@ -28,7 +28,8 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post};
-use domain::{Job, Plan};
+use domain::{Job, Money, Plan, RunId};
+use plan::Run;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -54,11 +55,26 @@ const BODY_MAX: usize = 1 << 20;
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
 
+/// Work that may cost money.
+#[derive(Debug, Clone, Copy)]
+pub enum PaidRequest<'a> {
+    /// A job is submitted with a plan.
+    Submit(&'a Job, &'a Plan),
+    /// A run is resumed, perhaps with another budget.
+    Resume(&'a RunId, &'a Run, Option<Money>),
+}
+
+/// Refuses what does not fit into the budgets of the home. What this returns is held until the work is on disk, so that two
+/// requests do not spend the same money.
+pub type Admitter = dyn Fn(PaidRequest<'_>) -> Result<Box<dyn Send>, ApiError> + Send + Sync;
+
 /// Functions of the command line, so that API and commands agree.
 #[derive(Clone)]
 pub struct Answers {
     /// Plans a job.
     pub planner: Arc<Planner>,
+    /// Admits work that may cost money.
+    pub admitter: Arc<Admitter>,
     /// Lists offers.
     pub offers: Arc<OfferLister>,
 }

@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
 use domain::sweep::Setting;
 use domain::{Duration, Event, Money, Problems, RunId, Work};
-use plan::Resumption;
+use plan::{Resumption, World};
 use serde_json::{Value, json};
 
 use super::failure::ApiError;
 use super::views::ResumeRequest;
-use super::{Api, reading};
+use super::{Api, PaidRequest, reading};
 use crate::clock;
 use crate::submit::sha256;
 
@@ -62,6 +62,8 @@ pub(super) async fn resume(
     if let Some((message, hint)) = refused {
         return Err(ApiError::new(409, message).hint(hint));
     }
+    // Held until the request is on disk.
+    let _admitted = admit(&api, &world, &id, &event).await?;
     if let Some(key) = key {
         note(&api, &id, key, world.last_seq).await?;
     }
@@ -69,8 +71,17 @@ pub(super) async fn resume(
     Ok(accepted())
 }
 
+/// Refuses a run that may spend more than is left.
+async fn admit(api: &Api, world: &World, id: &RunId, event: &Event) -> Result<Option<Box<dyn Send>>, ApiError> {
+    let (Event::ResumeRequested { budget, .. }, Some(run)) = (event, world.runs.get(id).cloned()) else {
+        return Ok(None);
+    };
+    let (api, id, budget) = (api.clone(), id.clone(), *budget);
+    reading::blocking(move || (api.answers.admitter)(PaidRequest::Resume(&id, &run, budget))).await.map(Some)
+}
+
 /// The settings of `train:` that a request asks for, such as `epochs=60`.
-fn settings(world: &plan::World, id: &RunId, set: &[String]) -> Result<Vec<Setting>, ApiError> {
+fn settings(world: &World, id: &RunId, set: &[String]) -> Result<Vec<Setting>, ApiError> {
     let refused = |message: String| ApiError::new(400, message);
     match world.runs.get(id).map(|run| &run.job.work) {
         _ if set.is_empty() => Ok(Vec::new()),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::failure::ApiError;
 use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
-use super::{Api, reading};
+use super::{Api, PaidRequest, reading};
 use crate::clock;
 use crate::error::Error;
 use crate::series::{Series, newest_step};
@@ -48,13 +48,17 @@ pub(super) async fn submit(
     let (mut job, plan) = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let hash = job_hash(&job, &plan);
     let run = named(&job.name, key.as_deref());
-    if let Some((before, plan)) = submitted_before(&api, &run).await? {
-        if before != hash {
-            let message = format!("this `Idempotency-Key` was used for another job, run `{run}`");
-            return Err(ApiError::new(409, message).hint("send another key"));
-        }
-        return Ok((StatusCode::OK, Json(SubmittedRun { run, is_new: false, plan })));
+    if let Some(answer) = answered_before(&api, &run, &hash).await? {
+        return Ok(answer);
     }
+    let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
+    let admitted = reading::blocking(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1)));
+    // Held until the run is on disk.
+    let _admitted = match admitted.await {
+        Ok(admitted) => admitted,
+        // The same request, sent twice at the same time, may have had what is missing now.
+        Err(refused) => return answered_before(&api, &run, &hash).await?.ok_or(refused),
+    };
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
     let mut event = domain::event::Submitted {
         run: run.clone(),
@@ -84,6 +88,20 @@ pub(super) async fn submit(
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
     key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
+}
+
+/// The answer to a request that came before, if it asked for the same.
+async fn answered_before(
+    api: &Api,
+    run: &RunId,
+    hash: &str,
+) -> Result<Option<(StatusCode, Json<SubmittedRun>)>, ApiError> {
+    let Some((before, plan)) = submitted_before(api, run).await? else { return Ok(None) };
+    if before != hash {
+        let message = format!("this `Idempotency-Key` was used for another job, run `{run}`");
+        return Err(ApiError::new(409, message).hint("send another key"));
+    }
+    Ok(Some((StatusCode::OK, Json(SubmittedRun { run: run.clone(), is_new: false, plan }))))
 }
 
 /// The hash of the job and the plan of a run that is known already.

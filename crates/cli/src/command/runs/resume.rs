@@ -13,6 +13,7 @@ use crate::follow::elsewhere;
 use crate::follow::left_behind::take_over;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
+use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
@@ -96,9 +97,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
         refuse_damaged(&home, state.world(), &id)?;
+        let asked = state.world().runs.get(&id).map(|run| SpendingRequest::resumed(&id, run, args.budget));
+        let admitted = asked.map(|asked| spending::admit(&asked, &home)).transpose()?.unwrap_or_default();
+        admitted.notes.iter().for_each(|note| printer.say(note));
         home.unmark_reported(&home.run(&id));
         state.append(vec![resume])?;
-        drop(state);
+        drop((state, admitted));
         return finish(settings, printer, &home, &id, since);
     }
     if let Some(run) = state.world().runs.get(&id).filter(|run| run.state.is_final() && run.bill.is_some()) {
@@ -206,6 +210,9 @@ fn sweep(
     let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
     let resumption = plan::resume::sweep(state.world(), server::clock::now(), id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, args, "sweep", id.as_str())? {
+        let asked = state.world().sweeps.get(id).map(|sweep| SpendingRequest::resumed_sweep(sweep, args.budget));
+        let admitted = asked.map(|asked| spending::admit(&asked, home)).transpose()?.unwrap_or_default();
+        admitted.notes.iter().for_each(|note| printer.say(note));
         home.unmark_reported(&home.sweep(id));
         state.append(vec![resume])?;
     }

@@ -17,7 +17,7 @@ use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, request, require_secrets};
 use crate::local::origin;
-use crate::local::spending;
+use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
@@ -127,7 +127,8 @@ pub fn start(
     require_trainer(&job, &plan, settings)?;
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
-    let admitted = spending::admit(&job, &plan, home, printer)?;
+    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
+    admitted.notes.iter().for_each(|note| printer.say(note));
     let (is_program, origin) = (matches!(job.work, Work::Command(_)), origin::of(folder_of(&job, file)));
     let run = submit::submit_as(&mut state, job, plan, file, settings.user.clone())?;
     drop((state, admitted));

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use domain::{Elapsed, Job, Plan, Rate};
-use server::api::{self, Answers, ApiError, Listen, SubmitRequest, TlsIdentity};
+use server::api::{self, Answers, ApiError, Listen, PaidRequest, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
@@ -17,6 +17,7 @@ use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::local::job_file::{JobOverrides, load, require_secrets};
+use crate::local::spending::{self, SpendingRequest};
 use crate::local::{draft, machine, weights};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -70,7 +71,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers(settings, &home, args.price)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
-    let answers = Answers { planner: planner(settings.clone(), home.clone(), args.price), offers: offers(settings) };
+    let answers = Answers {
+        planner: planner(settings.clone(), home.clone(), args.price),
+        admitter: admitter(home.clone()),
+        offers: offers(settings),
+    };
     let places = api::serve(&home, listen, sender.clone(), answers)?;
     for place in &places {
         match printer.is_json() {
@@ -129,6 +134,21 @@ fn unusable(error: server::Error) -> Error {
 /// Plans jobs as `gradus run` does.
 fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
     Arc::new(move |request| plan(request, &settings, &home, price))
+}
+
+/// Admits what `gradus run` and `gradus resume` would.
+fn admitter(home: Home) -> Arc<api::Admitter> {
+    Arc::new(move |request| {
+        let asked = match request {
+            PaidRequest::Submit(job, plan) => SpendingRequest::submitted(job, plan),
+            PaidRequest::Resume(id, run, budget) => SpendingRequest::resumed(id, run, budget),
+        };
+        match spending::admit(&asked, &home) {
+            Ok(admitted) => Ok(Box::new(admitted)),
+            Err(error @ Error::Usage { .. }) => Err(refusal(422, error)),
+            Err(error) => Err(refusal(409, error)),
+        }
+    })
 }
 
 /// Lists offers as `gradus offers` does.

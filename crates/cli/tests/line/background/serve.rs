@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::home::Home;
 
 /// A server of a home, killed when the test ends.
-struct Server {
+pub struct Server {
     child: Child,
     socket: PathBuf,
 }
@@ -24,7 +24,13 @@ impl Drop for Server {
 
 impl Server {
     fn start(home: &Home) -> Server {
+        Server::start_with(home, &[])
+    }
+
+    /// One with more options.
+    pub fn start_with(home: &Home, options: &[&str]) -> Server {
         let mut command = home.command(&["serve"]);
+        command.args(options);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let server = Server { child, socket: home.path().join("api.sock") };
         let is_ready = || server.try_ask("GET", "/v1/ready", &[], "").is_some_and(|(status, _)| status == 200);
@@ -32,7 +38,7 @@ impl Server {
         server
     }
 
-    fn try_ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Option<(u16, Value)> {
+    pub fn try_ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Option<(u16, Value)> {
         let mut stream = UnixStream::connect(&self.socket).ok()?;
         let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let text = format!(
@@ -66,7 +72,7 @@ impl Server {
         })
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.try_ask(method, path, &[], &text).unwrap()
     }
