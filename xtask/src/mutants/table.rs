@@ -337,6 +337,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-control", target: &["--test", "orphans"], filter: "" },
     },
     SourceMutant {
+        name: "audits-end-machines-of-runs",
+        harm: "an audit ends the machine of a run that trains",
+        file: "crates/cloud/src/rented/audit.rs",
+        from: "(Some(_), _) => AuditVerdict::Rented,",
+        to: "(Some(_), None) => AuditVerdict::Orphaned,\n            (Some(_), _) => AuditVerdict::Rented,",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "audit" },
+    },
+    SourceMutant {
         name: "submissions-spend-the-same-money",
         harm: "runs that are submitted over the API at the same time spend more than the month's budget",
         file: "crates/server/src/api/runs.rs",

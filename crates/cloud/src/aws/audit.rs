@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::listing::Cloud;
 use domain::rental::MachineState;
-use domain::{Duration, InstanceId, Rate, Timestamp};
+use domain::{Duration, InstanceId, Timestamp};
 
 use super::client::{Client, now};
 use super::look;
@@ -12,35 +12,7 @@ use super::wire::answers::{ListedMachine, Regions};
 use super::wire::failure::AwsFailure;
 use super::wire::{query, times};
 use crate::catalog::Catalog;
-
-/// A machine that an audit found.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct AuditedMachine {
-    pub region: String,
-    /// AWS's name.
-    pub handle: String,
-    pub instance: InstanceId,
-    /// Such as `p4d.24xlarge`, or `p4d.24xlarge/spot`.
-    pub machine: String,
-    pub state: String,
-    /// Its price, if the catalog has it.
-    pub rate: Option<Rate>,
-    /// How long it has been there.
-    pub age: Duration,
-    pub verdict: AuditVerdict,
-}
-
-/// The verdict about a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuditVerdict {
-    /// A run of this home has rented it and still has it.
-    Rented,
-    /// No run of this home has it, and it may be too young to be known.
-    Young,
-    /// No run of this home has it.
-    Orphaned,
-}
+use crate::rented::audit::{AuditVerdict, AuditedMachine, rate};
 
 /// Looks through an account.
 #[derive(Debug)]
@@ -104,32 +76,23 @@ impl Auditor<'_> {
         let instance = machine.instance().filter(|name| look::is_name(name)).unwrap_or_else(|| "?".to_owned());
         let instance = InstanceId::new(instance);
         let is_spot = machine.instance_lifecycle == "spot";
-        let age = times::read(&machine.launch_time).map_or(0, |launched| at.since(launched).0);
-        let age = Duration::from_micros(age);
-        let verdict = match (self.rented.contains(&instance), age < self.grace) {
+        let age = times::read(&machine.launch_time).map(|launched| Duration::from_micros(at.since(launched).0));
+        let verdict = match (self.rented.contains(&instance), age.is_none_or(|age| age < self.grace)) {
             (true, _) => AuditVerdict::Rented,
             (false, true) => AuditVerdict::Young,
             (false, false) => AuditVerdict::Orphaned,
         };
         Some(AuditedMachine {
             region: region.to_owned(),
+            zone: None,
             handle: machine.instance_id.clone(),
             instance,
             machine: format!("{}{}", machine.instance_type, if is_spot { "/spot" } else { "" }),
             state: machine.instance_state.name.clone(),
-            rate: self.rate(region, &machine.instance_type, is_spot),
+            rate: rate(self.catalog, &Cloud::Aws, region, &machine.instance_type, is_spot),
             age,
             verdict,
         })
-    }
-
-    fn rate(&self, region: &str, machine: &str, is_spot: bool) -> Option<Rate> {
-        let mut listings = self.catalog.listings.iter();
-        let listing = listings.find(|listing| {
-            listing.cloud == Cloud::Aws && listing.region == region && listing.instance_type == machine
-        })?;
-        let price = if is_spot { &listing.spot } else { &listing.on_demand };
-        price.as_ref().map(|price| price.rate)
     }
 
     /// Ends a machine if it is an orphan.
@@ -167,12 +130,13 @@ mod tests {
         assert_eq!(found, Some(InstanceId::new("?")), "a machine without our name is shown");
         let machine = |handle: &str, verdict| AuditedMachine {
             region: region.into(),
+            zone: None,
             handle: handle.into(),
             instance: InstanceId::new("r-i1"),
             machine: "c7i.large".into(),
             state: "running".into(),
             rate: None,
-            age: Duration::from_secs(3600),
+            age: Some(Duration::from_secs(3600)),
             verdict,
         };
         let machines = [

@@ -30,7 +30,7 @@ use crate::catalog::Catalog;
 use crate::provider::{BillingRule, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
 pub use crate::rented::{MachineChoice, ReachSettings};
-pub use audit::{AuditVerdict, AuditedMachine, Auditor};
+pub use audit::Auditor;
 pub use check::{CheckReport, Permission, check, policy};
 pub use client::{Client, now};
 pub use offers::{disk_rate, offers, with_disk};

@@ -178,13 +178,66 @@ impl Gcp {
         })
     }
 
-    /// Which project pays, and how many machines of gradus it has.
+    /// The project that pays, how many machines of an owner it has, and what may be done there.
     ///
     /// # Errors
     /// [`CloudFailure`].
-    pub fn check(&self, owner: &str) -> Result<(String, usize), CloudFailure> {
-        self.machines(owner).map(|machines| (self.project.clone(), machines.len()))
+    pub fn check(&self, owner: &str) -> Result<GcpReport, CloudFailure> {
+        #[derive(Deserialize)]
+        struct Allowed {
+            #[serde(default)]
+            permissions: Vec<String>,
+        }
+        let machines = self.machines(owner)?.len();
+        let path = format!("/v1/projects/{}:testIamPermissions", word(&self.project));
+        let asked = json!({ "permissions": PERMISSIONS }).to_string().into_bytes();
+        // This needs an API that not every project has enabled.
+        let allowed = self.client.ask_api::<Allowed>(PROJECTS, &path, asked);
+        let (missing, unknown) = match allowed {
+            Ok(Allowed { permissions }) => {
+                let is_missing = |asked: &&str| !permissions.iter().any(|allowed| allowed == asked);
+                (PERMISSIONS.iter().copied().filter(is_missing).collect(), None)
+            }
+            Err(failure) => (Vec::new(), Some(failure.to_string())),
+        };
+        Ok(GcpReport { project: self.project.clone(), machines, missing, unknown })
     }
+}
+
+/// Where permissions of a project are asked for.
+const PROJECTS: &str = "https://cloudresourcemanager.googleapis.com";
+
+/// What a run needs.
+const PERMISSIONS: [&str; 12] = [
+    "compute.disks.create",
+    "compute.instances.create",
+    "compute.instances.delete",
+    "compute.instances.get",
+    "compute.instances.list",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setTags",
+    "compute.regions.get",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+    "compute.zoneOperations.get",
+];
+
+/// What an account of Google's is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct GcpReport {
+    pub project: String,
+    /// Machines of the owner.
+    pub machines: usize,
+    /// Permissions that are not there.
+    pub missing: Vec<&'static str>,
+    /// Why permissions are not known.
+    pub unknown: Option<String>,
+}
+
+/// The least role with which jobs can be run, as `gcloud iam roles create --file` reads it.
+pub fn role() -> Value {
+    json!({ "title": "gradus", "stage": "GA", "includedPermissions": PERMISSIONS })
 }
 
 /// The label that says whose a machine is.

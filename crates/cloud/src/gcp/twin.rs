@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
 use crate::provider::{LaunchRequest, Provider};
+use crate::rented::audit::{AuditVerdict, MachineJudge, end_orphans};
 use crate::rented::twin::{conforms, provider};
 
 /// Machines, and how the next request to make one goes wrong.
@@ -29,6 +30,8 @@ struct TwinState {
     fail: Option<&'static str>,
     lose: bool,
     unreachable: bool,
+    /// Whether permissions of the project cannot be asked for.
+    is_closed: bool,
 }
 
 impl Twin {
@@ -86,6 +89,12 @@ impl TwinState {
 impl HttpTransport for Twin {
     fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
         let mut state = self.state.lock().unwrap();
+        if request.url == "https://cloudresourcemanager.googleapis.com/v1/projects/p:testIamPermissions" {
+            let mut asked: Value = serde_json::from_slice(&request.body).unwrap();
+            let allowed = asked["permissions"].as_array_mut().unwrap();
+            allowed.retain(|permission| permission != "compute.instances.create");
+            return if state.is_closed { refuse(403, "accessNotConfigured") } else { ok(asked) };
+        }
         let path = request.url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/p/").expect("the API");
         if !request.headers.contains(&("authorization".to_owned(), "Bearer token".to_owned())) {
             return refuse(401, "authError");
@@ -207,4 +216,61 @@ fn zones_that_cannot_be_seen_are_no_proof() {
     assert_eq!(api(&twin).zones("us-central1").unwrap(), ["us-central1-a", "us-central1-b"]);
     twin.state.lock().unwrap().unreachable = true;
     assert!(matches!(api(&twin).machines("me"), Err(CloudFailure::Doubt(why)) if why.contains("us-west1-a")));
+}
+
+#[test]
+fn what_is_missing_is_named_and_what_is_not_known_is_not_missing() {
+    let twin = Arc::new(Twin::default());
+    let report = api(&twin).check("me").unwrap();
+    assert_eq!((report.project.as_str(), report.machines), ("p", 0));
+    assert_eq!((report.missing, report.unknown), (vec!["compute.instances.create"], None));
+    twin.state.lock().unwrap().is_closed = true;
+    let report = api(&twin).check("me").unwrap();
+    assert!(report.missing.is_empty() && report.unknown.is_some_and(|why| why.contains("as asked")));
+}
+
+#[test]
+fn an_audit_ends_what_no_run_has_and_nothing_else() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    for name in ["r-i1", "r-i2"] {
+        let provider = provider(home.path(), api(&twin));
+        let mut offer = crate::provider::offers(&provider).unwrap().remove(0);
+        offer.kind = KIND.to_owned();
+        let request = LaunchRequest {
+            members: vec![InstanceId::new(name)],
+            token: name.into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        };
+        assert!(matches!(provider.call(&ProviderCall::Launch(Box::new(request))), ProviderAnswer::Accepted(_)));
+    }
+    let (owner, api) = ("Me of Tests", api(&twin));
+    let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
+    let audit = |now| {
+        let judge = MachineJudge {
+            cloud: Cloud::Gcp,
+            catalog: &catalog,
+            owner,
+            rented: &rented,
+            grace: domain::Duration::from_secs(600),
+            now,
+        };
+        judge.judge(&api.machines(owner).unwrap())
+    };
+    let made = wire::time("2025-11-24T02:26:40.000-08:00").unwrap();
+    let young = audit(made);
+    assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
+    assert_eq!(end_orphans(&api, &young), Default::default());
+    let old = audit(domain::Timestamp(made.0 + 600_000_000));
+    let orphaned: Vec<_> = old.iter().filter(|machine| machine.verdict == AuditVerdict::Orphaned).collect();
+    assert_eq!((old.len(), orphaned.len(), orphaned[0].machine.as_str()), (2, 1, "a2-highgpu-1g/spot"), "{old:?}");
+    let (ended, failures) = end_orphans(&api, &old);
+    assert_eq!((ended.len(), failures), (1, Vec::new()));
+    let state = twin.state.lock().unwrap();
+    let left = state.machines.values().filter(|machine| machine["status"] != "STOPPING");
+    let kept = crate::rented::machine_name(owner, &InstanceId::new("r-i1"));
+    assert_eq!(left.map(|machine| machine["name"].as_str().unwrap()).collect::<Vec<_>>(), [kept]);
 }

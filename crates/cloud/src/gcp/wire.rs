@@ -74,11 +74,15 @@ impl GcpClient {
     }
 
     fn send(&self, method: &'static str, path: &str, body: Vec<u8>) -> Result<HttpReply, CloudFailure> {
+        self.send_to(method, &format!("{}{path}", self.endpoint), body)
+    }
+
+    fn send_to(&self, method: &'static str, url: &str, body: Vec<u8>) -> Result<HttpReply, CloudFailure> {
         let mut headers = vec![("authorization".to_owned(), format!("Bearer {}", self.token()?))];
         if !body.is_empty() {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }
-        let request = HttpRequest { method, url: format!("{}{path}", self.endpoint), headers, body };
+        let request = HttpRequest { method, url: url.to_owned(), headers, body };
         let reply = self.transport.send(&request);
         let reply = reply.map_err(|why| CloudFailure::Doubt(format!("no answer from Google: {why}")))?;
         match reply.status {
@@ -101,6 +105,12 @@ impl GcpClient {
     /// Begins something.
     pub fn post(&self, path: &str, body: Vec<u8>) -> Result<GcpOperation, CloudFailure> {
         read(&self.send("POST", path, body)?)
+    }
+
+    /// Asks another of Google's APIs, or the stand-in in its place.
+    pub fn ask_api<T: DeserializeOwned>(&self, api: &str, path: &str, body: Vec<u8>) -> Result<T, CloudFailure> {
+        let api = if self.endpoint == super::ENDPOINT { api } else { &self.endpoint };
+        read(&self.send_to("POST", &format!("{api}{path}"), body)?)
     }
 
     /// Deletes something; that it was begun is enough.

@@ -6,6 +6,7 @@
 //! again after an answer was lost. AWS, whose API says more than this, has a provider of its own on the same ground.
 
 mod api;
+pub mod audit;
 mod choice;
 pub(crate) mod key;
 pub mod offers;

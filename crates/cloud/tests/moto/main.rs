@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use cloud::aws::wire::answers::{Groups, ListedMachine};
 use cloud::aws::wire::query::{self, Query, params};
-use cloud::aws::{AuditVerdict, Auditor, Client};
+use cloud::aws::{Auditor, Client};
 use cloud::conformance::{Awaited, ProviderWorld};
+use cloud::rented::audit::{AuditVerdict, AuditedMachine};
 use cloud::{Catalog, LaunchRequest, Provider, ProviderAnswer, ProviderCall};
 use domain::rental::{EndRequest, MachineState, Refusal};
 use domain::{Duration, Elapsed, InstanceId, Offer};
@@ -345,7 +346,7 @@ fn an_audit_finds_orphans_and_ends_them() {
     let verdicts = |auditor: &Auditor| -> Vec<String> {
         let (found, unseen) = auditor.look().unwrap();
         assert_eq!(unseen, Vec::<String>::new());
-        let line = |machine: &cloud::aws::AuditedMachine| {
+        let line = |machine: &AuditedMachine| {
             format!("{} {} {} {:?}", machine.region, machine.instance, machine.machine, machine.verdict)
         };
         let mut lines: Vec<String> = found.iter().map(line).collect();

@@ -123,15 +123,6 @@ fn no_credentials(cloud: &str, why: &str, hint: &str) -> Error {
     Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
 }
 
-/// A client for AWS with the user's credentials.
-///
-/// # Errors
-/// [`Error::Store`] in an executable without a client for HTTP.
-pub fn client(settings: &GlobalSettings) -> Result<Client, Error> {
-    WebClient::new()?;
-    Ok(Client::new(Arc::new(LazyWeb::default()), settings.aws.clone()))
-}
-
 /// The providers of rented machines of a home, whose machines are reached with what `ssh` says: those with credentials here,
 /// and those from which anything was rented before.
 ///

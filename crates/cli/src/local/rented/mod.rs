@@ -19,7 +19,7 @@ use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use ranked::{Chosen, Ranked, ranked};
 
-pub use clouds::{RentedCloud, asked_for, client, providers};
+pub use clouds::{RentedCloud, asked_for, providers};
 
 /// The region to ask about the account.
 pub fn region(settings: &GlobalSettings, typed: Option<&str>) -> String {

@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use cloud::Catalog;
-use cloud::aws::{AuditVerdict, AuditedMachine, Auditor};
+use cloud::aws::{Auditor, Client};
+use cloud::rented::CloudApi;
+use cloud::rented::audit::{AuditVerdict, AuditedMachine, MachineJudge, end_orphans};
+use domain::listing::Cloud;
 use domain::run::InstanceState;
 use domain::{Duration, InstanceId, Rate};
 use server::{Home, OperationNote, Series, State};
 
-use super::CloudName;
+use super::{CloudName, not_answered};
 use crate::error::{Error, exit};
 use crate::figures::short;
-use crate::local::rented;
+use crate::local::rented::{self, RentedCloud};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -35,22 +38,8 @@ pub struct Args {
 /// # Errors
 /// [`Error::Code`] if the cloud or a region cannot be reached, or a machine could not be ended.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let CloudName::Aws = args.cloud;
     let home = Home::open(&settings.home)?;
-    let client = rented::client(settings)?;
-    let catalog = Catalog::open(&settings.home)?;
-    let rented_now = rented_now(&home)?;
-    let auditor = Auditor {
-        client: &client,
-        owner: home.owner(),
-        region: &rented::region(settings, None),
-        catalog: &catalog,
-        rented: &rented_now,
-        grace: args.grace,
-    };
-    let refused = |failure| rented::refused("look through AWS", &failure);
-    let (machines, unseen) = auditor.look().map_err(refused)?;
-    let (ended, mut failures) = if args.end { auditor.end_all(&machines) } else { Default::default() };
+    let Audit { machines, ended, mut failures, unseen } = audit(args.cloud, (args.end, args.grace), settings, &home)?;
     let mut rows = Vec::new();
     for machine in &machines {
         let is_ended = ended.contains(&machine.handle);
@@ -60,9 +49,9 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         rows.push(row(machine, is_ended));
     }
     if !printer.is_json() {
-        show(printer, &machines, &rows);
+        show(args.cloud, printer, &machines, &rows);
         if !args.end && machines.iter().any(|machine| machine.verdict == AuditVerdict::Orphaned) {
-            printer.say("`gradus cloud audit aws --end` ends the orphaned machines");
+            printer.say(format!("`gradus cloud audit {} --end` ends the orphaned machines", args.cloud.provider()));
         }
     }
     failures.iter_mut().for_each(|failure| *failure = format!("could not end {failure}"));
@@ -75,15 +64,65 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     Err(Error::Code { message, hint, code: exit::WORLD })
 }
 
+/// What an audit came to.
+struct Audit {
+    machines: Vec<AuditedMachine>,
+    /// The cloud's names of those that were ended.
+    ended: BTreeSet<String>,
+    /// What was not ended, with the reason.
+    failures: Vec<String>,
+    /// What could not be looked at, with the reason.
+    unseen: Vec<String>,
+}
+
+/// Looks at every machine of this home at a cloud, and ends orphans older than a grace if requested.
+fn audit(
+    cloud: CloudName,
+    (ends, grace): (bool, Duration),
+    settings: &GlobalSettings,
+    home: &Home,
+) -> Result<Audit, Error> {
+    let catalog = Catalog::open(&settings.home)?;
+    let (listing, api): (Cloud, Box<dyn CloudApi>) = match RentedCloud::open(cloud.provider(), settings, home)? {
+        RentedCloud::Aws { client, .. } => return audit_aws(&client, (ends, grace), &catalog, settings, home),
+        RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
+        RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
+    };
+    let refused = |failure| not_answered(&format!("look through {}", cloud.said()), &failure);
+    let listed = api.machines(home.owner()).map_err(refused)?;
+    // Only now: whatever is listed was intended before.
+    let (rented, now) = (&rented_now(home)?, server::clock::now());
+    let judge = MachineJudge { cloud: listing, catalog: &catalog, owner: home.owner(), rented, grace, now };
+    let machines = judge.judge(&listed);
+    let (ended, failures) = if ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
+    Ok(Audit { machines, ended, failures, unseen: Vec::new() })
+}
+
+/// The same of AWS, region by region.
+fn audit_aws(
+    client: &Client,
+    (ends, grace): (bool, Duration),
+    catalog: &Catalog,
+    settings: &GlobalSettings,
+    home: &Home,
+) -> Result<Audit, Error> {
+    let rented_now = rented_now(home)?;
+    let (owner, region) = (home.owner(), &rented::region(settings, None));
+    let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
+    let (machines, unseen) = auditor.look().map_err(|failure| rented::refused("look through AWS", &failure))?;
+    let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
+    Ok(Audit { machines, ended, failures, unseen })
+}
+
 /// Between two audits of a server.
 const EVERY: std::time::Duration = std::time::Duration::from_secs(1800);
 
 /// A machine that no run has is ended by a server once it is so old.
 const GRACE: Duration = Duration::from_secs(1800);
 
-/// Looks through all regions of AWS every half an hour while this process lives, where anything was ever rented there, and ends
-/// what is this home's and no run's. The loop itself looks only where it has rented. What was ended, and what could not be
-/// looked at, is in the operations log.
+/// Looks through all regions of each cloud every half an hour while this process lives, where anything was ever rented there,
+/// and ends what is this home's and no run's. The loop itself looks only where it has rented. What was ended, and what could
+/// not be looked at, is in the operations log.
 pub fn watch(settings: &GlobalSettings, home: &Home) {
     let (settings, home) = (settings.clone(), home.clone());
     let thread = std::thread::Builder::new().name("audit".into());
@@ -91,11 +130,11 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
     let _ = thread.spawn(move || {
         loop {
             std::thread::sleep(EVERY);
-            if home.root().join(cloud::aws::NAME).join("regions").is_file() {
-                let notes = audit_once(&settings, &home).unwrap_or_else(|error| vec![error.to_string()]);
+            for cloud in CloudName::ALL.into_iter().filter(|cloud| home.root().join(cloud.provider()).is_dir()) {
+                let notes = audit_once(cloud, &settings, &home).unwrap_or_else(|error| vec![error.to_string()]);
                 let Ok(series) = Series::open(&home) else { continue };
                 for text in notes {
-                    let note = OperationNote { subject: cloud::aws::NAME.to_owned(), text, is_mistake: false };
+                    let note = OperationNote { subject: cloud.provider().to_owned(), text, is_mistake: false };
                     // An instance is terminated even if the note fails.
                     let _ = series.note(server::clock::now(), &note);
                 }
@@ -105,14 +144,8 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
 }
 
 /// One audit that terminates orphaned instances; returns its actions, a sentence each.
-fn audit_once(settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
-    let rented_now = rented_now(home)?;
-    let (client, catalog) = (rented::client(settings)?, Catalog::open(&settings.home)?);
-    let (owner, region) = (home.owner(), &rented::region(settings, None));
-    let auditor = Auditor { client: &client, owner, region, catalog: &catalog, rented: &rented_now, grace: GRACE };
-    let refused = |failure| rented::refused("look through AWS", &failure);
-    let (machines, unseen) = auditor.look().map_err(refused)?;
-    let (ended, failures) = auditor.end_all(&machines);
+fn audit_once(cloud: CloudName, settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
+    let Audit { ended, failures, unseen, .. } = audit(cloud, (true, GRACE), settings, home)?;
     let ended = ended.into_iter().map(|handle| format!("audit: `{handle}` belonged to no run and was ended"));
     let failures = failures.into_iter().map(|why| format!("audit: could not end {why}"));
     let unseen = unseen.into_iter().map(|why| format!("audit: could not look at {why}"));
@@ -134,21 +167,22 @@ fn row(machine: &AuditedMachine, is_ended: bool) -> Vec<String> {
         (false, AuditVerdict::Young) => "no run, younger than the grace",
         (false, AuditVerdict::Orphaned) => "orphaned",
     };
+    let unknown = || "unknown".to_owned();
     vec![
         machine.region.clone(),
         machine.handle.clone(),
         machine.machine.clone(),
         machine.state.clone(),
-        short(machine.age),
-        machine.rate.map_or_else(|| "unknown".to_owned(), |rate| rate.to_string()),
+        machine.age.map_or_else(unknown, short),
+        machine.rate.map_or_else(unknown, |rate| rate.to_string()),
         machine.instance.to_string(),
         verdict.to_owned(),
     ]
 }
 
-fn show(printer: &mut Printer, machines: &[AuditedMachine], rows: &[Vec<String>]) {
+fn show(cloud: CloudName, printer: &mut Printer, machines: &[AuditedMachine], rows: &[Vec<String>]) {
     if machines.is_empty() {
-        printer.say("nothing is rented from AWS by this home, in any region");
+        printer.say(format!("nothing is rented from {} by this home, in any region", cloud.said()));
         return;
     }
     let header = ["region", "machine", "type", "state", "age", "price", "instance", "verdict"];

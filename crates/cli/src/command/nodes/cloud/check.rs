@@ -1,10 +1,14 @@
 //! `gradus cloud check` and `gradus cloud policy`.
 
 use cloud::aws;
+use cloud::gcp::{self, Gcp};
+use cloud::lambda::Lambda;
+use cloud::rented::CloudApi;
+use server::Home;
 
-use super::CloudName;
+use super::{CloudName, not_answered};
 use crate::error::{Error, exit};
-use crate::local::rented;
+use crate::local::rented::{self, RentedCloud};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -31,12 +35,19 @@ pub struct PolicyArgs {
 /// Prints the policy.
 ///
 /// # Errors
-/// None yet.
+/// [`Error::Usage`] for a cloud without policies.
 pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
-    let CloudName::Aws = args.cloud;
+    let policy = match args.cloud {
+        CloudName::Aws => aws::policy(),
+        CloudName::Gcp => gcp::role(),
+        CloudName::Lambda => {
+            let message = "Lambda has no policies: each key may do everything in its account".to_owned();
+            return Err(Error::Usage { message, hint: "`gradus cloud check lambda` tries the key".to_owned() });
+        }
+    };
     match printer.is_json() {
-        true => printer.json(&aws::policy()),
-        false => printer.data(format!("{:#}", aws::policy())),
+        true => printer.json(&policy),
+        false => printer.data(format!("{policy:#}")),
     }
     Ok(exit::DONE)
 }
@@ -46,10 +57,53 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
 /// # Errors
 /// [`Error::Code`] if it rejects the credentials, cannot be reached, or a permission is missing.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let CloudName::Aws = args.cloud;
-    let region = rented::region(settings, args.region.as_deref());
-    let client = rented::client(settings)?;
-    let report = aws::check(&client, &region).map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
+    if args.cloud != CloudName::Aws && args.region.is_some() {
+        let message = format!("`--region` is for AWS; {} is asked in all regions at once", args.cloud.said());
+        return Err(Error::Usage { message, hint: "leave it out".to_owned() });
+    }
+    let home = Home::open(&settings.home)?;
+    match RentedCloud::open(args.cloud.provider(), settings, &home)? {
+        RentedCloud::Aws { client, .. } => of_aws(&client, &rented::region(settings, args.region.as_deref()), printer),
+        RentedCloud::Lambda(api) => of_lambda(&api, home.owner(), printer),
+        RentedCloud::Gcp(api) => of_gcp(&api, home.owner(), printer),
+    }
+}
+
+fn of_lambda(api: &Lambda, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let all = api.check().map_err(|failure| not_answered("use the key of Lambda", &failure))?;
+    let own = api.machines(owner).map_err(|failure| not_answered("list machines of Lambda", &failure))?.len();
+    if printer.is_json() {
+        printer.json(&serde_json::json!({ "key": "accepted", "machines": all, "of_this_home": own }));
+    } else {
+        printer.data("key       accepted; it may do everything in its account");
+        printer.data(format!("machines  {all} in the account, {own} of this home"));
+    }
+    Ok(exit::DONE)
+}
+
+fn of_gcp(api: &Gcp, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let report = api.check(owner).map_err(|failure| not_answered("look into the project", &failure))?;
+    if printer.is_json() {
+        printer.json(&serde_json::json!(report));
+    } else {
+        printer.data(format!("project      {}", report.project));
+        printer.data(format!("machines     {} of this home", report.machines));
+        match (&report.unknown, report.missing.as_slice()) {
+            (Some(why), _) => printer.data(format!("permissions  unknown: {why}")),
+            (None, []) => printer.data("permissions  all that a run needs"),
+            (None, missing) => printer.data(format!("permissions  missing: {}", missing.join(", "))),
+        }
+    }
+    if report.missing.is_empty() {
+        return Ok(exit::DONE);
+    }
+    let message = format!("the identity lacks permissions in project `{}` that runs need", report.project);
+    let hint = "`gradus cloud policy gcp` prints a role for `gcloud iam roles create gradus --project PROJECT --file`";
+    Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
+}
+
+fn of_aws(client: &aws::Client, region: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let report = aws::check(client, region).map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
     let missing = report.missing();
     if printer.is_json() {
         let mut value = serde_json::json!(report);

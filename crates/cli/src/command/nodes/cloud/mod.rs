@@ -3,7 +3,9 @@
 pub mod audit;
 mod check;
 
-use crate::error::Error;
+use cloud::rented::CloudFailure;
+
+use crate::error::{Error, exit};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -18,16 +20,49 @@ pub struct Args {
 enum Subcommand {
     /// Show who you are to a cloud, what you may do there, and which permissions are missing; changes nothing
     Check(check::Args),
-    /// Print the least IAM policy with which jobs can be run
+    /// Print the least IAM policy or role with which jobs can be run
     Policy(check::PolicyArgs),
     /// List rented machines in all regions, with their price per hour and whether a run uses them
     Audit(audit::Args),
 }
 
 /// A cloud that machines can be rented from.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum CloudName {
     Aws,
+    Lambda,
+    Gcp,
+}
+
+impl CloudName {
+    const ALL: [CloudName; 3] = [CloudName::Aws, CloudName::Lambda, CloudName::Gcp];
+
+    /// The name of its provider, and of its folder in the home.
+    fn provider(self) -> &'static str {
+        match self {
+            CloudName::Aws => cloud::aws::NAME,
+            CloudName::Lambda => cloud::lambda::NAME,
+            CloudName::Gcp => cloud::gcp::NAME,
+        }
+    }
+
+    /// What it calls itself.
+    fn said(self) -> &'static str {
+        match self {
+            CloudName::Aws => "AWS",
+            CloudName::Lambda => "Lambda",
+            CloudName::Gcp => "Google Cloud",
+        }
+    }
+}
+
+/// A cloud that was asked and did not answer as hoped.
+fn not_answered(doing: &str, failure: &CloudFailure) -> Error {
+    let hint = match failure {
+        CloudFailure::Denied(_) => "docs/gcp.md and docs/lambda.md say what an identity needs",
+        _ => "run the same command again",
+    };
+    Error::Code { message: format!("cannot {doing}: {failure}"), hint: Some(hint.to_owned()), code: exit::WORLD }
 }
 
 /// Carries out the subcommand.

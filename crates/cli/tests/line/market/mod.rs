@@ -1,5 +1,7 @@
 //! `gradus offers` and `gradus catalog`, as they are typed.
 
+mod clouds;
+
 use crate::home::{Home, text};
 
 #[test]
