@@ -131,7 +131,8 @@ fn what_a_program_leaves_behind_is_ended_with_it() {
 #[test]
 fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_lost() {
     let scene = Scene::new("member", "");
-    let file = "setup: touch made\nrun: |\n  ls\n  echo \"$NODE_RANK of $PET_NNODES at $MASTER_ADDR:$MASTER_PORT\"\n  sleep 60\n";
+    let file = "setup: touch made\nrun: |\n  ls\n  cat $GRADUS_HOSTFILE\n  echo $TF_CONFIG\n  \
+                echo \"$NODE_RANK of $PET_NNODES at $MASTER_ADDR:$MASTER_PORT\"\n  sleep 60\n";
     scene.control.order(vec![scene.prepare(1, file)]);
     let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
     let entries = scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
@@ -142,7 +143,14 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
     scene.control.order(vec![AgentCommand::Go { attempt: scene.attempt(1), nodes: vec![node(1), node(2)] }]);
     let log = scene.folder.join("logs").join(format!("{}-rank-1.log", scene.attempt(1)));
     let read = || fs::read_to_string(&log).ok().filter(|log| log.ends_with("7\n"));
-    assert_eq!(until("output", read), "made\n1 of 2 at 10.0.0.1:7\n");
+    let said = until("output", read);
+    let lines: Vec<&str> = said.lines().collect();
+    let ["made", "10.0.0.1 slots=1", "10.0.0.2 slots=1", cluster, "1 of 2 at 10.0.0.1:7"] = lines[..] else {
+        panic!("{said}");
+    };
+    let cluster: serde_json::Value = serde_json::from_str(cluster).unwrap();
+    assert_eq!(cluster["cluster"]["worker"], serde_json::json!(["10.0.0.1:7", "10.0.0.2:7"]));
+    assert_eq!(cluster["task"], serde_json::json!({ "type": "worker", "index": 1 }));
     scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: true, within: None }]);
     assert_eq!(finding(scene.end(1)).0.cause, Cause::RankLost);
 }

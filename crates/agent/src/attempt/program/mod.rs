@@ -7,6 +7,7 @@ use std::process::Command;
 
 use domain::wire::{NodeAddress, NodeRank, Start};
 
+mod hosts;
 mod link;
 mod observed;
 mod profile;
@@ -37,7 +38,10 @@ pub fn command(
     let checkpoints = Path::new(&start.folder).join("checkpoints");
     let mut command = Command::new("bash");
     command.arg(&script).current_dir(folder.join("workdir"));
-    command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes));
+    let gpus = gpus_of(start);
+    // A job may have its own.
+    command.envs(hosts::variables(folder, start.member, nodes, gpus)?);
+    command.envs(start.job.environment()).envs(environment(start, &checkpoints, nodes, gpus));
     // Variables set by an agent around this one do not concern this program.
     command.envs(limits(start)).env_remove("GRADUS_SOCKET").env("GRADUS_RESUME", resume.variable());
     if let Some(socket) = socket.filter(|_| role == Role::Program) {
@@ -54,12 +58,11 @@ fn limits(start: &Start) -> [(&'static str, String); 2] {
 }
 
 /// The environment of a program: one process per node, with the node's rank.
-fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress]) -> Vec<(&'static str, String)> {
+fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress], gpus: usize) -> Vec<(&'static str, String)> {
     let place = start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
     let (node, count) = (place.rank.to_string(), place.nodes.to_string());
     let alone = NodeAddress { host: HERE.to_owned(), port: free_port() };
     let NodeAddress { host, port } = nodes.first().unwrap_or(&alone).clone();
-    let gpus = gpus(Path::new("/dev"));
     let addresses: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
     let addresses = if addresses.is_empty() { HERE.to_owned() } else { addresses.join("\n") };
     vec![
@@ -89,6 +92,22 @@ fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress]) -> Vec<
     ]
 }
 
+/// GPUs that the program sees: those of this machine, or of them those that the job's `CUDA_VISIBLE_DEVICES` names.
+fn gpus_of(start: &Start) -> usize {
+    let list = start.job.environment().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
+    visible(gpus(Path::new("/dev")), list.map(|(_, list)| list))
+}
+
+/// How many of so many GPUs a list names. CUDA ends it at the first entry that names none.
+fn visible(gpus: usize, list: Option<&str>) -> usize {
+    let Some(list) = list else { return gpus };
+    let is_gpu = |entry: &&str| match entry.trim().parse::<i64>() {
+        Ok(number) => usize::try_from(number).is_ok_and(|number| number < gpus),
+        Err(_) => entry.trim().starts_with("GPU-") || entry.trim().starts_with("MIG-"),
+    };
+    list.split(',').take_while(is_gpu).count()
+}
+
 /// NVIDIA GPUs of this machine: its driver makes a device file for each, `nvidia0`, `nvidia1`, ….
 fn gpus(devices: &Path) -> usize {
     let names = fs::read_dir(devices).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -111,6 +130,23 @@ pub fn free_port() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_visible_gpus_count() {
+        for (list, expected) in [
+            (None, 4),
+            (Some("0,2"), 2),
+            (Some(" 3"), 1),
+            (Some(""), 0),
+            (Some("-1"), 0),
+            (Some("NoDevFiles"), 0),
+            (Some("1,-1,0"), 1),
+            (Some("0,9,1"), 1),
+            (Some("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,1"), 2),
+        ] {
+            assert_eq!(visible(4, list), expected, "{list:?}");
+        }
+    }
 
     #[test]
     fn gpus_are_counted_by_their_device_files() {
