@@ -321,6 +321,16 @@ fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
         fs::read_to_string(place).unwrap_or_default().trim().to_owned()
     };
     let (stays, lost) = (places(1), places(2));
+    // A command goes to both, in the folder of the run.
+    let mut exec = scene.command(&[]);
+    let output = exec.args(["exec", "last", "hostname; basename $PWD"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    let of = |node: u32, text: &str| format!("node {node} | {text}");
+    let run_name = scene.name();
+    let both = [of(0, &stays), of(0, &run_name), of(1, &lost), of(1, &run_name)];
+    assert_eq!(lines, both, "{output:?}");
     let number: &str = lost.strip_prefix("host-").unwrap();
     scene.lab(&["kill", number]);
     scene.wait("it is trained", 180, || scene.events().contains("trained its model"));

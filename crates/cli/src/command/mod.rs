@@ -96,6 +96,10 @@ pub enum Commands {
     Doctor(nodes::doctor::Args),
     /// Open a shell on a node, or run a command there
     Ssh(nodes::ssh::Args),
+    /// Run a command on every machine of a run, in its working folder
+    Exec(nodes::exec::Args),
+    /// Make ports of a run's machine, such as TensorBoard's, reachable here
+    Forward(nodes::forward::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
     Completions(completions::Args),
     /// Print the manual page, for `man`
@@ -160,6 +164,8 @@ impl Commands {
             Commands::Doctor(args) => nodes::doctor::run(&args, settings, printer),
             Commands::Facts(args) => nodes::facts::run(&args, settings, printer),
             Commands::Ssh(args) => nodes::ssh::run(&args, settings),
+            Commands::Exec(args) => nodes::exec::run(&args, settings, printer),
+            Commands::Forward(args) => nodes::forward::run(&args, settings, printer),
             Commands::Node => nodes::answer::run(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
@@ -180,6 +186,8 @@ impl Commands {
             Commands::Cloud(_) => Some("`gradus cloud`"),
             Commands::Machines(_) => Some("`gradus machines`"),
             Commands::Ssh(_) => Some("`gradus ssh`"),
+            Commands::Exec(_) => Some("`gradus exec`"),
+            Commands::Forward(_) => Some("`gradus forward`"),
             Commands::Token(_) => Some("`gradus token`"),
             Commands::Doctor(args) if args.looks_at_nodes() => Some("`gradus doctor` for nodes"),
             Commands::Launch(_) => Some("`gradus launch`"),

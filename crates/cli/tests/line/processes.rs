@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::home::{Home, counting, said, signal, text};
+use crate::home::{Home, counting, gated, said, signal, text};
 
 /// The session that a process belongs to: the sixth field of its `stat`, the fourth after the name.
 fn session(pid: u32) -> u32 {
@@ -73,4 +73,33 @@ fn ctrl_c_leaves_the_agent_at_work_and_says_so() {
     let resumed = home.gradus(&["run", text(&job), "--json"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.err);
     assert_eq!(resumed.last()["attempts"], 1, "the agent was adopted again, and nothing was started twice");
+}
+
+#[test]
+fn a_command_runs_in_the_folder_of_a_run_that_goes_on() {
+    let home = Home::new();
+    let exec = |arguments: &[&str]| {
+        // What follows the command is its own.
+        let mut command = home.command(&[]);
+        command.arg("exec").args(arguments);
+        said(command.output().unwrap())
+    };
+    assert_eq!(exec(&["last", "true"]).code, Some(102));
+    let job = home.job("gated.yaml", &format!("{}setup: touch made\n", gated()));
+    assert_eq!(home.gradus(&["run", text(&job), "--detach"]).code, Some(0));
+    home.until("a running run", || home.state() == "running");
+    let found = exec(&["last", "ls; echo $GRADUS_RUN $NODE_RANK; echo away >&2; exit 7"]);
+    assert_eq!((found.code, found.err.as_str()), (Some(7), "away\n"));
+    let lines: Vec<&str> = found.out.lines().collect();
+    assert!(matches!(lines[..], ["made", run] if run.starts_with("gated-") && run.ends_with(" 0")), "{lines:?}");
+    let found = exec(&["--json", "last", "echo", "one"]);
+    assert_eq!(found.last(), serde_json::json!({ "node": 0, "stream": "stdout", "line": "one" }));
+    let found = exec(&["--node", "3", "last", "true"]);
+    assert!(found.code == Some(2) && found.err.contains("no machine of node rank 3"), "{}", found.err);
+    let found = home.gradus(&["forward", "last", "6006"]);
+    assert!(found.code == Some(2) && found.err.contains("its port is at `localhost:6006`"), "{}", found.err);
+    home.open_gate();
+    home.until("its end", || home.state() == "succeeded");
+    let found = exec(&["last", "true"]);
+    assert!(found.code == Some(2) && found.err.contains("has no machine that is up"), "{}", found.err);
 }

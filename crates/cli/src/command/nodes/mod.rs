@@ -6,9 +6,12 @@ pub mod answer;
 mod change;
 pub mod cloud;
 pub mod doctor;
+pub mod exec;
 pub mod facts;
+pub mod forward;
 mod list;
 pub mod machines;
+mod members;
 mod show;
 pub mod ssh;
 

@@ -1,0 +1,127 @@
+//! `gradus exec`: a command on the machines of a run, in its working folder.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+
+use server::Home;
+
+use super::members::{Route, RunMachine, machines};
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Arguments of `gradus exec`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run that has machines: its name, a unique prefix of it, or `last`
+    run: String,
+    /// Only on the machine of this node rank
+    #[arg(long, value_name = "RANK")]
+    node: Option<usize>,
+    /// Command, for the machine's shell
+    #[arg(trailing_var_arg = true, required = true)]
+    command: Vec<String>,
+}
+
+/// A line of output: of which node rank, and whether it is of stderr.
+type Line = (usize, bool, String);
+
+/// Runs the command on all of them at once; the exit code is the first that is not 0, by node rank.
+///
+/// # Errors
+/// [`Error::Usage`] for a run without machines, [`Error::File`] when `ssh` or a shell cannot be started.
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let mut machines = machines(&home, &args.run)?;
+    let ranks: Vec<String> = machines.iter().map(|machine| machine.rank.to_string()).collect();
+    machines.retain(|machine| args.node.is_none_or(|node| node == machine.rank));
+    if machines.is_empty() {
+        let message = format!("run `{}` has no machine of node rank {}", args.run, args.node.unwrap_or_default());
+        return Err(Error::Usage { message, hint: format!("there are {}", ranks.join(", ")) });
+    }
+    let (sender, lines) = channel::<Line>();
+    let mut children = Vec::new();
+    for machine in &machines {
+        children.push(start(machine, &args.command.join(" "), &sender)?);
+    }
+    drop(sender);
+    for (rank, is_error, text) in lines {
+        print(printer, machines.len() > 1, rank, is_error, &text);
+    }
+    let mut code = 0;
+    for (machine, mut child) in machines.iter().zip(children) {
+        let status = child.wait().map_err(Error::file("wait for", Path::new("ssh")))?;
+        // As a shell says it of a program that was killed.
+        let own = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(128);
+        if own != 0 && machines.len() > 1 {
+            printer.say(format!("node {}: exit code {own}", machine.rank));
+        }
+        code = if code == 0 { own } else { code };
+    }
+    Ok(code)
+}
+
+fn print(printer: &mut Printer, are_several: bool, rank: usize, is_error: bool, text: &str) {
+    let stream = if is_error { "stderr" } else { "stdout" };
+    let line = if are_several { format!("node {rank} | {text}") } else { text.to_owned() };
+    match (printer.is_json(), is_error) {
+        (true, _) => printer.json(&serde_json::json!({ "node": rank, "stream": stream, "line": text })),
+        (false, false) => printer.data(line),
+        (false, true) => printer.say(line),
+    }
+}
+
+/// Starts the command on a machine; what it prints goes to `lines`.
+fn start(machine: &RunMachine, command: &str, lines: &Sender<Line>) -> Result<Child, Error> {
+    let script = script(machine, command);
+    let mut process = machine.route.ssh(&["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]).map_or_else(
+        || {
+            let mut shell = Command::new("bash");
+            shell.arg("-c").arg(&script);
+            shell
+        },
+        |mut ssh| {
+            ssh.arg("--").arg(&script);
+            ssh
+        },
+    );
+    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let name = process.get_program().to_owned();
+    let mut child = process.spawn().map_err(Error::file("start", Path::new(&name)))?;
+    if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
+        forward(machine.rank, false, out, lines.clone());
+        forward(machine.rank, true, err, lines.clone());
+    }
+    Ok(child)
+}
+
+/// The command in the working folder of the attempt, or else in the folder of the run.
+fn script(machine: &RunMachine, command: &str) -> String {
+    let RunMachine { rank, attempt, run, route } = machine;
+    let home = match route {
+        Route::Here(home) => format!("'{}'", home.to_string_lossy().replace('\'', r"'\''")),
+        // One account may have folders of several owners; the names of runs differ.
+        Route::Ssh { .. } => "~/.gradus/homes/*".to_owned(),
+    };
+    let folder = format!("{home}/runs/{run}");
+    format!(
+        "cd {folder}/attempts/{attempt}/workdir 2>/dev/null || cd {folder} 2>/dev/null; \
+         export GRADUS_RUN={run} NODE_RANK={rank}; {command}"
+    )
+}
+
+fn forward(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lines: Sender<Line>) {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            if lines.send((rank, is_error, text)).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+}

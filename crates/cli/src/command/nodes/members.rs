@@ -1,0 +1,100 @@
+//! The machines of a run by node rank, and how a command gets to each.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use cloud::ssh::Inventory;
+use domain::run::InstanceState;
+use domain::{AttemptId, InstanceId, RunId};
+use plan::{Instance, World};
+use server::Home;
+
+use crate::command::find::{find, open_named};
+use crate::error::Error;
+use crate::local::machine;
+
+/// A machine on which a run is.
+pub struct RunMachine {
+    /// Its node rank.
+    pub rank: usize,
+    /// The run's newest attempt.
+    pub attempt: AttemptId,
+    pub run: RunId,
+    pub route: Route,
+}
+
+/// How a command gets to a machine.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Route {
+    /// It is this one; the home folder.
+    Here(PathBuf),
+    /// Over SSH.
+    Ssh { config: Option<PathBuf>, address: String },
+}
+
+impl Route {
+    /// `ssh` with these options, and the address; nothing for this machine.
+    pub fn ssh(&self, options: &[&str]) -> Option<Command> {
+        let Route::Ssh { config, address } = self else { return None };
+        let mut ssh = Command::new("ssh");
+        if let Some(config) = config {
+            ssh.arg("-F").arg(config);
+        }
+        ssh.args(options).arg(address);
+        Some(ssh)
+    }
+}
+
+/// The machines of a run's newest attempt that are up, by node rank.
+///
+/// # Errors
+/// [`Error::Usage`] for a run that has none, or one that cannot be reached.
+pub fn machines(home: &Home, name: &str) -> Result<Vec<RunMachine>, Error> {
+    let state = open_named(home, name)?;
+    let (world, run) = (state.world(), find(state.world(), name)?);
+    let known = world.runs.get(&run).and_then(|run| run.attempts.last());
+    let attempt = known.and_then(|id| Some((id, world.attempts.get(id)?)));
+    let inventory = machine::inventory(home)?;
+    let mut found = Vec::new();
+    for (rank, id) in attempt.iter().flat_map(|(_, attempt)| attempt.instances()).enumerate() {
+        let Some(instance) = world.instances.get(id).filter(|instance| instance.state == InstanceState::Up) else {
+            continue;
+        };
+        let Some((attempt, _)) = attempt else { continue };
+        let route = route(home, &inventory, id, instance)?;
+        found.push(RunMachine { rank, attempt: attempt.clone(), run: run.clone(), route });
+    }
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(none(world, &run)),
+    }
+}
+
+fn none(world: &World, run: &RunId) -> Error {
+    let word = world.runs.get(run).map_or("unknown", |run| run.state.word());
+    Error::Usage {
+        message: format!("run `{run}` is {word} and has no machine that is up"),
+        hint: "`gradus status` lists the runs, `gradus machines list` what is rented".to_owned(),
+    }
+}
+
+fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instance) -> Result<Route, Error> {
+    let handle = instance.handle.as_ref().map_or("", |handle| handle.0.as_str());
+    match instance.offer.provider.as_str() {
+        cloud::local::NAME => Ok(Route::Here(home.root().to_owned())),
+        cloud::ssh::NAME => {
+            let host = super::find(inventory, handle.split('/').next().unwrap_or_default())?;
+            Ok(Route::Ssh { config: host.config.clone(), address: host.address.clone() })
+        }
+        _ => {
+            let config = home.root().join("instances").join(id.as_str()).join("ssh_config");
+            match config.is_file() && !handle.is_empty() {
+                true => Ok(Route::Ssh { config: Some(config), address: handle.to_owned() }),
+                false => Err(Error::Usage {
+                    message: format!("`{id}` cannot be entered from here yet"),
+                    hint: format!("`{}` says why", config.with_file_name("reach.log").display()),
+                }),
+            }
+        }
+    }
+}
