@@ -1,5 +1,6 @@
 //! The one place that prints: data to stdout, messages to stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
@@ -111,6 +112,24 @@ impl Printer {
         self.write(&format!("{line}\n"));
     }
 
+    /// Prints many lines to stdout at once, in which the output of a program is shown: as fast as it comes.
+    pub fn data_lines(&mut self, text: &str) {
+        self.clear();
+        let width = self.data_width();
+        // Most output is like this, and there may be gigabytes of it.
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+        if width.is_none() && text.ends_with('\n') && text.bytes().all(is_plain) {
+            return self.write(text);
+        }
+        let mut block = String::with_capacity(text.len() + 1);
+        for line in text.lines() {
+            let line = plain(line);
+            block.push_str(&width.map_or(line.clone(), |width| wrapped(&line, width)));
+            block.push('\n');
+        }
+        self.write(&block);
+    }
+
     /// Prints a JSON value on one line of stdout.
     pub fn json(&mut self, value: &impl Serialize) {
         self.clear();
@@ -122,7 +141,7 @@ impl Printer {
     }
 
     fn write(&mut self, text: &str) {
-        let text = self.masking(text);
+        let text = if self.masked.is_empty() { text.into() } else { Cow::from(self.masking(text)) };
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
             && error.kind() != std::io::ErrorKind::BrokenPipe

@@ -101,12 +101,12 @@ fn print_from(printer: &mut Printer, lines: &mut WholeLines, path: &Path, mut fr
 }
 
 fn print_lines(printer: &mut Printer, name: &str, text: &str) {
+    if !printer.is_json() {
+        printer.data_lines(text);
+        return;
+    }
     for line in text.lines() {
-        if printer.is_json() {
-            printer.json(&serde_json::json!({ "file": name, "line": line }));
-        } else {
-            printer.data(line);
-        }
+        printer.json(&serde_json::json!({ "file": name, "line": line }));
     }
 }
 
