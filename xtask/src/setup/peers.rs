@@ -14,6 +14,9 @@ const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// A stand-in for AWS, of which our tests need S3 and what machines are rented with.
 const MOTO: [&str; 3] = ["moto[ec2,iam,s3,ssm,sts]==5.2.5", "flask", "flask-cors"];
 
+/// Sends requests that an OpenAPI document allows, and others, and checks the answers against it.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
 /// Builds a Python package from a crate.
 const MATURIN: &str = "maturin==1.16.0";
 
@@ -45,6 +48,11 @@ pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
 /// The same for moto (114 MB on disk).
 pub fn moto() -> Result<PathBuf, Box<dyn Error>> {
     installed(&MOTO, "moto through pip, a stand-in for AWS that our tests talk to")
+}
+
+/// The same for schemathesis (68 MB on disk).
+pub fn schemathesis() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&[SCHEMATHESIS], &format!("{SCHEMATHESIS} through pip, which tries our API in a test"))
 }
 
 /// The executable that builds wheels (40 MB on disk).

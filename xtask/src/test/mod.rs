@@ -3,7 +3,7 @@
 //! There are three layers. The fast one, `--fast`, is the checks that need no build and the unit tests of all crates
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
-//! and kills users' programs.
+//! tries the API with requests of others' making, and kills users' programs.
 
 mod versions;
 
@@ -56,6 +56,11 @@ pub fn long(root: &Path) -> Outcome {
     let mutants = step("mutants of the trainer, killed", || chaos::chaos(root, &["--mutants".to_owned()]))?;
     let bugs = step("mutants, tested", || mutants::mutants(root, &[]))?;
     let versions = step("loops and agents of the version before", || versions(root, BEFORE))?;
+    step("API, tried by schemathesis", || {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
+        tests.arg("schemathesis").env("PYTHONPATH", peers::schemathesis()?);
+        doing::run(&mut tests, "its report says how to send a request again")
+    })?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
     Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{line}"))
 }

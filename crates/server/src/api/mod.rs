@@ -6,6 +6,7 @@
 //! readers do not block the loop. [`follow`] streams. [`openapi`] describes all of it.
 
 mod access;
+mod bodies;
 mod checkpoints;
 mod door;
 mod failure;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post};
 use domain::{Job, Money, Plan, RunId};
@@ -48,9 +48,6 @@ pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
 pub use views::{SubmitRequest, SubmittedRun};
-
-/// Maximum size of a request: a job file with its overrides.
-const BODY_MAX: usize = 1 << 20;
 
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
@@ -174,7 +171,7 @@ fn router(api: Api) -> Router {
         .route("/v1/runs/{run}/logs", get(logs::logs))
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::from_fn(bodies::read))
         .layer(middleware::map_response(failure::in_json))
         .with_state(api)
 }

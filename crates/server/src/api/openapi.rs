@@ -42,7 +42,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Plan a job without submitting it",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 400, 413, 415, 422],
+        statuses: &[200, 400, 408, 413, 415, 422],
     },
     get("/v1/events", "The events of all runs and sweeps after one of them", &[("after", "integer")]),
     get(
@@ -56,7 +56,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Submit a job; with the header `Idempotency-Key`, the same request sent again finds the same run",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 201, 400, 409, 413, 415, 422, 503],
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
     },
     get(
         "/v1/runs/{run}",
@@ -79,7 +79,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Resume a run from its newest checkpoint",
         query: &[],
         body: Some("ResumeRequest"),
-        statuses: &[202, 400, 404, 409, 413, 415, 422, 503],
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
     },
     get(
         "/v1/runs/{run}/events",
@@ -174,17 +174,49 @@ fn described(operation: &Operation) -> Value {
     };
     let statuses = operation.statuses.iter().chain(&[400, 401, 500]);
     let responses: Map<String, Value> = statuses.map(|status| (status.to_string(), response(*status))).collect();
-    let mut described = json!({ "summary": operation.summary, "parameters": parameters, "responses": responses });
+    let id = operation_id(operation);
+    let mut described =
+        json!({ "operationId": id, "summary": operation.summary, "parameters": parameters, "responses": responses });
     if operation.path == "/v1/health" {
         // A probe has no token.
         described["security"] = json!([]);
     }
     if let Some(body) = operation.body {
-        let schema = json!({ "$ref": format!("#/components/schemas/{body}") });
-        described["requestBody"] =
-            json!({ "required": body == "SubmitRequest", "content": { "application/json": { "schema": schema } } });
+        described["requestBody"] = request_body(body);
+    }
+    if (operation.method, operation.path) == ("post", "/v1/runs") {
+        described["responses"]["201"]["links"] = links();
     }
     described
+}
+
+/// A body of this schema, with an example.
+fn request_body(schema: &str) -> Value {
+    let is_required = schema == "SubmitRequest";
+    let example = match is_required {
+        true => json!({ "job": "name: hello\nrun: echo hello\n", "folder": "/" }),
+        false => json!({ "budget": "$20", "set": ["epochs=60"] }),
+    };
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    json!({ "required": is_required, "content": { "application/json": { "schema": schema, "example": example } } })
+}
+
+/// The name of an operation for programs, such as `get_run_logs`.
+fn operation_id(operation: &Operation) -> String {
+    let is_of_a_run = operation.path.contains("{run}");
+    let words = operation.path.trim_start_matches("/v1/").split(['/', '.']).filter(|word| *word != "{run}");
+    let words = words.map(|word| if is_of_a_run && word == "runs" { "run" } else { word });
+    std::iter::once(operation.method).chain(words).collect::<Vec<_>>().join("_")
+}
+
+/// What can be asked about a run that was submitted: its name is that of the answer.
+fn links() -> Value {
+    let of_a_run = OPERATIONS.iter().filter(|operation| operation.path.contains("{run}"));
+    let link = |operation: &Operation| {
+        let id = operation_id(operation);
+        (id.clone(), json!({ "operationId": id, "parameters": { "run": "$response.body#/run" } }))
+    };
+    of_a_run.map(link).collect::<Map<String, Value>>().into()
 }
 
 #[cfg(test)]
@@ -201,5 +233,13 @@ mod tests {
                 assert!(described["components"]["schemas"][body]["properties"].is_object(), "{body}");
             }
         }
+        let links = &described["paths"]["/v1/runs"]["post"]["responses"]["201"]["links"];
+        assert_eq!(links.as_object().unwrap().len(), 8, "all that a run can be asked: {links}");
+        assert_eq!(
+            links["get_run_logs"]["operationId"],
+            described["paths"]["/v1/runs/{run}/logs"]["get"]["operationId"]
+        );
+        let ids: std::collections::BTreeSet<String> = OPERATIONS.iter().map(operation_id).collect();
+        assert_eq!(ids.len(), OPERATIONS.len(), "{ids:?}");
     }
 }

@@ -16,6 +16,7 @@ pub struct SubmitRequest {
     /// The text of the job file.
     pub job: String,
     /// A folder on the server's machine, to which relative paths in the job refer.
+    #[schemars(extend("pattern" = "^/"))]
     pub folder: String,
     /// Name of the job file in messages and reports.
     #[serde(default = "file_name")]
