@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::estimate::fitted::band::middle;
 use plan::estimate::memory::{MemoryCoefficients, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile};
+use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile, Origin};
 use plan::measured::{Case, Pair, Score, percentile};
 
 use crate::bands::bands;
+
+/// A number of a generation is its own where it is so far from the average.
+const TOLD: f64 = 1e-3;
 
 /// A measured row with both estimates.
 pub struct Outcome<'a> {
@@ -58,7 +61,8 @@ impl<'a> Outcome<'a> {
 /// One anchor for each network, GPU and precision; networks known by totals are anchored by family.
 pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
     let mut groups: BTreeMap<_, Vec<&Outcome>> = BTreeMap::new();
-    for outcome in outcomes {
+    // Where the program of a row is only told by its words, its error may be that of the words.
+    for outcome in outcomes.iter().filter(|outcome| outcome.case.row.origin != Origin::Unknown) {
         let case = outcome.case;
         let key = (
             case.row.source.clone(),
@@ -154,13 +158,18 @@ fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Val
         names.len()
     };
     let generation = fitted.unmeasured.values().len();
+    // A generation of which nothing tells a number has that of the average.
+    let usual = fitted.unmeasured.values();
+    let own =
+        |values: Vec<f64>| values.iter().zip(&usual).filter(|(own, usual)| (*own / *usual - 1.0).abs() > TOLD).count();
+    let apart: usize = fitted.generations.values().map(|generation| own(generation.values())).sum();
     let totals = &fitted.totals;
     let all = totals.families.values().flatten();
     let own = all.filter(|number| **number != 0.0).count();
     serde_json::json!({
         "graphs": {
             "shared": fitted.shared.values().len() + generation,
-            "of_generations": fitted.generations.len() * generation,
+            "of_generations": apart,
             "rows": outcomes.iter().filter(|outcome| !of_totals(outcome)).count(),
             "groups": groups(&|outcome| !of_totals(outcome)),
         },

@@ -14,12 +14,15 @@ use crate::least_squares::{Problem, linear, solve};
 /// was measured.
 const FAMILY: f64 = 0.05;
 /// The same of a family's slopes.
-const SLOPE: f64 = 1.0;
+const SLOPE: f64 = 0.7;
 /// The same of what all families share: linear and quadratic.
 const LINEAR: f64 = 12.0;
 const QUADRATIC: f64 = 5.0;
 /// A family of fewer networks has only a constant for each layout.
 const FEWEST_FOR_SLOPES: usize = 2;
+/// A correction of a family that changes a usual network's time by less is left out, but for its constant: it tells less
+/// than two measurements of one network differ by.
+const WORTH: f64 = 0.045;
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.1;
 
@@ -89,7 +92,7 @@ pub fn fit(rows: &[&MeasuredRow]) -> TotalsCoefficients {
             _ => SLOPE,
         };
     }
-    let entries: Vec<Vec<(usize, f64)>> = rows
+    let mut entries: Vec<Vec<(usize, f64)>> = rows
         .iter()
         .zip(&factors)
         .map(|(row, (common, owned))| {
@@ -100,6 +103,26 @@ pub fn fit(rows: &[&MeasuredRow]) -> TotalsCoefficients {
             common.iter().copied().enumerate().chain(own).collect()
         })
         .collect();
+    let all = corrections(&entries, &left, &pull);
+    // Factors of a layout are half of those of both.
+    let is_worth = |at: usize| {
+        let of_family = (at - shared) % own;
+        let change = all[at].abs() * if of_family >= own / 2 { 0.5 } else { 1.0 };
+        of_family == 0 || change >= WORTH
+    };
+    for entries in &mut entries {
+        entries.retain(|(at, _)| *at < shared || is_worth(*at));
+    }
+    let solution = corrections(&entries, &left, &pull);
+    totals.shared = solution[..shared].to_vec();
+    totals.families =
+        families.into_iter().map(|(family, from)| (family, solution[from..from + own].to_vec())).collect();
+    totals
+}
+
+/// Corrections for what is `left` of each row, drawn to nothing: robust least squares.
+fn corrections(entries: &[Vec<(usize, f64)>], left: &[f64], pull: &[f64]) -> Vec<f64> {
+    let size = pull.len();
     let mut solution = vec![0.0; size];
     for _ in 0..12 {
         let mut normal = vec![vec![0.0; size]; size];
@@ -107,7 +130,7 @@ pub fn fit(rows: &[&MeasuredRow]) -> TotalsCoefficients {
         for (at, pull) in pull.iter().enumerate() {
             normal[at][at] = *pull;
         }
-        for (entries, left) in entries.iter().zip(&left) {
+        for (entries, left) in entries.iter().zip(left) {
             let estimated: f64 = entries.iter().map(|(at, factor)| solution[*at] * factor).sum();
             let weight = 1.0 / (1.0 + ((left - estimated) / SCALE).powi(2)).sqrt();
             for (one, factor) in entries {
@@ -121,10 +144,7 @@ pub fn fit(rows: &[&MeasuredRow]) -> TotalsCoefficients {
             solution = next;
         }
     }
-    totals.shared = solution[..shared].to_vec();
-    totals.families =
-        families.into_iter().map(|(family, from)| (family, solution[from..from + own].to_vec())).collect();
-    totals
+    solution
 }
 
 fn logarithm(totals: &TotalsCoefficients, row: &MeasuredRow) -> f64 {

@@ -258,7 +258,21 @@ impl Machine {
         };
         let products = thin(down) + thin(up);
         let forward = products + written + written_out;
-        OperatorCost { forward, backward: 2.0 * products + read + written_out, kernels: [4.0, 6.0] }
+        OperatorCost {
+            forward,
+            backward: 2.0 * products + read + written_out,
+            kernels: self.kernels_of_adapter(adapters),
+        }
+    }
+
+    /// Kernels that an adapter starts. PEFT casts its input and both matrices, draws a mask and scales besides; bitsandbytes
+    /// dequantises the scales of blocks, then the weight.
+    fn kernels_of_adapter(&self, adapters: Adapters) -> [f64; 2] {
+        match (self.style.modules, adapters.quantized) {
+            (EagerModules::Plain, _) => [4.0, 6.0],
+            (EagerModules::FusedTransformers | EagerModules::Transformers, false) => [9.0, 12.0],
+            (EagerModules::FusedTransformers | EagerModules::Transformers, true) => [12.0, 15.0],
+        }
     }
 
     fn convolution(
