@@ -212,10 +212,10 @@ fn a_run_goes_on_on_another_host_when_its_own_loses_power() {
 fn each_host_runs_one_job_at_a_time_and_all_of_them_together() {
     let scene = Scene::with(&[1, 4]);
     let program = scene.path("program.yaml");
-    fs::write(&program, "name: program\nresources: {infra: ssh}\nrun: date +%s.%N; hostname; sleep 3; date +%s.%N\n")
+    fs::write(&program, "name: program\nresources: {infra: ssh}\nrun: date +%s.%N; hostname; sleep 8; date +%s.%N\n")
         .unwrap();
     let mut runs: Vec<Child> = (0..3).map(|_| scene.start(program.to_str().unwrap())).collect();
-    scene.wait("they have ended", 40, || runs.iter_mut().all(|run| run.try_wait().unwrap().is_some()));
+    scene.wait("they have ended", 90, || runs.iter_mut().all(|run| run.try_wait().unwrap().is_some()));
     let mut spans = Vec::new();
     for run in fs::read_dir(scene.path("home/runs")).unwrap().flatten() {
         let log = fs::read_dir(run.path().join("logs")).unwrap().next().unwrap().unwrap().path();
