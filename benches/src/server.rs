@@ -1,12 +1,16 @@
 //! `cargo xtask bench server`: the resources of a server with a long history and many agents, compared with those of
 //! other servers at rest.
 
+mod agent;
+
 use std::path::Path;
 
 use xtask::build;
 use xtask::doing::{self, Outcome};
 
 use crate::measure::quiet::Watch;
+
+pub use agent::agent;
 
 /// Resident memory (PSS) of an idle local server, measured on a machine with two cores after a minute without a job.
 const PEERS: &str = "others, idle: SkyPilot 0.14.1 1,682 MiB in 13 processes, dstack 0.22.5 250 MiB in one";

@@ -16,7 +16,7 @@ struct Comparison {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const COMPARISONS: [Comparison; 11] = [
+const COMPARISONS: [Comparison; 12] = [
     Comparison {
         name: "train",
         takes: "[CASE…] [--pairs N] [--steps N] [--compiled] [--beside-load]",
@@ -67,6 +67,12 @@ const COMPARISONS: [Comparison; 11] = [
         run: |root, arguments| alone(root, arguments, transfer::transfer),
     },
     Comparison { name: "plan", takes: "[--rounds N]", what: "the time of a plan over every offer", run: plan_rounds },
+    Comparison {
+        name: "agent",
+        takes: "[--seconds N]",
+        what: "the processor time and memory that the agent of a machine takes while a run trains there",
+        run: server::agent,
+    },
     Comparison {
         name: "server",
         takes: "[--runs N] [--events N] [--agents N] [--seconds N]",
