@@ -295,7 +295,8 @@ fn rent_chosen<'a>(
     while !limits::affords_rent(world, facts, policy, run, &chosen) {
         // What races is one machine in the end.
         if chosen.len() == 1 || run.job.machines() > 1 {
-            let is_needed = missing > 0;
+            // What it could do without is not asked for; the run begins with what it has.
+            let is_needed = missing > 0 && usable.len() < run.job.least_nodes() as usize;
             return is_needed.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
         }
         chosen.pop();

@@ -45,6 +45,32 @@ fn what_a_run_could_do_without_is_asked_for_once_the_rest_was_granted() {
     }
 }
 
+/// Two machines are granted, and the budget does not pay for two more: the run begins with what it has.
+#[test]
+fn a_budget_that_pays_for_what_a_run_needs_is_not_exhausted_by_what_it_could_do_without() {
+    let mut scene = scene("num_nodes: {min: 2, max: 4}\nbudget: {max: $1}\n");
+    scene.settle();
+    for number in [1, 2] {
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+    }
+    let decided = |scene: &Scene, most: &str| {
+        let mut world = scene.world.clone();
+        let run = world.runs.get_mut(&scene.run).unwrap();
+        run.plan.offer.rate = domain::Rate::from_micros_per_hour(3_600_000_000);
+        run.job.budget.as_mut().unwrap().max = most.parse().unwrap();
+        for instance in world.instances.values_mut() {
+            instance.offer.rate = domain::Rate::from_micros_per_hour(3_600_000_000);
+        }
+        plan::reconcile(&world, &scene.facts, &plan::Policy::default())
+    };
+    let rents = |actions: &[Action]| actions.iter().filter(|action| matches!(action, Action::Rent { .. })).count();
+    assert_eq!(rents(&decided(&scene, "$100000")), 2);
+    let is_stopped = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Stop { .. }));
+    // Between a budget that pays for all four and one that does not even pay for two.
+    let between = (1..200).map(|tens| decided(&scene, &format!("${}", tens * 10)));
+    assert!(between.into_iter().any(|actions| rents(&actions) == 0 && !is_stopped(&actions)));
+}
+
 #[test]
 fn only_what_is_lost_is_rented_again() {
     let mut scene = scene("num_nodes: 3\n");
