@@ -1,6 +1,8 @@
 //! Which files of a user's working folder are copied to a machine: all but `.git` and what its `.skyignore` names, or
-//! where there is none, what git ignores there. Both have the syntax of `.gitignore`.
+//! where there is none, what the repository's `.gitignore` files match, whether or not git tracks it. Both have the same
+//! syntax.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ pub struct WorkdirEntry {
 /// How a working folder is read.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
-    /// Left out with all that it holds: a home that lies within the working folder, whose copy would have no end.
+    /// Left out with all that it holds: a home that lies within the working folder, by its path.
     pub except: Option<PathBuf>,
     /// Whether links stand for what they lead to.
     pub follows_links: bool,
@@ -35,8 +37,8 @@ impl Walk {
     pub fn entries(&self, root: &Path) -> impl Iterator<Item = io::Result<WorkdirEntry>> + use<> {
         let except = self.except.clone();
         let is_copied = move |entry: &DirEntry| {
-            let holds_home = except.as_ref().is_some_and(|except| except.starts_with(entry.path()));
-            entry.depth() == 0 || (entry.file_name() != ".git" && !holds_home)
+            let is_except = except.as_deref().is_some_and(|except| except == entry.path());
+            entry.depth() == 0 || (entry.file_name() != ".git" && !is_except)
         };
         let has_list = root.join(IGNORE_FILE).is_file() && !self.is_copy;
         let mut walk = builder(root, !has_list && !self.is_copy);
@@ -51,10 +53,9 @@ impl Walk {
 
 /// An entry of a walk below `root`; none for the root itself, and for a link that leads nowhere where links are followed.
 fn entry_of(entry: Result<DirEntry, ignore::Error>, root: &Path, has_list: bool) -> io::Result<Option<WorkdirEntry>> {
-    let leads_nowhere = |error: &ignore::Error| {
-        error.depth().is_some_and(|depth| depth > 0)
-            && error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-    };
+    // A link in a circle is told: what it leads to may be meant.
+    let leads_nowhere =
+        |error: &ignore::Error| error.io_error().is_some() && path_of(error).is_some_and(Path::is_symlink);
     let entry = match entry {
         Err(error) if leads_nowhere(&error) => return Ok(None),
         entry => entry.map_err(io::Error::other)?,
@@ -68,6 +69,14 @@ fn entry_of(entry: Result<DirEntry, ignore::Error>, root: &Path, has_list: bool)
     Ok(kind.map(|kind| WorkdirEntry { path, kind }))
 }
 
+fn path_of(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
+        _ => None,
+    }
+}
+
 /// Walks with or without the rules of git: those of the repository and its parents, never the user's own settings.
 fn builder(root: &Path, of_git: bool) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
@@ -75,22 +84,29 @@ fn builder(root: &Path, of_git: bool) -> WalkBuilder {
     walk
 }
 
-/// Files and folders directly below `root` that git ignores and that are therefore not copied, by name. None where
-/// `.skyignore` says what is left out.
+/// Files and folders below `root` that are not copied because a `.gitignore` matches them, by their paths; of what a folder
+/// holds that is left out itself, nothing. None where `.skyignore` says what is left out. Only the first `most` entries of
+/// the folder are looked at.
 ///
 /// # Errors
-/// An I/O error of the folder.
-pub fn ignored_by_git(root: &Path) -> io::Result<Vec<String>> {
+/// An I/O error of a folder.
+pub fn ignored_by_git(root: &Path, most: usize) -> io::Result<Vec<String>> {
     if root.join(IGNORE_FILE).is_file() {
         return Ok(Vec::new());
     }
-    let copied: Vec<PathBuf> =
-        builder(root, true).max_depth(Some(1)).build().flatten().map(DirEntry::into_path).collect();
+    let entries: Vec<WorkdirEntry> = Walk::default().entries(root).take(most).filter_map(Result::ok).collect();
+    // Beyond this many, what is not listed may just not have been looked at.
+    let is_whole = entries.len() < most;
+    let folders = entries.iter().filter(|entry| entry.kind.is_dir()).map(|entry| entry.path.clone());
+    let folders: Vec<PathBuf> = if is_whole { folders.collect() } else { Vec::new() };
+    let copied: BTreeSet<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
     let mut left_out = Vec::new();
-    for entry in fs::read_dir(root)? {
-        let entry = entry?;
-        if !copied.contains(&entry.path()) && entry.file_name() != ".git" {
-            left_out.push(entry.file_name().to_string_lossy().into_owned());
+    for folder in folders.into_iter().chain([PathBuf::new()]).filter(|_| is_whole) {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let path = folder.join(entry?.file_name());
+            if !copied.contains(path.as_path()) && !path.ends_with(".git") {
+                left_out.push(path.to_string_lossy().into_owned());
+            }
         }
     }
     left_out.sort();
@@ -160,12 +176,12 @@ mod tests {
         let folder = folder(&all);
         let job = folder.path().join("job");
         assert_eq!(files(&job), [".gitignore", "lib/.gitignore", "lib/a.py", "train.py"]);
-        assert_eq!(ignored_by_git(&job).unwrap(), ["a.log", "data", "out"]);
-        assert_eq!(ignored_by_git(folder.path()).unwrap(), ["mine"]);
+        assert_eq!(ignored_by_git(&job, 100).unwrap(), ["a.log", "data", "lib/a.so", "lib/data", "out"]);
+        assert!(ignored_by_git(&job, 2).unwrap().is_empty(), "not all of it was looked at");
         // Its own list replaces git's.
         fs::write(job.join(IGNORE_FILE), "lib\n").unwrap();
         assert_eq!(files(&job), [".gitignore", IGNORE_FILE, "a.log", "data/x", "out/model", "train.py"]);
-        assert!(ignored_by_git(&job).unwrap().is_empty());
+        assert!(ignored_by_git(&job, 100).unwrap().is_empty());
     }
 
     /// Outside of a repository `.gitignore` is a file like any other, as it is for git.
@@ -180,7 +196,8 @@ mod tests {
         let folder = folder(&[("a/x", "")]);
         std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("c")).unwrap();
-        assert_eq!(files(folder.path()), ["a/x", "b", "c"]);
+        std::os::unix::fs::symlink("d", folder.path().join("d")).unwrap();
+        assert_eq!(files(folder.path()), ["a/x", "b", "c", "d"]);
         let walk = Walk { follows_links: true, ..Walk::default() };
         let found: Vec<String> =
             walk.entries(folder.path()).map(|entry| entry.unwrap().path.display().to_string()).collect();

@@ -208,13 +208,13 @@ fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -
         let problems = vec![problem.hint("use a folder, relative to the job file")];
         return Err(Error::Job(Problems { file: name.to_owned(), problems }));
     }
-    let ignored = node::workdir::ignored_by_git(workdir).map_err(Error::file("read the folder", workdir))?;
+    let ignored = node::workdir::ignored_by_git(workdir, LOOKED_AT).map_err(Error::file("read the folder", workdir))?;
     let named: Vec<String> = ignored.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
     let more = ignored.len() - named.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     if !named.is_empty() {
         printer.say(format!(
-            "note: git ignores {}{more} in `workdir`, so they are not copied; a `{}` there replaces git's list",
+            "note: `.gitignore` matches {}{more} in `workdir`, so they are not copied; a `{}` there replaces it",
             named.join(", "),
             node::workdir::IGNORE_FILE
         ));
@@ -224,6 +224,9 @@ fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -
 
 /// So many files are named of those that git ignores.
 const NAMED: usize = 3;
+
+/// So many entries of a working folder are looked at for that.
+const LOOKED_AT: usize = 10_000;
 
 /// Parses the text of a job file called `name`, with relative paths resolved against `folder`, and applies the
 /// overrides.

@@ -181,10 +181,10 @@ fn what_git_ignores_of_a_working_folder_is_said() {
     }
     workdir.file("job.yaml", "workdir: code\nrun: 'true'\n");
     let said = workdir.gradus(&["run", "job.yaml"]);
-    let note = "note: git ignores `a.bin`, `b.bin`, `c.bin` and 1 more in `workdir`, so they are not copied; \
-                a `.skyignore` there replaces git's list";
+    let note = "note: `.gitignore` matches `a.bin`, `b.bin`, `c.bin` and 1 more in `workdir`, so they are not copied; \
+                a `.skyignore` there replaces it";
     assert!(said.err.contains(note) && said.code == Some(0), "{}{}", said.out, said.err);
     fs::write(at("code/.skyignore"), "").unwrap();
     let said = workdir.gradus(&["run", "--new", "job.yaml"]);
-    assert!(!said.err.contains("git ignores") && said.code == Some(0), "{}{}", said.out, said.err);
+    assert!(!said.err.contains("matches") && said.code == Some(0), "{}{}", said.out, said.err);
 }

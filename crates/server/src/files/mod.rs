@@ -38,6 +38,11 @@ impl Runs {
         Runs { folder, changing: std::sync::Mutex::new(()) }
     }
 
+    /// The home folder, in which they are.
+    fn home(&self) -> PathBuf {
+        self.folder.parent().unwrap_or(&self.folder).to_owned()
+    }
+
     /// The folder of a run that exists.
     fn run(&self, run: &str) -> Result<PathBuf, Refused> {
         let folder = self.folder.join(run);
@@ -65,7 +70,7 @@ async fn list_input(
 ) -> Result<Json<FileListing>, Refused> {
     blocking(move || {
         let path = Grant::of(&runs.run(&run)?)?.input(input)?;
-        if input == RunInput::Workdir { send::list_workdir(&path) } else { send::list(&path) }
+        if input == RunInput::Workdir { send::list_workdir(&path, &runs.home()) } else { send::list(&path) }
     })
     .await
     .map(Json)

@@ -24,10 +24,13 @@ pub(super) fn list(root: &Path) -> Result<FileListing, Refused> {
     Ok(FileListing { is_file: false, files })
 }
 
-/// The files of a working folder that are copied to machines. Links are followed.
-pub(super) fn list_workdir(root: &Path) -> Result<FileListing, Refused> {
+/// The files of a working folder that are copied to machines. Links are followed. A home folder within it stays here: it
+/// holds keys.
+pub(super) fn list_workdir(root: &Path, home: &Path) -> Result<FileListing, Refused> {
+    let root = &fs::canonicalize(root).map_err(failed("read", root))?;
+    let home = fs::canonicalize(home).map_err(failed("read", home))?;
     let mut files = Vec::new();
-    for entry in (Walk { follows_links: true, ..Walk::default() }).entries(root) {
+    for entry in (Walk { except: Some(home), follows_links: true, is_copy: false }).entries(root) {
         let WorkdirEntry { path, kind } = entry.map_err(failed("read", root))?;
         let Some(name) = path.to_str().map(str::to_owned) else {
             let message = format!("the name of `{}` is not Unicode; rename it", root.join(&path).display());

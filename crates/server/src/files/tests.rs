@@ -136,8 +136,10 @@ fn of_a_working_folder_only_what_is_copied_is_sent() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
+    fs::create_dir_all(folder.path().join(".gradus/runs")).unwrap();
+    fs::write(folder.path().join(".gradus/secret.key"), "").unwrap();
     let sent = || {
-        let files = send::list_workdir(folder.path()).unwrap().files;
+        let files = send::list_workdir(folder.path(), &folder.path().join(".gradus")).unwrap().files;
         files.into_iter().map(|file| file.path).collect::<Vec<_>>()
     };
     fs::write(folder.path().join(".gitignore"), "data/\n.env\n").unwrap();

@@ -46,7 +46,9 @@ pub fn copy(source: Option<&WorkdirSource>, target: &Path) -> Result<(), Finding
     };
     let root = fs::canonicalize(source).map_err(|error| unreadable(source, &error))?;
     let target = fs::canonicalize(target).map_err(|error| *not_written("open", target, &error))?;
-    let walk = Walk { except: Some(target.clone()), follows_links: false, is_copy };
+    // The home may lie within the working folder; a copy of the copy would have no end.
+    let home = target.strip_prefix(&root).ok().and_then(|inner| inner.iter().next()).map(|name| root.join(name));
+    let walk = Walk { except: home, follows_links: false, is_copy };
     for entry in walk.entries(&root) {
         let WorkdirEntry { path, kind } = entry.map_err(|error| unreadable(source, &error))?;
         let (from, to) = (root.join(&path), target.join(&path));
