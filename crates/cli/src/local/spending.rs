@@ -63,14 +63,19 @@ pub fn allowances(home: &Home) -> Result<Allowances, Error> {
 /// # Errors
 /// [`Error`] when the state of the home cannot be read.
 pub fn used(allowances: &Allowances, home: &Home, state: &State) -> Result<Vec<AllowanceUse>, Error> {
-    Ok(uses(allowances, &this_month(home, state)?, &open(state.world())))
+    let paid = paid(home, state)?;
+    Ok(uses(allowances, &this_month(&paid), &paid, &open(state.world())))
 }
 
-/// What was paid this month, as far as it is known.
-fn this_month(home: &Home, state: &State) -> Result<Vec<LedgerLine>, Error> {
+/// What was paid, as far as it is known.
+fn paid(home: &Home, state: &State) -> Result<Vec<LedgerLine>, Error> {
     let mut lines: Vec<LedgerLine> = StateReader::open(home)?.costs()?;
     lines.extend(ledger::open_lines(home, state.world()));
-    Ok(within(&lines, (Some(Month::now().first), None)))
+    Ok(lines)
+}
+
+fn this_month(paid: &[LedgerLine]) -> Vec<LedgerLine> {
+    within(paid, (Some(Month::now().first), None))
 }
 
 /// Runs and sweeps that have not ended; a trial counts to the budget of its sweep.
@@ -128,6 +133,11 @@ impl SpendingRequest {
         }
     }
 
+    /// With other words for how a budget is given.
+    pub fn hinting(self, flag: &'static str) -> SpendingRequest {
+        SpendingRequest { flag, ..self }
+    }
+
     /// The same of a sweep.
     pub fn resumed_sweep(sweep: &SweepRecord, budget: Option<Money>) -> SpendingRequest {
         SpendingRequest {
@@ -166,10 +176,10 @@ pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, 
     let lock = lock.map_err(Error::file("open", &path))?;
     lock.lock().map_err(Error::file("lock", &path))?;
     let state = State::open_lean(home)?;
-    let month = this_month(home, &state)?;
+    let paid = paid(home, &state)?;
     let mut others = open(state.world());
     others.retain(|work| work.runs.is_empty() || work.runs.iter().any(|run| !asked.runs.contains(run)));
-    let uses = uses(&allowances, &month, &others);
+    let uses = uses(&allowances, &this_month(&paid), &paid, &others);
     let counted: Vec<&AllowanceUse> = of_project(&uses, asked.project.as_deref()).collect();
     let note = |one: &&AllowanceUse| {
         let percent = one.alert()?;
@@ -183,7 +193,7 @@ pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, 
         let message = format!("{} may spend {} this month, and this {noun} has no budget", name(least), least.allowed);
         return Err(Error::Usage { message, hint: format!("{flag}, at most {left}") });
     };
-    let beyond = PaidWork { runs: asked.runs.clone(), project: None, most }.beyond(&month);
+    let beyond = PaidWork { runs: asked.runs.clone(), project: None, most }.beyond(&paid);
     if beyond <= left {
         return Ok(admitted);
     }

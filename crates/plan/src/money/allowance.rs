@@ -30,9 +30,9 @@ pub struct PaidWork {
 }
 
 impl PaidWork {
-    /// What it may still cost beyond what it has cost this month.
-    pub fn beyond(&self, month: &[LedgerLine]) -> Money {
-        let spent: Money = month.iter().filter(|line| self.runs.contains(&line.run)).map(|line| line.amount).sum();
+    /// What it may still cost beyond what it has cost, by all lines of the ledger.
+    pub fn beyond(&self, lines: &[LedgerLine]) -> Money {
+        let spent: Money = lines.iter().filter(|line| self.runs.contains(&line.run)).map(|line| line.amount).sum();
         Money::from_micros(self.most.micros().saturating_sub(spent.micros()).max(0))
     }
 }
@@ -69,15 +69,20 @@ impl AllowanceUse {
     }
 }
 
-/// How much of each allowance is used, by what was paid this month and by work that has not ended. What such work has spent
-/// this month is part of what it may spend.
-pub fn uses(allowances: &Allowances, month: &[LedgerLine], open: &[PaidWork]) -> Vec<AllowanceUse> {
+/// How much of each allowance is used, by what was paid this month and by work that has not ended. Whatever such work has
+/// spent, by all lines of the ledger, it cannot spend again.
+pub fn uses(
+    allowances: &Allowances,
+    month: &[LedgerLine],
+    all_lines: &[LedgerLine],
+    open: &[PaidWork],
+) -> Vec<AllowanceUse> {
     let all = allowances.month.map(|allowed| (None, allowed));
     let projects = allowances.projects.iter().map(|(project, allowed)| (Some(project.clone()), *allowed));
     let of = |(project, allowed): (Option<String>, Money)| {
         let counts = |of: &Option<String>| project.is_none() || *of == project;
         let spent = month.iter().filter(|line| counts(&line.project)).map(|line| line.amount).sum();
-        let reserved = open.iter().filter(|work| counts(&work.project)).map(|work| work.beyond(month)).sum();
+        let reserved = open.iter().filter(|work| counts(&work.project)).map(|work| work.beyond(all_lines)).sum();
         AllowanceUse { project, allowed, spent, reserved }
     };
     all.into_iter().chain(projects).map(of).collect()
@@ -120,7 +125,7 @@ mod tests {
         let month = [line("a", Some("vision"), "$30"), line("b", None, "$20"), line("c", Some("vision"), "$5")];
         let vision = Some("vision".to_owned());
         let open = [PaidWork { runs: vec![RunId::new("c")], project: vision, most: money("$40") }];
-        let found = uses(&allowances, &month, &open);
+        let found = uses(&allowances, &month, &month, &open);
         let shown = found
             .iter()
             .map(|one| format!("{:?} {} {} {} {:?}", one.project, one.spent, one.reserved, one.left(), one.alert()));
@@ -132,6 +137,16 @@ mod tests {
         assert_eq!((left(Some("vision")), left(Some("other"))), (Some(money("$30")), Some(money("$60"))));
     }
 
+    /// A run that began in the month before may spend only what is left of its budget.
+    #[test]
+    fn what_was_spent_in_earlier_months_is_not_reserved_again() {
+        let allowances = Allowances { month: Some(money("$50")), ..Allowances::default() };
+        let run = PaidWork { runs: vec![RunId::new("a")], project: None, most: money("$100") };
+        let all = [line("a", None, "$80"), line("a", None, "$5")];
+        let found = uses(&allowances, &all[1..], &all, &[run]);
+        assert_eq!((found[0].spent, found[0].reserved, found[0].left()), (money("$5"), money("$15"), money("$30")));
+    }
+
     #[test]
     fn trials_of_a_sweep_count_to_its_budget_together() {
         let month = [line("s-t1", None, "$3"), line("s-t2", None, "$2"), line("other", None, "$1")];
@@ -139,7 +154,7 @@ mod tests {
         assert_eq!(sweep(money("$8")).beyond(&month), money("$3"));
         assert_eq!(sweep(money("$4")).beyond(&month), Money::default());
         let allowances = Allowances { month: Some(money("$10")), ..Allowances::default() };
-        assert_eq!(uses(&allowances, &month, &[sweep(money("$8"))])[0].left(), money("$1"));
+        assert_eq!(uses(&allowances, &month, &month, &[sweep(money("$8"))])[0].left(), money("$1"));
     }
 
     #[test]
@@ -163,7 +178,7 @@ mod tests {
         let mut open = Vec::new();
         for number in 0..1000 {
             let asked = Money::from_micros(1 + 777_777 * (number % 7));
-            let left = uses(&allowances, &[], &open)[0].left();
+            let left = uses(&allowances, &[], &[], &open)[0].left();
             if asked <= left {
                 open.push(PaidWork { runs: vec![RunId::new(format!("r{number}"))], project: None, most: asked });
             }

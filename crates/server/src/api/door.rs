@@ -27,12 +27,23 @@ impl LoopDoor {
 
     /// Has an event appended; its number, once it is durable.
     pub(super) async fn request(&self, event: Event) -> Result<u64, ApiError> {
+        self.request_holding(event, ()).await
+    }
+
+    /// The same, and keeps `held` until the loop has answered, also where the caller has gone away or waits no longer: the
+    /// event may be appended later.
+    pub(super) async fn request_holding(&self, event: Event, held: impl Send + 'static) -> Result<u64, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(Wake::Request(Box::new(event), reply)).map_err(|_| ApiError::away())?;
-        match tokio::time::timeout(ANSWER, answer).await {
-            Ok(Ok(Ok(seq))) => Ok(seq),
-            Ok(Ok(Err(illegal))) => Err(ApiError::new(409, illegal.why)),
-            Ok(Err(_)) | Err(_) => Err(ApiError::away()),
+        let answered = tokio::spawn(async move {
+            let answer = answer.await;
+            drop(held);
+            answer
+        });
+        match tokio::time::timeout(ANSWER, answered).await {
+            Ok(Ok(Ok(Ok(seq)))) => Ok(seq),
+            Ok(Ok(Ok(Err(illegal)))) => Err(ApiError::new(409, illegal.why)),
+            Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(ApiError::away()),
         }
     }
 

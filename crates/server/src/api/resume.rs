@@ -14,6 +14,7 @@ use plan::{Resumption, World};
 use serde_json::{Value, json};
 
 use super::failure::ApiError;
+use super::runs::{Admitted, admitted};
 use super::views::ResumeRequest;
 use super::{Api, PaidRequest, reading};
 use crate::clock;
@@ -62,22 +63,21 @@ pub(super) async fn resume(
     if let Some((message, hint)) = refused {
         return Err(ApiError::new(409, message).hint(hint));
     }
-    // Held until the request is on disk.
-    let _admitted = admit(&api, &world, &id, &event).await?;
+    let admitted = admit(&api, &world, &id, &event).await?;
     if let Some(key) = key {
         note(&api, &id, key, world.last_seq).await?;
     }
-    api.door.request(event).await?;
+    api.door.request_holding(event, admitted).await?;
     Ok(accepted())
 }
 
 /// Refuses a run that may spend more than is left.
-async fn admit(api: &Api, world: &World, id: &RunId, event: &Event) -> Result<Option<Box<dyn Send>>, ApiError> {
+async fn admit(api: &Api, world: &World, id: &RunId, event: &Event) -> Result<Option<Admitted>, ApiError> {
     let (Event::ResumeRequested { budget, .. }, Some(run)) = (event, world.runs.get(id).cloned()) else {
         return Ok(None);
     };
     let (api, id, budget) = (api.clone(), id.clone(), *budget);
-    reading::blocking(move || (api.answers.admitter)(PaidRequest::Resume(&id, &run, budget))).await.map(Some)
+    admitted(move || (api.answers.admitter)(PaidRequest::Resume(&id, &run, budget))).await.map(Some)
 }
 
 /// The settings of `train:` that a request asks for, such as `epochs=60`.

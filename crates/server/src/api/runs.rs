@@ -1,5 +1,7 @@
 //! Runs: plan, submit, list, show, stop.
 
+use std::sync::{Arc, Mutex};
+
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
@@ -52,9 +54,8 @@ pub(super) async fn submit(
         return Ok(answer);
     }
     let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
-    let admitted = reading::blocking(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1)));
-    // Held until the run is on disk.
-    let _admitted = match admitted.await {
+    let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1)));
+    let admitted = match admitted.await {
         Ok(admitted) => admitted,
         // The same request, sent twice at the same time, may have had what is missing now.
         Err(refused) => return answered_before(&api, &run, &hash).await?.ok_or(refused),
@@ -70,7 +71,7 @@ pub(super) async fn submit(
         user: None,
     };
     for _ in 0..NAMES {
-        match api.door.request(Event::Submitted(Box::new(event.clone()))).await {
+        match api.door.request_holding(Event::Submitted(Box::new(event.clone())), admitted.clone()).await {
             Ok(_) => return Ok((StatusCode::CREATED, Json(SubmittedRun { run: event.run, is_new: true, plan }))),
             // The same request, sent twice at the same time.
             Err(failure) if failure.status == 409 && key.is_some() => {
@@ -82,6 +83,20 @@ pub(super) async fn submit(
         }
     }
     Err(ApiError::new(500, format!("{NAMES} names that were drawn for the run were taken")))
+}
+
+/// What was admitted, held until the work is on disk.
+pub(super) type Admitted = Arc<Mutex<Box<dyn Send>>>;
+
+/// One request is admitted at a time: others wait here, and not on threads that readers need.
+static ADMITTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Admits work that may spend money.
+pub(super) async fn admitted(
+    admit: impl FnOnce() -> Result<Box<dyn Send>, ApiError> + Send + 'static,
+) -> Result<Admitted, ApiError> {
+    let _alone = ADMITTING.lock().await;
+    reading::blocking(admit).await.map(|admitted| Arc::new(Mutex::new(admitted)))
 }
 
 /// The `Idempotency-Key` of a request: the same request with the same key is carried out once.

@@ -141,12 +141,15 @@ fn admitter(home: Home) -> Arc<api::Admitter> {
     Arc::new(move |request| {
         let asked = match request {
             PaidRequest::Submit(job, plan) => SpendingRequest::submitted(job, plan),
-            PaidRequest::Resume(id, run, budget) => SpendingRequest::resumed(id, run, budget),
+            PaidRequest::Resume(id, run, budget) => SpendingRequest::resumed(id, run, budget).hinting("send `budget`"),
         };
+        // A list that cannot be read is no fault of who asks.
+        spending::allowances(&home).map_err(|error| refusal(500, error))?;
         match spending::admit(&asked, &home) {
             Ok(admitted) => Ok(Box::new(admitted)),
             Err(error @ Error::Usage { .. }) => Err(refusal(422, error)),
-            Err(error) => Err(refusal(409, error)),
+            Err(error @ Error::Code { .. }) => Err(refusal(409, error)),
+            Err(error) => Err(refusal(500, error)),
         }
     })
 }
