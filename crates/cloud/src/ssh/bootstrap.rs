@@ -63,6 +63,11 @@ whole ".cache/gradus/$2" && echo "cached"
 echo "end"
 "#;
 
+/// The name of an owner's folder below `~/.gradus/homes` of a machine.
+pub fn folder_of(owner: &str) -> String {
+    owner.chars().rev().take(12).collect()
+}
+
 /// Copies missing files to a machine; if there are none, this costs one command.
 ///
 /// # Errors
@@ -76,7 +81,7 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
     let open = |path: &Path| File::open(path).map_err(here("read", path));
     let contents = open(&program.gradus)?.chain(open(&program.rank)?);
     let hash = node::sha256(contents).map_err(here("read", &program.gradus))?[..16].to_owned();
-    let short: String = owner.chars().rev().take(12).collect();
+    let short = folder_of(owner);
     let arguments = [&hash, torch::CACHE_FOLDER, &short].map(quoted).join(" ");
     let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -131,7 +136,7 @@ pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, 
 /// # Errors
 /// [`SshError`].
 pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
-    let short: String = owner.chars().rev().take(12).collect();
+    let short = folder_of(owner);
     let script = "cd; rm -rf \".gradus/homes/$1\"; rmdir .gradus/homes 2>/dev/null && rm -rf .gradus; true\n";
     connection.run("remove what was installed", &format!("sh -s -- {}", quoted(&short)), script.as_bytes()).map(|_| ())
 }

@@ -24,7 +24,7 @@ use domain::{Elapsed, InstanceId, Node, Offer};
 
 use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
-pub use bootstrap::{Executables, Site};
+pub use bootstrap::{Executables, Site, folder_of};
 pub use connection::{Connection, SshError};
 pub use inventory::{Host, Inventory, NodeLink};
 use placement::Placements;

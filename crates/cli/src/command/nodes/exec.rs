@@ -1,13 +1,14 @@
 //! `gradus exec`: a command on the machines of a run, in its working folder.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 
 use server::Home;
 
-use super::members::{Route, RunMachine, machines};
+use super::members::{RunMachine, machines, quoted};
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -34,17 +35,17 @@ type Line = (usize, bool, String);
 /// [`Error::Usage`] for a run without machines, [`Error::File`] when `ssh` or a shell cannot be started.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let mut machines = machines(&home, &args.run)?;
-    let ranks: Vec<String> = machines.iter().map(|machine| machine.rank.to_string()).collect();
-    machines.retain(|machine| args.node.is_none_or(|node| node == machine.rank));
-    if machines.is_empty() {
-        let message = format!("run `{}` has no machine of node rank {}", args.run, args.node.unwrap_or_default());
-        return Err(Error::Usage { message, hint: format!("there are {}", ranks.join(", ")) });
-    }
+    let machines = machines(&home, &args.run, args.node)?;
     let (sender, lines) = channel::<Line>();
-    let mut children = Vec::new();
+    let mut children: Vec<Child> = Vec::new();
     for machine in &machines {
-        children.push(start(machine, &args.command.join(" "), &sender)?);
+        match start(machine, &args.command.join(" "), &sender) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                children.iter_mut().for_each(|child| drop(child.kill()));
+                return Err(error);
+            }
+        }
     }
     drop(sender);
     for (rank, is_error, text) in lines {
@@ -54,7 +55,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     for (machine, mut child) in machines.iter().zip(children) {
         let status = child.wait().map_err(Error::file("wait for", Path::new("ssh")))?;
         // As a shell says it of a program that was killed.
-        let own = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(128);
+        let code_of = || status.code().or_else(|| Some(128 + status.signal()?));
+        let own = code_of().and_then(|code| u8::try_from(code).ok()).unwrap_or(255);
         if own != 0 && machines.len() > 1 {
             printer.say(format!("node {}: exit code {own}", machine.rank));
         }
@@ -91,28 +93,25 @@ fn start(machine: &RunMachine, command: &str, lines: &Sender<Line>) -> Result<Ch
     let name = process.get_program().to_owned();
     let mut child = process.spawn().map_err(Error::file("start", Path::new(&name)))?;
     if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
-        forward(machine.rank, false, out, lines.clone());
-        forward(machine.rank, true, err, lines.clone());
+        read_lines(machine.rank, false, out, lines.clone());
+        read_lines(machine.rank, true, err, lines.clone());
     }
     Ok(child)
 }
 
-/// The command in the working folder of the attempt, or else in the folder of the run.
+/// The command in the working folder of the attempt, or else in the folder of the run; nowhere else.
 fn script(machine: &RunMachine, command: &str) -> String {
-    let RunMachine { rank, attempt, run, route } = machine;
-    let home = match route {
-        Route::Here(home) => format!("'{}'", home.to_string_lossy().replace('\'', r"'\''")),
-        // One account may have folders of several owners; the names of runs differ.
-        Route::Ssh { .. } => "~/.gradus/homes/*".to_owned(),
-    };
-    let folder = format!("{home}/runs/{run}");
-    format!(
-        "cd {folder}/attempts/{attempt}/workdir 2>/dev/null || cd {folder} 2>/dev/null; \
+    let RunMachine { rank, attempt, run, folder, .. } = machine;
+    let script = format!(
+        "cd {folder}/attempts/{attempt}/workdir 2>/dev/null || cd {folder} || \
+         {{ echo 'run {run} has no folder on this machine yet' >&2; exit 1; }}; \
          export GRADUS_RUN={run} NODE_RANK={rank}; {command}"
-    )
+    );
+    // Whatever the user's own shell is there.
+    format!("bash -c {}", quoted(&script))
 }
 
-fn forward(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lines: Sender<Line>) {
+fn read_lines(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lines: Sender<Line>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
         let mut line = Vec::new();

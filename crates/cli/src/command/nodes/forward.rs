@@ -41,12 +41,8 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 /// [`Error::Usage`] for a run without such a machine, or one that runs on this machine.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let machines = machines(&home, &args.run)?;
-    let Some(machine) = machines.iter().find(|machine| machine.rank == args.node) else {
-        let ranks: Vec<String> = machines.iter().map(|machine| machine.rank.to_string()).collect();
-        let message = format!("run `{}` has no machine of node rank {}", args.run, args.node);
-        return Err(Error::Usage { message, hint: format!("there are {}", ranks.join(", ")) });
-    };
+    let machines = machines(&home, &args.run, Some(args.node))?;
+    let [machine, ..] = &machines[..] else { return Ok(0) };
     let forwards: Vec<String> =
         args.ports.iter().map(|(here, there)| format!("127.0.0.1:{here}:localhost:{there}")).collect();
     let mut options = vec!["-N", "-T", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"];

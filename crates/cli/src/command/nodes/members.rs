@@ -20,19 +20,29 @@ pub struct RunMachine {
     /// The run's newest attempt.
     pub attempt: AttemptId,
     pub run: RunId,
+    /// The run's folder there, as a word of a shell.
+    pub folder: String,
     pub route: Route,
 }
 
 /// How a command gets to a machine.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Route {
-    /// It is this one; the home folder.
-    Here(PathBuf),
+    /// It is this one.
+    Here,
     /// Over SSH.
     Ssh { config: Option<PathBuf>, address: String },
 }
 
 impl Route {
+    /// The folder of a home's runs on the machine, as a word of a shell.
+    fn home(&self, home: &Home) -> String {
+        match self {
+            Route::Here => quoted(&home.root().to_string_lossy()),
+            Route::Ssh { .. } => format!("~/.gradus/homes/{}", quoted(&cloud::ssh::folder_of(home.owner()))),
+        }
+    }
+
     /// `ssh` with these options, and the address; nothing for this machine.
     pub fn ssh(&self, options: &[&str]) -> Option<Command> {
         let Route::Ssh { config, address } = self else { return None };
@@ -45,28 +55,38 @@ impl Route {
     }
 }
 
-/// The machines of a run's newest attempt that are up, by node rank.
+/// The machines of a run's newest attempt that are up, by node rank; one of them, if a rank is asked for.
 ///
 /// # Errors
-/// [`Error::Usage`] for a run that has none, or one that cannot be reached.
-pub fn machines(home: &Home, name: &str) -> Result<Vec<RunMachine>, Error> {
+/// [`Error::Usage`] for a run that has none, not this one, or one that cannot be reached.
+pub fn machines(home: &Home, name: &str, asked: Option<usize>) -> Result<Vec<RunMachine>, Error> {
     let state = open_named(home, name)?;
     let (world, run) = (state.world(), find(state.world(), name)?);
     let known = world.runs.get(&run).and_then(|run| run.attempts.last());
     let attempt = known.and_then(|id| Some((id, world.attempts.get(id)?)));
     let inventory = machine::inventory(home)?;
-    let mut found = Vec::new();
+    let (mut found, mut ranks) = (Vec::new(), Vec::new());
     for (rank, id) in attempt.iter().flat_map(|(_, attempt)| attempt.instances()).enumerate() {
         let Some(instance) = world.instances.get(id).filter(|instance| instance.state == InstanceState::Up) else {
             continue;
         };
         let Some((attempt, _)) = attempt else { continue };
+        ranks.push(rank.to_string());
+        // What cannot be reached is of no concern where another is asked for.
+        if asked.is_some_and(|asked| asked != rank) {
+            continue;
+        }
         let route = route(home, &inventory, id, instance)?;
-        found.push(RunMachine { rank, attempt: attempt.clone(), run: run.clone(), route });
+        let folder = format!("{}/runs/{run}", route.home(home));
+        found.push(RunMachine { rank, attempt: attempt.clone(), run: run.clone(), folder, route });
     }
-    match found.is_empty() {
-        false => Ok(found),
-        true => Err(none(world, &run)),
+    match (found.is_empty(), asked.filter(|_| !ranks.is_empty())) {
+        (false, _) => Ok(found),
+        (true, None) => Err(none(world, &run)),
+        (true, Some(asked)) => Err(Error::Usage {
+            message: format!("run `{run}` has no machine of node rank {asked}"),
+            hint: format!("there are {}", ranks.join(", ")),
+        }),
     }
 }
 
@@ -81,7 +101,7 @@ fn none(world: &World, run: &RunId) -> Error {
 fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instance) -> Result<Route, Error> {
     let handle = instance.handle.as_ref().map_or("", |handle| handle.0.as_str());
     match instance.offer.provider.as_str() {
-        cloud::local::NAME => Ok(Route::Here(home.root().to_owned())),
+        cloud::local::NAME => Ok(Route::Here),
         cloud::ssh::NAME => {
             let host = super::find(inventory, handle.split('/').next().unwrap_or_default())?;
             Ok(Route::Ssh { config: host.config.clone(), address: host.address.clone() })
@@ -97,4 +117,9 @@ fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instanc
             }
         }
     }
+}
+
+/// A word of a shell.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
