@@ -85,26 +85,26 @@ fn builder(root: &Path, of_git: bool) -> WalkBuilder {
 }
 
 /// Files and folders below `root` that are not copied because a `.gitignore` matches them, by their paths; of what a folder
-/// holds that is left out itself, nothing. None where `.skyignore` says what is left out. Only the first `most` entries of
-/// the folder are looked at.
+/// holds that is left out itself, nothing. None where `.skyignore` says what is left out, and none of a folder with `most`
+/// entries or more, which takes long to look through.
 ///
 /// # Errors
 /// An I/O error of a folder.
-pub fn ignored_by_git(root: &Path, most: usize) -> io::Result<Vec<String>> {
+pub fn matched_by_gitignore(root: &Path, most: usize) -> io::Result<Vec<String>> {
     if root.join(IGNORE_FILE).is_file() {
         return Ok(Vec::new());
     }
-    let entries: Vec<WorkdirEntry> = Walk::default().entries(root).take(most).filter_map(Result::ok).collect();
-    // Beyond this many, what is not listed may just not have been looked at.
-    let is_whole = entries.len() < most;
-    let folders = entries.iter().filter(|entry| entry.kind.is_dir()).map(|entry| entry.path.clone());
-    let folders: Vec<PathBuf> = if is_whole { folders.collect() } else { Vec::new() };
-    let copied: BTreeSet<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
+    let copied: Vec<WorkdirEntry> = Walk::default().entries(root).take(most).filter_map(Result::ok).collect();
+    if copied.len() >= most {
+        return Ok(Vec::new());
+    }
+    let paths: BTreeSet<&Path> = copied.iter().map(|entry| entry.path.as_path()).collect();
+    let folders = copied.iter().filter(|entry| entry.kind.is_dir()).map(|entry| entry.path.as_path());
     let mut left_out = Vec::new();
-    for folder in folders.into_iter().chain([PathBuf::new()]).filter(|_| is_whole) {
-        for entry in fs::read_dir(root.join(&folder))? {
+    for folder in folders.chain([Path::new("")]) {
+        for entry in fs::read_dir(root.join(folder))? {
             let path = folder.join(entry?.file_name());
-            if !copied.contains(path.as_path()) && !path.ends_with(".git") {
+            if !paths.contains(path.as_path()) && !path.ends_with(".git") {
                 left_out.push(path.to_string_lossy().into_owned());
             }
         }
@@ -176,12 +176,12 @@ mod tests {
         let folder = folder(&all);
         let job = folder.path().join("job");
         assert_eq!(files(&job), [".gitignore", "lib/.gitignore", "lib/a.py", "train.py"]);
-        assert_eq!(ignored_by_git(&job, 100).unwrap(), ["a.log", "data", "lib/a.so", "lib/data", "out"]);
-        assert!(ignored_by_git(&job, 2).unwrap().is_empty(), "not all of it was looked at");
+        assert_eq!(matched_by_gitignore(&job, 100).unwrap(), ["a.log", "data", "lib/a.so", "lib/data", "out"]);
+        assert!(matched_by_gitignore(&job, 2).unwrap().is_empty(), "not all of it was looked at");
         // Its own list replaces git's.
         fs::write(job.join(IGNORE_FILE), "lib\n").unwrap();
         assert_eq!(files(&job), [".gitignore", IGNORE_FILE, "a.log", "data/x", "out/model", "train.py"]);
-        assert!(ignored_by_git(&job, 100).unwrap().is_empty());
+        assert!(matched_by_gitignore(&job, 100).unwrap().is_empty());
     }
 
     /// Outside of a repository `.gitignore` is a file like any other, as it is for git.

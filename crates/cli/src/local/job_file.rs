@@ -198,7 +198,7 @@ fn envs(typed: &JobOverrides, variable: &dyn Fn(&str) -> Option<String>) -> Resu
     typed.envs.iter().map(|text| env(text, variable)).collect()
 }
 
-/// Refuses a working folder that is not there, and says what of one is not copied because git ignores it.
+/// Refuses a working folder that is not there, and says what of one is not copied because a `.gitignore` matches it.
 fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -> Result<(), Error> {
     let domain::Work::Command(command) = &job.work else { return Ok(()) };
     let Some(workdir) = command.workdir.as_deref().map(Path::new) else { return Ok(()) };
@@ -208,7 +208,8 @@ fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -
         let problems = vec![problem.hint("use a folder, relative to the job file")];
         return Err(Error::Job(Problems { file: name.to_owned(), problems }));
     }
-    let ignored = node::workdir::ignored_by_git(workdir, LOOKED_AT).map_err(Error::file("read the folder", workdir))?;
+    let ignored =
+        node::workdir::matched_by_gitignore(workdir, LOOKED_AT).map_err(Error::file("read the folder", workdir))?;
     let named: Vec<String> = ignored.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
     let more = ignored.len() - named.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -222,7 +223,7 @@ fn check_workdir(job: &Job, (name, text): (&str, &str), printer: &mut Printer) -
     Ok(())
 }
 
-/// So many files are named of those that git ignores.
+/// So many files are named of those that a `.gitignore` matches.
 const NAMED: usize = 3;
 
 /// So many entries of a working folder are looked at for that.

@@ -170,7 +170,7 @@ fn names_that_nothing_has_are_said_with_their_line() {
 
 /// A program that misses a file should not have to guess why.
 #[test]
-fn what_git_ignores_of_a_working_folder_is_said() {
+fn what_is_not_copied_of_a_working_folder_is_said() {
     let workdir = Workdir::new();
     let at = |path: &str| workdir.0.path().join(path);
     fs::create_dir_all(at("code/.git")).unwrap();

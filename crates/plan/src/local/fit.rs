@@ -3,11 +3,9 @@
 use domain::problem::Problem;
 use domain::{Bytes, Elapsed, Job, Offer, Share, Work};
 
+use super::HERE;
 use super::machine::OnMachine;
 use crate::estimate::processor::START_AND_END;
-
-/// The provider of the machine that gradus runs on, whose price is what `--price` says.
-const HERE: &str = "local";
 
 /// Every reason why the job does not fit this machine; empty if it does.
 pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &OnMachine) -> Vec<Problem> {

@@ -22,6 +22,9 @@ pub use crate::search::{JobFacts, ProgramProfile};
 use machine::OnMachine;
 pub use same_step::has_same_step;
 
+/// The provider of the machine that gradus runs on, whose price is what `--price` says.
+pub(crate) const HERE: &str = "local";
+
 /// Why no offer can run the job: every reason, each with a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoFeasibleOffer {

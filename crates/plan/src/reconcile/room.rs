@@ -9,6 +9,7 @@ use domain::rental::ProviderTraits;
 use domain::{Offer, RunId, SweepId};
 
 use super::{ObservedState, Policy, lost};
+use crate::local::HERE;
 use crate::world::{Run, World};
 
 /// Slots for machines, and who uses each. They are counted when it depends on their number.
@@ -87,9 +88,6 @@ impl<'a> Room<'a> {
         self.added.extend(taken.take(machines));
     }
 }
-
-/// The provider that is this machine.
-const HERE: &str = "local";
 
 /// Whether a machine is there before any run asks for it: this one, and those reached over SSH.
 fn exists(offer: &Offer) -> bool {

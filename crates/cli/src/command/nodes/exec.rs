@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 
+use domain::file::written::quoted;
 use server::Home;
 
-use super::members::{RunMachine, machines, quoted};
+use super::members::{RunMachine, machines};
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;

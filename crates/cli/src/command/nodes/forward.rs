@@ -5,7 +5,7 @@ use std::path::Path;
 
 use server::Home;
 
-use super::members::machines;
+use super::members::machine;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -41,8 +41,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 /// [`Error::Usage`] for a run without such a machine, or one that runs on this machine.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let machines = machines(&home, &args.run, Some(args.node))?;
-    let [machine, ..] = &machines[..] else { return Ok(0) };
+    let machine = machine(&home, &args.run, args.node)?;
     let forwards: Vec<String> =
         args.ports.iter().map(|(here, there)| format!("127.0.0.1:{here}:localhost:{there}")).collect();
     let mut options = vec!["-N", "-T", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"];

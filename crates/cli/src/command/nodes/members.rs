@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use cloud::ssh::Inventory;
+use domain::file::written::quoted;
 use domain::run::InstanceState;
 use domain::{AttemptId, InstanceId, RunId};
 use plan::{Instance, World};
@@ -35,7 +36,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The folder of a home's runs on the machine, as a word of a shell.
+    /// The folder of a home on the machine, as a word of a shell.
     fn home(&self, home: &Home) -> String {
         match self {
             Route::Here => quoted(&home.root().to_string_lossy()),
@@ -90,6 +91,18 @@ pub fn machines(home: &Home, name: &str, asked: Option<usize>) -> Result<Vec<Run
     }
 }
 
+/// The machine of one node rank.
+///
+/// # Errors
+/// As [`machines`].
+pub fn machine(home: &Home, name: &str, rank: usize) -> Result<RunMachine, Error> {
+    let found = machines(home, name, Some(rank))?.pop();
+    found.ok_or_else(|| Error::Usage {
+        message: format!("run `{name}` has no machine of node rank {rank}"),
+        hint: "`gradus status` lists the runs".to_owned(),
+    })
+}
+
 fn none(world: &World, run: &RunId) -> Error {
     let word = world.runs.get(run).map_or("unknown", |run| run.state.word());
     Error::Usage {
@@ -117,9 +130,4 @@ fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instanc
             }
         }
     }
-}
-
-/// A word of a shell.
-pub fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

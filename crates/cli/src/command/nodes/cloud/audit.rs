@@ -88,7 +88,7 @@ fn audit(
         RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
     };
-    let refused = |failure| not_answered(&format!("look through {}", cloud.said()), &failure);
+    let refused = |failure| not_answered(&format!("look through {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;
     // Only now: whatever is listed was intended before.
     let (rented, now) = (&rented_now(home)?, server::clock::now());
@@ -182,7 +182,7 @@ fn row(machine: &AuditedMachine, is_ended: bool) -> Vec<String> {
 
 fn show(cloud: CloudName, printer: &mut Printer, machines: &[AuditedMachine], rows: &[Vec<String>]) {
     if machines.is_empty() {
-        printer.say(format!("nothing is rented from {} by this home, in any region", cloud.said()));
+        printer.say(format!("nothing is rented from {} by this home, in any region", cloud.display_name()));
         return;
     }
     let header = ["region", "machine", "type", "state", "age", "price", "instance", "verdict"];

@@ -58,7 +58,7 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
 /// [`Error::Code`] if it rejects the credentials, cannot be reached, or a permission is missing.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if args.cloud != CloudName::Aws && args.region.is_some() {
-        let message = format!("`--region` is for AWS; {} is asked in all regions at once", args.cloud.said());
+        let message = format!("`--region` is for AWS; {} is asked in all regions at once", args.cloud.display_name());
         return Err(Error::Usage { message, hint: "leave it out".to_owned() });
     }
     let home = Home::open(&settings.home)?;

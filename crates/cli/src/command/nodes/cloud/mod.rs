@@ -47,7 +47,7 @@ impl CloudName {
     }
 
     /// What it calls itself.
-    fn said(self) -> &'static str {
+    fn display_name(self) -> &'static str {
         match self {
             CloudName::Aws => "AWS",
             CloudName::Lambda => "Lambda",
