@@ -62,6 +62,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         patience,
         attempt: None,
         folder: settings.folder.clone(),
+        user_home: settings.user_home.clone(),
         access: settings.access.clone(),
         spec,
     };
@@ -98,6 +99,7 @@ struct Agent {
     patience: Patience,
     attempt: Option<Attempt>,
     folder: std::path::PathBuf,
+    user_home: Option<std::path::PathBuf>,
     access: store::Access,
     spec: LaunchSpec,
 }
@@ -216,6 +218,7 @@ impl Agent {
             root,
             remote,
             address: self.spec.address.clone(),
+            user_home: self.user_home.clone(),
             access: self.access.clone(),
             patience: self.patience,
             lease: Duration::from_micros(self.supervisor.lease().0),

@@ -9,6 +9,7 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
+use crate::attempt::workdir::Placed;
 use crate::origin::OriginWatch;
 use crate::travel::Brought;
 
@@ -38,6 +39,8 @@ pub struct StagedInput {
     pub served: Option<Serving>,
     /// Copies on this machine of the job's inputs on the loop's.
     pub brought: Brought,
+    /// What `file_mounts` has put on this machine, for as long as this lives.
+    pub placed: Option<Placed>,
     /// What a person should know of it.
     pub note: Option<String>,
 }
@@ -56,7 +59,7 @@ pub struct Serving {
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None, brought: Brought::new(), note: None }
+        StagedInput { path, served: None, brought: Brought::default(), placed: None, note: None }
     }
 }
 

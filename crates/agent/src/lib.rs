@@ -36,6 +36,8 @@ pub use reclaim::MetadataService;
 pub struct AgentSettings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
+    /// The home folder of the user that programs run as; it is what `~` stands for in `file_mounts`.
+    pub user_home: Option<PathBuf>,
     /// Credentials and endpoints of object stores, for remote data.
     pub access: store::Access,
     /// The metadata service that announces reclaims; `None` for that of the machine's own cloud.

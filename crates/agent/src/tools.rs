@@ -32,6 +32,8 @@ pub struct Tools {
     pub remote: Option<RemoteLoop>,
     /// Where other machines reach this one, as far as is known.
     pub address: Option<String>,
+    /// The home folder of the user that programs run as.
+    pub user_home: Option<PathBuf>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.

@@ -195,6 +195,30 @@ fn data_in_a_bucket_is_looked_at_as_data_in_a_folder() {
     assert!(nothing.status.code() == Some(2) && text.contains("there is nothing at `s3://bucket/nothing`"), "{text}");
 }
 
+/// `file_mounts` from a bucket: a prefix is a folder, also of one file, and an object is a file.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn mounts_of_a_bucket_are_there_before_the_program_starts() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
+    fs::create_dir_all(scene.path("texts")).unwrap();
+    fs::write(scene.path("texts/a.txt"), "some words").unwrap();
+    let pushed = scene.gradus(&["data", "push", scene.path("texts").to_str().unwrap(), "s3://bucket/texts", "--plain"]);
+    assert!(pushed.status.success(), "{pushed:?}");
+    let job = scene.path("mounts.yaml");
+    let mounts = |source: &str| {
+        let text =
+            format!("name: mounts\nfile_mounts: {{lib: s3://bucket/texts, one: {source}}}\nrun: cat lib/a.txt one\n");
+        fs::write(&job, text).unwrap();
+        scene.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"])
+    };
+    told("mounts", &mounts("{source: s3://bucket/texts/a.txt, mode: COPY}"));
+    let logs = scene.gradus(&["logs", "last"]);
+    assert_eq!(String::from_utf8_lossy(&logs.stdout).trim(), "some wordssome words");
+    let missing = mounts("s3://bucket/nothing");
+    let said = String::from_utf8_lossy(&missing.stdout);
+    assert!(!missing.status.success() && said.contains("there is nothing at `s3://bucket/nothing`"), "{missing:?}");
+}
+
 /// With 30 % of the data here, from shards, chunks and single pictures; and once more while the process that serves the
 /// cache is killed midway.
 #[test]

@@ -20,7 +20,7 @@ mod runs;
 mod training;
 mod values;
 
-pub use jobs::{job, problem, progress, sweep};
+pub use jobs::{job, mounts, problem, progress, sweep};
 pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, terms, wants};
 pub use records::{event, files, rental, series, subject, wire};
 pub use runs::{finding, rank, run, threads, torch};

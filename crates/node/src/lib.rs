@@ -14,6 +14,7 @@ mod launch;
 mod lock;
 pub mod log;
 mod meter;
+pub mod mounts;
 pub mod oom;
 pub mod processes;
 pub mod session;

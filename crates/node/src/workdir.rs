@@ -28,8 +28,20 @@ pub struct Walk {
     pub except: Option<PathBuf>,
     /// Whether links stand for what they lead to.
     pub follows_links: bool,
-    /// Whether it is a copy already, in which nothing is left out any more: a node has no repository, or another one.
-    pub is_copy: bool,
+    /// Which entries are left out beside `.git`.
+    pub leaves_out: LeavesOut,
+}
+
+/// Which entries of a folder are left out beside `.git`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LeavesOut {
+    /// What the list of the folder names, or without one what git ignores: of a working folder.
+    #[default]
+    Ignored,
+    /// What the list of the folder names: of one that was named by itself, and may be ignored by git for its size.
+    Listed,
+    /// Nothing: of a copy, in which that was done already; a node has no repository, or another one.
+    Nothing,
 }
 
 impl Walk {
@@ -40,8 +52,8 @@ impl Walk {
             let is_except = except.as_deref().is_some_and(|except| except == entry.path());
             entry.depth() == 0 || (entry.file_name() != ".git" && !is_except)
         };
-        let has_list = root.join(IGNORE_FILE).is_file() && !self.is_copy;
-        let mut walk = builder(root, !has_list && !self.is_copy);
+        let has_list = root.join(IGNORE_FILE).is_file() && self.leaves_out != LeavesOut::Nothing;
+        let mut walk = builder(root, !has_list && self.leaves_out == LeavesOut::Ignored);
         if has_list {
             walk.add_custom_ignore_filename(IGNORE_FILE);
         }

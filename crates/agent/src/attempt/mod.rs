@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::StopReason;
-use domain::files::RunInput;
 use domain::rank::{self, Report};
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
@@ -62,6 +61,8 @@ pub struct Attempt {
     uploader: Option<Uploader>,
     /// The machines of the attempt by node rank, once all are prepared; empty for a single one.
     nodes: Vec<NodeAddress>,
+    /// What `file_mounts` has put on this machine.
+    placed: Option<workdir::Placed>,
     /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
 }
@@ -123,20 +124,26 @@ impl Attempt {
         match start.job.work.clone() {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
             Work::Command(command) => {
-                let target = folder.join("workdir");
-                let original = command.workdir.clone().map(|path| workdir::WorkdirSource::Original(path.into()));
-                let kept = (run.join("checkpoints"), command.outputs.clone());
-                staging::begin(&start, &tools, move |brought| {
-                    let brought = brought.get(&RunInput::Workdir).cloned().map(workdir::WorkdirSource::Brought);
-                    workdir::prepare(brought.or(original).as_ref(), &target, &kept).map(|()| target.into())
-                });
+                staging::program(&start, &tools, &command, &folder);
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
                 let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-                let (nodes, copies) = (Vec::new(), Vec::new());
-                let attempt =
-                    Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
+                let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
+                let attempt = Attempt {
+                    start,
+                    tools,
+                    work,
+                    stage,
+                    ending,
+                    stacks_until,
+                    log,
+                    served,
+                    uploader,
+                    nodes,
+                    copies,
+                    placed,
+                };
                 Ok((attempt, Vec::new()))
             }
         }
@@ -165,9 +172,9 @@ impl Attempt {
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-        let (nodes, copies) = (Vec::new(), Vec::new());
+        let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
         let mut attempt =
-            Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies };
+            Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies, placed };
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
                 attempt.start_rank(&path, now)?

@@ -18,6 +18,7 @@ use super::process::{self, Process};
 use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
+use super::workdir::{self, MountTarget, WorkdirSource};
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::origin::OriginWatch;
@@ -50,19 +51,36 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
             Ok(StagedInput {
                 path,
                 served: Some(Serving { served, _handle: handle, origin }),
-                brought: Brought::new(),
+                brought: Brought::default(),
+                placed: None,
                 note,
             })
         });
     }
     let cache = home.join("cache/data");
     begin(start, tools, move |brought| {
-        if let Some(path) = brought.get(&RunInput::Data) {
+        if let Some(path) = brought.inputs.get(&RunInput::Data) {
             return Ok(path.clone().into());
         }
         let staged = store::stage(&uri, &cache, &access, Limits::default(), &Meter::default());
         let staged = staged.map_err(|error| error.finding())?;
         Ok(StagedInput { note: store::left_out_objects(&staged.pulled.unreadable), ..staged.path.into() })
+    });
+}
+
+/// Copies the working folder of a program and its mounts.
+pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
+    let original = command.workdir.clone().map(|path| WorkdirSource::Original(path.into()));
+    let kept = (Path::new(&start.folder).join("checkpoints"), command.outputs.clone());
+    let (root, user_home, access) = (tools.root.clone(), tools.user_home.clone(), tools.access.clone());
+    let target = MountTarget { attempt: folder.to_owned(), root, user_home, access };
+    let mounts = command.file_mounts.clone();
+    begin(start, tools, move |brought| {
+        let workdir = target.attempt.join("workdir");
+        let source = brought.inputs.get(&RunInput::Workdir).cloned().map(WorkdirSource::Brought);
+        workdir::prepare(source.or(original).as_ref(), &workdir, &kept)?;
+        let placed = workdir::place(&mounts, brought, &target)?;
+        Ok(StagedInput { placed: Some(placed), ..workdir.into() })
     });
 }
 
@@ -76,7 +94,7 @@ pub fn begin(
     let (events, id) = (tools.events.clone(), start.attempt.clone());
     let (remote, start, root) = (tools.remote.clone(), start.clone(), tools.root.clone());
     std::thread::spawn(move || {
-        let brought = remote.map_or(Ok(Brought::new()), |remote| travel::bring(&remote.files, &start, &root));
+        let brought = remote.map_or(Ok(Brought::default()), |remote| travel::bring(&remote.files, &start, &root));
         let staged = brought.and_then(|brought| {
             let staged = work(&brought)?;
             Ok(StagedInput { brought, ..staged })
@@ -97,7 +115,7 @@ pub fn first_rank(start: &Start) -> u32 {
 /// Replaces a job's paths on the loop's machine by those on this one.
 fn replaced(train: Train, brought: &Brought) -> Train {
     let mut work = Work::Train(train.clone());
-    for (input, path) in brought {
+    for (input, path) in &brought.inputs {
         input.replace(&mut work, path.to_string_lossy().into_owned());
     }
     if let Work::Train(replaced) = work { replaced } else { train }
@@ -109,9 +127,9 @@ impl Attempt {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served, brought, note } = input;
+        let StagedInput { path, served, brought, placed, note } = input;
         let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
-        self.served = served;
+        (self.served, self.placed) = (served, placed);
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use control::StopReason;
 use domain::Finding;
-use domain::files::RunInput;
+use domain::files::{RunInput, local_mounts};
 use domain::run::AttemptEnd;
 use domain::wire::Start;
 
-use super::{Attempt, Ending, Stage, Tools};
+use super::{Attempt, Ending, Stage, Tools, workdir};
 use crate::travel::{Brought, Uploader};
 
 /// The minimum time for it if an attempt was told to stop.
@@ -29,8 +29,10 @@ impl Attempt {
     /// Records which files were copied to this machine, for messages.
     pub(super) fn remember_copies(&mut self, brought: &Brought) {
         let source = |input: RunInput| input.of(&self.start.job.work).map(str::to_owned);
-        let copies = brought.iter().filter_map(|(input, path)| Some((path.to_string_lossy().into(), source(*input)?)));
-        self.copies = copies.collect();
+        let copies = brought.inputs.iter().filter_map(|(input, path)| Some((path, source(*input)?)));
+        let mounts = local_mounts(&self.start.job.work);
+        let mounts = mounts.filter_map(|(number, source)| Some((brought.mounts.get(&number)?, source.to_owned())));
+        self.copies = copies.chain(mounts).map(|(path, source)| (path.to_string_lossy().into(), source)).collect();
     }
 
     /// Translates paths in a message to those on the loop's machine.
@@ -86,18 +88,25 @@ impl Attempt {
     pub(super) fn uploaded(&mut self, now: Duration) -> Option<AttemptEnd> {
         match &self.stage {
             Stage::Uploading { end, give_up, is_done } if *is_done || now >= *give_up => {
-                self.clear(end);
-                Some(end.clone())
+                let end = end.clone();
+                self.clear(&end);
+                Some(end)
             }
             _ => None,
         }
     }
 
-    /// Deletes the working folder on a node; that of a failed program is retained for `gradus ssh`.
-    fn clear(&self, end: &AttemptEnd) {
-        if self.tools.remote.is_some() && !matches!(end, AttemptEnd::Failed { .. }) {
-            let attempts = Path::new(&self.start.folder).join("attempts");
-            let _ = std::fs::remove_dir_all(attempts.join(self.start.attempt.as_str()).join("workdir"));
+    /// Takes what `file_mounts` put on the machine away, and deletes its copies, and on a node the working folder; those of a
+    /// failed program are retained for `gradus ssh`.
+    fn clear(&mut self, end: &AttemptEnd) {
+        self.placed = None;
+        if matches!(end, AttemptEnd::Failed { .. }) {
+            return;
+        }
+        let attempt = Path::new(&self.start.folder).join("attempts").join(self.start.attempt.as_str());
+        let _ = std::fs::remove_dir_all(attempt.join(workdir::MOUNTS));
+        if self.tools.remote.is_some() {
+            let _ = std::fs::remove_dir_all(attempt.join("workdir"));
         }
     }
 }

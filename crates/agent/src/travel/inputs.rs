@@ -5,24 +5,16 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use domain::files::{FileListing, RunInput};
-use domain::wire::Start;
+use domain::files::FileListing;
 
 use super::loop_files::{LoopFiles, TravelError, disk, fetch};
 
-/// Brings an input up to date in `cache`; returns its path.
-pub fn bring(
-    files: &LoopFiles,
-    start: &Start,
-    input: RunInput,
-    source: &str,
-    cache: &Path,
-) -> Result<PathBuf, TravelError> {
-    let address = format!("runs/{}/inputs/{}", start.run, input.word());
-    let listing = files.list(&address)?;
+/// Brings what the loop has at `address`, a copy of `source` there, up to date in `cache`; returns its path.
+pub fn bring(files: &LoopFiles, address: &str, source: &str, cache: &Path) -> Result<PathBuf, TravelError> {
+    let listing = files.list(address)?;
     let folder = cache.join(folder_name(source));
     fs::create_dir_all(&folder).map_err(disk("make", &folder))?;
-    fetch(files, &address, &listing.files, &folder)?;
+    fetch(files, address, &listing.files, &folder)?;
     let keep: BTreeSet<&str> = listing.files.iter().map(|file| file.path.as_str()).collect();
     remove_others(&folder, "", &keep)?;
     Ok(path_of(&listing, &folder))

@@ -206,7 +206,7 @@ fn take(
 }
 
 fn put(file: &domain::files::FileInfo, part: &FilePart, bytes: &[u8], folder: &Path) -> Result<(), TravelError> {
-    use std::os::unix::fs::{FileExt, PermissionsExt};
+    use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
     if !domain::files::is_safe(&file.path) {
         return Err(TravelError::Refused(format!("`{}` is not a relative path inside the folder", file.path)));
     }
@@ -217,13 +217,18 @@ fn put(file: &domain::files::FileInfo, part: &FilePart, bytes: &[u8], folder: &P
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let partial = path.with_file_name(format!(".{name}.partial"));
     let mut options = fs::OpenOptions::new();
-    let opened = options.create(true).write(true).truncate(part.offset == 0).open(&partial);
+    let opened = options.create(true).write(true).truncate(part.offset == 0).mode(0o600).open(&partial);
     let target = opened.map_err(disk("write", &partial))?;
     target.write_all_at(bytes, part.offset).map_err(disk("write", &partial))?;
     if part.offset + part.bytes < file.bytes {
         return Ok(());
     }
-    let mode = if file.is_executable { 0o755 } else { 0o644 };
+    let mode = match (file.is_executable, file.is_private) {
+        (true, false) => 0o755,
+        (false, false) => 0o644,
+        (true, true) => 0o700,
+        (false, true) => 0o600,
+    };
     let done = target
         .set_permissions(fs::Permissions::from_mode(mode))
         .and_then(|()| target.set_modified(modified(file)))

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use domain::files::RunInput;
+use domain::files::{RunInput, local_mounts};
 use domain::wire::Start;
 use domain::{Cause, Finding, Work};
 use loop_files::disk;
@@ -38,8 +38,14 @@ impl RemoteLoop {
     }
 }
 
-/// The local path of each input of an attempt.
-pub type Brought = BTreeMap<RunInput, PathBuf>;
+/// The local copies of an attempt's inputs.
+#[derive(Debug, Clone, Default)]
+pub struct Brought {
+    /// The path of each.
+    pub inputs: BTreeMap<RunInput, PathBuf>,
+    /// Those of `file_mounts`, by their place in it.
+    pub mounts: BTreeMap<u32, PathBuf>,
+}
 
 /// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
 ///
@@ -52,12 +58,19 @@ pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, F
     if !is_follower {
         checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
     }
-    let mut brought = Brought::new();
+    let mut brought = Brought::default();
+    let bring = |address: String, source: &str| {
+        let path = inputs::bring(files, &format!("runs/{}/{address}", start.run), source, &root.join("cache/inputs"));
+        path.map_err(|error| finding(&format!("`{source}`"), &error))
+    };
     for input in RunInput::ALL {
         if let Some(source) = input.of(&start.job.work) {
-            let path = inputs::bring(files, start, input, source, &root.join("cache/inputs"));
-            brought.insert(input, path.map_err(|error| finding(&format!("`{source}`"), &error))?);
+            brought.inputs.insert(input, bring(format!("inputs/{}", input.word()), source)?);
         }
+    }
+    for (number, source) in local_mounts(&start.job.work) {
+        // What is left out of a folder differs from that of a working folder, so it has another copy.
+        brought.mounts.insert(number, bring(format!("mounts/{number}"), &format!("{source}/"))?);
     }
     Ok(brought)
 }

@@ -128,7 +128,7 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
             for path in super::upload::below(there, "checkpoints").unwrap_or_default() {
                 let bytes = fs::metadata(there.join(&path)).unwrap().len();
                 let path = path.trim_start_matches("checkpoints/").to_owned();
-                files.push(FileInfo { path, bytes, modified: 0, is_executable: false });
+                files.push(FileInfo { path, bytes, modified: 0, is_executable: false, is_private: false });
             }
             serde_json::to_vec(&FileListing { is_file: false, files }).unwrap()
         }

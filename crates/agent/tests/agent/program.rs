@@ -47,6 +47,49 @@ to stderr
 }
 
 #[test]
+fn mounts_are_there_before_the_set_up_and_gone_with_their_attempt() {
+    let scene = Scene::new("mounts", "");
+    let around = scene.folder.ancestors().nth(3).unwrap().to_owned();
+    fs::create_dir_all(around.join("data")).unwrap();
+    fs::write(around.join("data/a.txt"), "first").unwrap();
+    fs::write(around.join("netrc"), "machine x").unwrap();
+    let file = |number: u32| {
+        format!(
+            "file_mounts: {{inside: {0}/data, ~/.netrc: {0}/netrc, {0}/place/data: {0}/data}}
+setup: cat inside/a.txt; echo
+run: |
+  echo $(cat inside/a.txt) $(cat {0}/user/.netrc) $(cat {0}/place/data/a.txt)
+  echo {number} > {0}/place/data/a.txt
+  readlink {0}/place/data
+",
+            around.display()
+        )
+    };
+    assert_eq!(scene.run(&file(1)), AttemptEnd::Succeeded);
+    let log = scene.log(1);
+    let mut lines = log.lines();
+    assert_eq!(lines.next(), Some("first"));
+    assert_eq!(lines.next(), Some("first machine x first"));
+    let copy = lines.next().unwrap();
+    assert!(copy.contains("attempts/mounts-1-a1/mounts/"), "{copy}");
+    assert!(!around.join("place").exists() && !around.join("user").exists(), "gone with the attempt");
+    assert!(!std::path::Path::new(copy).exists(), "the copy, too");
+    assert_eq!(fs::read_to_string(around.join("data/a.txt")).unwrap(), "first", "the original is as it was");
+    // Another attempt gets what is there by now; one that fails keeps its copies, and not its links.
+    fs::write(around.join("data/a.txt"), "second").unwrap();
+    scene.control.order(vec![scene.start(2, &(file(2) + "  exit 3\n"))]);
+    assert_eq!(finding(scene.end(2)).1, Some(3));
+    assert!(scene.log(2).contains("second machine x second"), "{}", scene.log(2));
+    assert!(!around.join("place").exists());
+    assert!(scene.folder.join("attempts/mounts-1-a2/mounts/0/data/a.txt").is_file());
+    // What is there already is not gradus's to replace.
+    fs::create_dir_all(around.join("place/data")).unwrap();
+    scene.control.order(vec![scene.start(3, &file(3))]);
+    let (found, _) = finding(scene.end(3));
+    assert!(found.cause == Cause::Job && found.message.contains("was not put there by gradus"), "{found:?}");
+}
+
+#[test]
 fn a_job_cannot_take_its_processes_out_of_their_instance() {
     let scene = Scene::new("tags", "");
     let file = "envs: {GRADUS_OWNER: x, GRADUS_INSTANCE: x, GRADUS_ATTEMPT: x, GRADUS_RUN: x}

@@ -28,8 +28,10 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
             other => panic!("no patience is named `{other}`"),
         }
     }
-    let departure =
-        agent::attend_with(AgentSettings { folder, access: store::Access::default(), metadata: None }, all).unwrap();
+    // `~` is beside the home, as a user's own folder is.
+    let user_home = folder.ancestors().nth(3).map(|above| above.join("user"));
+    let access = store::Access::default();
+    let departure = agent::attend_with(AgentSettings { folder, user_home, access, metadata: None }, all).unwrap();
     println!("left: {departure:?}");
     std::process::exit(departure.exit_code().into());
 }

@@ -8,9 +8,11 @@ use domain::problem::Problem;
 use domain::{Job, Problems, Rate, Secret};
 use serde_json::{Value, json};
 
+use super::mounts;
 use crate::error::Error;
 use crate::error::arguments::whole;
 use crate::printer::Printer;
+use crate::settings::GlobalSettings;
 
 /// The job file and its overrides.
 #[derive(Debug, clap::Args)]
@@ -251,11 +253,13 @@ pub fn load(
     let problems = parsed.unrentable;
     let unrentable = (!problems.is_empty()).then(|| Problems { file: name.clone(), problems });
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
+    mounts::expand_home(&mut job, GlobalSettings::variable("HOME").as_deref());
     job.resolve(&folder);
     if let (Some(seed), domain::Work::Train(train)) = (typed.seed, &mut job.work) {
         train.seed = seed;
     }
     check_workdir(&job, (&name, &text), printer)?;
+    mounts::check(&job, (&name, &text))?;
     let envs = envs(typed, variable)?;
     for name in envs.keys().filter(|name| SET_VARIABLES.contains(&name.as_str())) {
         printer.say(format!(

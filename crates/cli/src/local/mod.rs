@@ -1,6 +1,6 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
-//! `rented` → `machine`; `job_file` → `weights`; `machine` → `facts`; `facts`, `formats`, `job_file`, `machine`,
+//! `rented` → `machine`; `mounts` → `job_file` → `weights`; `machine` → `facts`; `facts`, `formats`, `job_file`, `machine`,
 //! `measure`, `weights` → `draft`.
 
 pub mod draft;
@@ -10,6 +10,7 @@ pub mod job_file;
 pub mod ledger;
 pub mod machine;
 pub mod measure;
+pub mod mounts;
 pub mod origin;
 pub mod rented;
 pub mod spending;

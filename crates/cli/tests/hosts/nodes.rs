@@ -186,6 +186,68 @@ fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
     assert_eq!((scene.processes(11), scene.processes(12)), (Vec::<String>::new(), Vec::<String>::new()));
 }
 
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn mounts_travel_to_a_node_and_again_only_what_has_changed() {
+    let _turn = hosts();
+    let scene = Scene::with(&[11]);
+    scene.lab(&["exec", "11", "rm", "-rf", "/srv/demo", "/root/.demo"]);
+    fs::create_dir_all(scene.path("data/sub")).unwrap();
+    fs::write(scene.path("data/big.bin"), vec![7; 20 << 20]).unwrap();
+    fs::write(scene.path("data/sub/a.txt"), "first").unwrap();
+    fs::write(scene.path("key"), "secret").unwrap();
+    fs::set_permissions(scene.path("key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let job = scene.path("job.yaml");
+    let text = "name: mounts\nresources: {infra: ssh/host-11}\n\
+                file_mounts: {lib: data, ~/.demo/key: key, /srv/demo/data: data}\nsetup: cat lib/sub/a.txt\nrun: |\n  \
+                echo \" $(cat /srv/demo/data/sub/a.txt) $(cat ~/.demo/key) $(stat -Lc %a ~/.demo/key) $(stat -c %s lib/big.bin)\"\n  \
+                echo changed > /srv/demo/data/sub/a.txt\n";
+    fs::write(&job, text).unwrap();
+    let run = || scene.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"]);
+    let copy = |name: &str| {
+        scene.lab(&[
+            "exec",
+            "11",
+            "find",
+            "/root/.gradus/homes",
+            "-path",
+            "*cache/inputs*",
+            "-name",
+            name,
+            "-printf",
+            "%i ",
+        ])
+    };
+    let output = run();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(scene.ok(&["logs", "last"]).trim(), format!("first first secret 600 {}", 20 << 20));
+    let before = (copy("big.bin"), copy("a.txt"));
+    assert_eq!(before.0.split_whitespace().count(), 1, "one copy for both mounts: {before:?}");
+    fs::write(scene.path("data/sub/a.txt"), "later").unwrap();
+    assert!(run().status.success());
+    assert!(scene.ok(&["logs", "last"]).starts_with("later later secret 600"));
+    assert_eq!(copy("big.bin"), before.0, "it has not travelled again");
+    assert_ne!(copy("a.txt"), before.1);
+    let left = |path: &str| scene.lab(&["exec", "11", "find", path, "-maxdepth", "1"]);
+    assert_eq!((left("/srv/demo"), left("/root/.demo")), (String::new(), String::new()));
+    let copies = scene.lab(&["exec", "11", "find", "/root/.gradus/homes", "-path", "*attempts*", "-name", "big.bin"]);
+    assert_eq!(copies, "", "the attempts' copies are gone");
+    // What somebody has there is left alone.
+    scene.lab(&["exec", "11", "sh", "-c", "mkdir -p /srv/demo/data; echo mine > /srv/demo/data/own"]);
+    let output = run();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && said.contains("was not put there by gradus"), "{output:?}");
+    assert_eq!(scene.lab(&["exec", "11", "cat", "/srv/demo/data/own"]), "mine\n");
+    // What is gone here by now is said as it is, and no link that leads elsewhere is followed for the node.
+    scene.lab(&["exec", "11", "rm", "-rf", "/srv/demo"]);
+    std::os::unix::fs::symlink("/etc/hostname", scene.path("data/out")).unwrap();
+    let output = run();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("leads out of the folder"), "{output:?}");
+    scene.ok(&["nodes", "rm", "host-11"]);
+    assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
+}
+
 /// Every file of the scene's home.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::accelerators::Accelerators;
 use crate::money::{Money, Rate};
+use crate::mounts::MountKeys;
 use crate::progress::Progress;
 use crate::sweep::{Goal, Method, Metric};
 use crate::train::Train;
@@ -50,6 +51,8 @@ pub(crate) struct JobFile {
     pub resources: Option<Resources>,
     /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.
     pub workdir: Option<String>,
+    /// Files and folders to copy to the machine before each attempt, beside `workdir`: a path there (absolute, `~/…`, or relative to the working folder), and a path here (relative to the job file, or `~/…`) or an address such as `s3://BUCKET/PREFIX`.
+    pub file_mounts: Option<BTreeMap<String, MountKeys>>,
     /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
     pub outputs: Option<Vec<String>>,
     /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
@@ -58,7 +61,7 @@ pub(crate) struct JobFile {
     /// Number of machines beyond `num_nodes` that stand by, prepared and paid for, and take over from one that is lost. Default: 0.
     #[schemars(range(min = 0, max = 4096))]
     pub spares: Option<u32>,
-    /// Bash commands that prepare the machine, executed once per attempt before `run`.
+    /// Bash commands that prepare the machine, executed before `run`: in each attempt, unless the machine is still as the same commands, files and variables have left it.
     pub setup: Option<String>,
     /// Bash commands that run your own program, instead of `train`.
     pub run: Option<String>,
@@ -143,7 +146,7 @@ pub(crate) struct BudgetKeys {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resources {
-    /// Where to rent: `local` (this machine), or a cloud and region such as `aws` or `gcp/us-central1`.
+    /// Where to rent: `local` (this machine), `ssh` (any node), `ssh/NAME` (a node or a pool of them), or a cloud and region such as `aws` or `gcp/us-central1`.
     pub infra: Option<String>,
     /// GPUs per machine: `A100:8`, `A100-80GB:8`, `40GB+:4`; a list, or a map of names to numbers, means any of them.
     pub accelerators: Option<AnyAccelerators>,

@@ -9,6 +9,7 @@ use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::finding::Cause;
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
+use crate::mounts;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::sweep::{Metric, Parameter, Sweep};
@@ -42,7 +43,8 @@ pub(super) fn lower(
     let mut wants = wants(&mut resources, file.num_nodes, problems);
     wants.spares = file.spares.unwrap_or_default();
     let (workdir, setup, outputs) = (file.workdir, file.setup, file.outputs);
-    let program = Program { workdir, setup, run: file.run, outputs, progress: file.progress };
+    let file_mounts = file.file_mounts.map(|keys| mounts::lowered(keys, problems));
+    let program = Program { workdir, file_mounts, setup, run: file.run, outputs, progress: file.progress };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
@@ -75,6 +77,7 @@ pub(super) fn lower(
 /// The keys of a program of the user's own.
 struct Program {
     workdir: Option<String>,
+    file_mounts: Option<BTreeMap<String, String>>,
     setup: Option<String>,
     run: Option<String>,
     outputs: Option<Vec<String>>,
@@ -83,12 +86,13 @@ struct Program {
 
 /// The one work of a job: `train:`, or the program of `run:`.
 fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<Problem>) -> Option<Work> {
-    let Program { workdir, setup, run, outputs, progress } = program;
+    let Program { workdir, file_mounts, setup, run, outputs, progress } = program;
     match (train, run) {
         (Some(train), None) => {
             let given = [
                 ("setup", setup.is_some()),
                 ("workdir", workdir.is_some()),
+                ("file_mounts", file_mounts.is_some()),
                 ("outputs", outputs.is_some()),
                 ("progress", progress.is_some()),
             ];
@@ -100,7 +104,8 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
         }
         (None, Some(run)) => {
             let (outputs, progress) = (outputs.unwrap_or_default(), progress.unwrap_or_default());
-            Some(Work::Command(Command { workdir, setup, run, outputs, progress }))
+            let file_mounts = file_mounts.unwrap_or_default();
+            Some(Work::Command(Command { workdir, file_mounts, setup, run, outputs, progress }))
         }
         (Some(_), Some(_)) => {
             let both = Problem::at("run", "`run` and `train` exclude each other");

@@ -85,7 +85,7 @@ impl Job {
                 train.weights.iter_mut().for_each(join);
                 train.data.text.iter_mut().filter_map(|text| text.tokenizer.as_mut()).for_each(join);
             }
-            Work::Command(command) => command.workdir.iter_mut().for_each(join),
+            Work::Command(command) => command.workdir.iter_mut().chain(command.file_mounts.values_mut()).for_each(join),
         }
         if let Some(Workload { model: WorkloadModel::File(path), .. }) = &mut self.workload {
             join(path);

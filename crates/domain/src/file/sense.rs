@@ -4,6 +4,7 @@
 mod data;
 mod learning;
 mod module;
+mod mounts;
 mod reads;
 mod search;
 mod variables;
@@ -166,6 +167,7 @@ impl Validator {
             }
         }
         self.outputs(&command.outputs);
+        self.mounts(command);
         if let Err(why) = command.progress.pattern() {
             let hint = r"write it such as `progress: {regex: 'step (?<step>\d+) loss (?<loss>\S+)'}`";
             self.wrong("progress.regex", format!("the regular expression cannot be used: {why}"), hint);

@@ -57,8 +57,8 @@ const NO_LIMIT: &str =
     "a limit on the hourly price is for machines of clouds, and the job names none that can be rented";
 const BUDGET: &str = "write `budget: {max: $10}` for the whole run, or add `infra: aws`";
 const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH, or machines of AWS";
-const NO_STORE: &str = "object stores and mounts are not supported yet";
-const COPY: &str = "put the files under `workdir`, which is copied to the machine";
+const NO_STORE: &str = "volumes and stores that stay mounted are not supported yet";
+const COPY: &str = "copy what the program reads with `file_mounts`, and keep what it writes with `outputs`";
 
 /// All of SkyPilot's keys, in the order of its reference.
 pub const SKY_KEYS: &[SkyKey] = &[
@@ -133,7 +133,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     ),
     yes("envs"),
     yes("secrets"),
-    no("file_mounts", NO_STORE, COPY),
+    yes("file_mounts"),
     no("volumes", NO_STORE, COPY),
     yes("setup"),
     yes("run"),
@@ -142,7 +142,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("config", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
     no("experimental", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
     no("event_callback", "callbacks are not supported yet", LEAVE_OUT),
-    no("inputs", "object stores and mounts are not supported yet", COPY),
+    no("inputs", NO_STORE, COPY),
     yes("outputs"),
     no("execution", "several jobs in one file are not supported yet", "keep one job in one file"),
 ];

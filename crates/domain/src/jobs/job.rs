@@ -113,6 +113,9 @@ pub enum Work {
 pub struct Command {
     /// Folder copied to the node before each attempt; relative to the job file until submission, then absolute.
     pub workdir: Option<String>,
+    /// Copied to the node before each attempt: paths there, and what comes there, a local path as for `workdir` or an address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub file_mounts: BTreeMap<String, String>,
     /// Bash commands run once a node before `run`.
     pub setup: Option<String>,
     /// Bash commands run on every node.

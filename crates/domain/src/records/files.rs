@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Fence;
 use crate::job::Work;
+use crate::mounts::is_address;
 use crate::train::{ModelSource, Module};
 
 /// A file below a folder.
@@ -21,6 +22,9 @@ pub struct FileInfo {
     /// Whether it may be executed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_executable: bool,
+    /// Whether only its owner may read it, as keys and passwords are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_private: bool,
 }
 
 /// An input of a run.
@@ -88,6 +92,16 @@ impl RunInput {
             RunInput::Workdir => "workdir",
         }
     }
+}
+
+/// The `file_mounts` of a job that are files and folders of the loop's machine, by their place among all.
+pub fn local_mounts(work: &Work) -> impl Iterator<Item = (u32, &str)> {
+    let mounts = match work {
+        Work::Command(command) => Some(command.file_mounts.values()),
+        Work::Train(_) => None,
+    };
+    let numbered = (0..).zip(mounts.into_iter().flatten().map(String::as_str));
+    numbered.filter(|(_, source)| !is_address(source))
 }
 
 /// The files of an input, or of a run.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
-use domain::files::RunInput;
+use domain::files::{RunInput, local_mounts};
 use domain::{Fence, Work};
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,17 @@ pub struct Grant {
     pub fence: Fence,
     /// Files and folders of this machine that the run reads.
     pub inputs: BTreeMap<RunInput, PathBuf>,
+    /// Those that `file_mounts` names, by their place in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mounts: BTreeMap<u32, PathBuf>,
 }
 
 impl Grant {
     /// The grant of an attempt of a job.
     pub fn new(fence: Fence, work: &Work) -> Grant {
         let inputs = RunInput::ALL.into_iter().filter_map(|input| Some((input, PathBuf::from(input.of(work)?))));
-        Grant { fence, inputs: inputs.collect() }
+        let mounts = local_mounts(work).map(|(number, path)| (number, PathBuf::from(path)));
+        Grant { fence, inputs: inputs.collect(), mounts: mounts.collect() }
     }
 
     /// The grant of a run, by its folder.
@@ -48,6 +52,12 @@ impl Grant {
         let partial = run.join("grant.json.partial");
         fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
         fs::rename(&partial, run.join("grant.json"))
+    }
+
+    /// The path of a mount.
+    pub(super) fn mount(&self, number: u32) -> Result<PathBuf, Refused> {
+        let path = self.mounts.get(&number).cloned();
+        path.ok_or_else(|| (StatusCode::NOT_FOUND, format!("the job has no mount {number} of this machine")))
     }
 
     /// The path of an input.

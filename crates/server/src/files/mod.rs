@@ -58,6 +58,7 @@ impl Runs {
 pub(crate) fn router(folder: PathBuf) -> Router {
     Router::new()
         .route("/v1/runs/{run}/inputs/{input}", get(list_input).post(read_input))
+        .route("/v1/runs/{run}/mounts/{number}", get(list_mount).post(read_mount))
         .route("/v1/runs/{run}/files", get(list_files).post(read_files))
         .route("/v1/runs/{run}/files/{*path}", put(bring))
         .route("/v1/runs/{run}/keep", post(keep))
@@ -82,6 +83,21 @@ async fn read_input(
     Json(request): Json<PartsRequest>,
 ) -> Result<Vec<u8>, Refused> {
     blocking(move || send::read(&Grant::of(&runs.run(&run)?)?.input(input)?, &request)).await
+}
+
+async fn list_mount(
+    State(runs): State<Arc<Runs>>,
+    Path((run, number)): Path<(String, u32)>,
+) -> Result<Json<FileListing>, Refused> {
+    blocking(move || send::list_mount(&Grant::of(&runs.run(&run)?)?.mount(number)?, &runs.home())).await.map(Json)
+}
+
+async fn read_mount(
+    State(runs): State<Arc<Runs>>,
+    Path((run, number)): Path<(String, u32)>,
+    Json(request): Json<PartsRequest>,
+) -> Result<Vec<u8>, Refused> {
+    blocking(move || send::read_mount(&Grant::of(&runs.run(&run)?)?.mount(number)?, &request)).await
 }
 
 async fn list_files(State(runs): State<Arc<Runs>>, Path(run): Path<String>) -> Result<Json<FileListing>, Refused> {

@@ -7,7 +7,8 @@ use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
 use domain::files::{FileInfo, FileListing, PARTS_MAX, PartsRequest, is_safe};
-use node::workdir::{Walk, WorkdirEntry};
+use node::mounts;
+use node::workdir::{LeavesOut, Walk, WorkdirEntry};
 
 use super::{Refused, failed};
 
@@ -30,7 +31,7 @@ pub(super) fn list_workdir(root: &Path, home: &Path) -> Result<FileListing, Refu
     let root = &fs::canonicalize(root).map_err(failed("read", root))?;
     let home = fs::canonicalize(home).map_err(failed("read", home))?;
     let mut files = Vec::new();
-    for entry in (Walk { except: Some(home), follows_links: true, is_copy: false }).entries(root) {
+    for entry in (Walk { except: Some(home), follows_links: true, leaves_out: LeavesOut::Ignored }).entries(root) {
         let WorkdirEntry { path, kind } = entry.map_err(failed("read", root))?;
         let Some(name) = path.to_str().map(str::to_owned) else {
             let message = format!("the name of `{}` is not Unicode; rename it", root.join(&path).display());
@@ -76,7 +77,42 @@ fn info(path: String, meta: &fs::Metadata) -> FileInfo {
     use std::os::unix::fs::PermissionsExt;
     let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let modified = modified.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
-    FileInfo { path, bytes: meta.len(), modified, is_executable: meta.permissions().mode() & 0o100 != 0 }
+    let mode = meta.permissions().mode();
+    let (is_executable, is_private) = (mode & 0o100 != 0, mode & 0o077 == 0);
+    FileInfo { path, bytes: meta.len(), modified, is_executable, is_private }
+}
+
+/// A file, or what a folder of `file_mounts` holds. It holds nothing of what its links lead to elsewhere, which could be
+/// anything of this machine's.
+pub(super) fn list_mount(root: &Path, home: &Path) -> Result<FileListing, Refused> {
+    if !fs::metadata(root).map_err(failed("read", root))?.is_dir() {
+        return list(root);
+    }
+    let root = &fs::canonicalize(root).map_err(failed("read", root))?;
+    let home = fs::canonicalize(home).map_err(failed("read", home))?;
+    let mut files = Vec::new();
+    for entry in mounts::entries(root, Some(home), LeavesOut::Listed) {
+        let refused = |error: std::io::Error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+        let WorkdirEntry { path, kind } = entry.map_err(refused)?;
+        if kind.is_file() {
+            let meta = fs::metadata(root.join(&path)).map_err(failed("read", &root.join(&path)))?;
+            files.push(info(path.to_string_lossy().into_owned(), &meta));
+        }
+    }
+    files.sort();
+    Ok(FileListing { is_file: false, files })
+}
+
+/// Parts of what [`list_mount`] lists.
+pub(super) fn read_mount(root: &Path, request: &PartsRequest) -> Result<Vec<u8>, Refused> {
+    let root = fs::canonicalize(root).map_err(failed("read", root))?;
+    for part in request.parts.iter().filter(|part| root.is_dir() && is_safe(&part.path)) {
+        let path = root.join(&part.path);
+        if !fs::canonicalize(&path).map_err(failed("open", &path))?.starts_with(&root) {
+            return Err((StatusCode::FORBIDDEN, format!("`{}` leads out of the folder", path.display())));
+        }
+    }
+    read(&root, request)
 }
 
 /// The contents of the parts, concatenated. A truncated file is an error.

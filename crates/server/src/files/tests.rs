@@ -22,7 +22,7 @@ struct Scene {
 fn scene(fence: u64) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("r");
-    Grant { fence: Fence(fence), inputs: Default::default() }.write(&run).unwrap();
+    Grant { fence: Fence(fence), inputs: Default::default(), mounts: Default::default() }.write(&run).unwrap();
     Scene { run, runs: Runs::new(folder.path().to_owned()), _folder: folder }
 }
 
@@ -61,7 +61,7 @@ fn what_a_replaced_attempt_brings_is_refused() {
     let request = KeepRequest { fence: Fence(1), files: Vec::new() };
     assert_eq!(scene.runs.keep("r", &request).unwrap_err().0, StatusCode::CONFLICT);
     // A grant never reverts to an older attempt.
-    Grant { fence: Fence(1), inputs: Default::default() }.write(&scene.run).unwrap();
+    Grant { fence: Fence(1), inputs: Default::default(), mounts: Default::default() }.write(&scene.run).unwrap();
     assert_eq!(scene.bring("checkpoints/manifest-2.json", 1, 0, b"{}", b"{}"), Err(StatusCode::CONFLICT));
 }
 
@@ -125,6 +125,34 @@ fn parts_of_files_are_read_one_after_the_other() {
     let one = send::list(&folder.path().join("y")).unwrap();
     assert_eq!((one.is_file, &*one.files[0].path), (true, "y"));
     assert_eq!(send::read(&folder.path().join("y"), &PartsRequest { parts: vec![part("y", 0, 4)] }).unwrap(), b"4567");
+}
+
+/// Of a mounted folder everything is sent, also what git ignores; a link that leads out of it, never.
+#[test]
+fn of_a_mount_everything_is_sent_but_what_its_links_lead_to_elsewhere() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let (mount, home) = (folder.path().join("mount"), folder.path().join("mount/home"));
+    for path in [".git/config", ".gitignore", "data/x.bin", "left.log", "home/secret.key"] {
+        let path = mount.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "data/\n").unwrap();
+    }
+    fs::write(mount.join(".skyignore"), "*.log\n").unwrap();
+    fs::set_permissions(mount.join("data/x.bin"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("data", mount.join("link")).unwrap();
+    let listed = send::list_mount(&mount, &home).unwrap();
+    let files: Vec<(&str, bool)> = listed.files.iter().map(|file| (&*file.path, file.is_private)).collect();
+    assert_eq!(files, [(".gitignore", false), (".skyignore", false), ("data/x.bin", true), ("link/x.bin", true)]);
+    fs::write(folder.path().join("other"), "not yours").unwrap();
+    symlink("../../other", mount.join("data/out")).unwrap();
+    let (status, why) = send::list_mount(&mount, &home).unwrap_err();
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(why.contains("data/out") && why.contains("leads out"), "{why}");
+    // An agent that asks for it all the same is refused.
+    let part = |path: &str| PartsRequest { parts: vec![FilePart { path: path.into(), offset: 0, bytes: 4 }] };
+    assert_eq!(send::read_mount(&mount, &part("data/out")).unwrap_err().0, StatusCode::FORBIDDEN);
+    assert_eq!(send::read_mount(&mount, &part("link/x.bin")).unwrap(), b"data");
 }
 
 /// Neither a repository nor what it ignores travels to a node: it may be large, and may hold what is secret.

@@ -5,7 +5,7 @@
 //! whatever else the program has started is ended here.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,11 +14,13 @@ use domain::{Cause, Command, Fence, Finding, Job, RunId, Work};
 use node::session;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
+use store::Access;
 
 use super::super::process::{not_written, tail};
 use super::super::verdict::Role;
-use super::super::workdir::{self, WorkdirSource};
+use super::super::workdir::{self, MountTarget, WorkdirSource};
 use super::{Resume, command};
+use crate::travel::Brought;
 
 /// Between two looks for the file.
 const LOOK: Duration = Duration::from_millis(20);
@@ -50,7 +52,12 @@ pub struct ProfiledSteps {
 ///
 /// # Errors
 /// Why there are no steps.
-pub fn profile(job: &Job, folder: &Path, steps: u32) -> Result<ProfiledSteps, Box<Finding>> {
+pub fn profile(
+    job: &Job,
+    folder: &Path,
+    steps: u32,
+    (user_home, access): (Option<PathBuf>, Access),
+) -> Result<ProfiledSteps, Box<Finding>> {
     let Work::Command(program) = &job.work else {
         let message = "only a job that runs a program can be profiled";
         return Err(Box::new(Finding::new(Cause::Job, message).hint("use `--calibrate` for `train:`")));
@@ -59,6 +66,8 @@ pub fn profile(job: &Job, folder: &Path, steps: u32) -> Result<ProfiledSteps, Bo
     fs::create_dir_all(&checkpoints).map_err(|error| not_written("make", &checkpoints, &error))?;
     let source = program.workdir.as_deref().map(|path| WorkdirSource::Original(path.into()));
     workdir::prepare(source.as_ref(), &folder.join("workdir"), &(checkpoints, program.outputs.clone()))?;
+    let target = MountTarget { attempt: folder.to_owned(), root: folder.to_owned(), user_home, access };
+    let _placed = workdir::place(&program.file_mounts, &Brought::default(), &target)?;
     let run = RunId::new("profile".to_owned());
     let start = Start {
         attempt: run.attempt(Fence(1)),
@@ -129,7 +138,7 @@ mod tests {
     fn profiled(run: &str) -> Result<ProfiledSteps, String> {
         let folder = tempfile::tempdir().unwrap();
         let job = Job::parse(&format!("setup: echo made > made\nrun: |\n  {run}\n"), "job.yaml").unwrap().job;
-        profile(&job, folder.path(), 3).map_err(|finding| finding.message)
+        profile(&job, folder.path(), 3, (None, Access::default())).map_err(|finding| finding.message)
     }
 
     #[test]

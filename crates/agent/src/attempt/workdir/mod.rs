@@ -10,11 +10,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use domain::{Cause, Finding};
-use node::workdir::{Walk, WorkdirEntry};
+use node::workdir::{LeavesOut, Walk, WorkdirEntry};
 
 use super::process::not_written;
 
+mod mounts;
 mod outputs;
+mod placed;
+
+pub use mounts::{MOUNTS, MountTarget, place};
+pub use placed::Placed;
 
 /// A folder to copy.
 #[derive(Debug, Clone)]
@@ -39,16 +44,16 @@ pub fn prepare(
 /// Copies `source` to `target`, which is created; without a source it is empty.
 pub fn copy(source: Option<&WorkdirSource>, target: &Path) -> Result<(), Finding> {
     fs::create_dir_all(target).map_err(|error| *not_written("make", target, &error))?;
-    let (source, is_copy) = match source {
+    let (source, leaves_out) = match source {
         None => return Ok(()),
-        Some(WorkdirSource::Original(source)) => (source, false),
-        Some(WorkdirSource::Brought(source)) => (source, true),
+        Some(WorkdirSource::Original(source)) => (source, LeavesOut::Ignored),
+        Some(WorkdirSource::Brought(source)) => (source, LeavesOut::Nothing),
     };
     let root = fs::canonicalize(source).map_err(|error| unreadable(source, &error))?;
     let target = fs::canonicalize(target).map_err(|error| *not_written("open", target, &error))?;
     // The home may lie within the working folder; a copy of the copy would have no end.
     let home = target.strip_prefix(&root).ok().and_then(|inner| inner.iter().next()).map(|name| root.join(name));
-    let walk = Walk { except: home, follows_links: false, is_copy };
+    let walk = Walk { except: home, follows_links: false, leaves_out };
     for entry in walk.entries(&root) {
         let WorkdirEntry { path, kind } = entry.map_err(|error| unreadable(source, &error))?;
         let (from, to) = (root.join(&path), target.join(&path));
@@ -111,6 +116,12 @@ fn link(root: &Path, from: &Path, to: &Path) -> Result<(), Finding> {
         return Err(Finding::new(Cause::Job, message).hint(hint));
     }
     symlink(&aim, to).map_err(|error| *not_written("link", to, &error))
+}
+
+/// A path below the working folder that ends elsewhere.
+fn outer_link(end: &Path, workdir: &Path) -> Finding {
+    let message = format!("a link leads out of the working folder `{}`, to `{}`", workdir.display(), end.display());
+    Finding::new(Cause::Job, message).hint("name another place in `file_mounts`")
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Finding {

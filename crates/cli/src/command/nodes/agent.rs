@@ -22,5 +22,6 @@ pub fn run(args: Args, settings: &GlobalSettings) -> Result<u8, Error> {
         chaos::aim(chaos, "agent");
     }
     let (access, metadata) = (settings.access.clone(), settings.metadata.clone());
-    Ok(agent::attend(agent::AgentSettings { folder: args.folder, access, metadata })?.exit_code())
+    let user_home = GlobalSettings::variable("HOME").map(PathBuf::from);
+    Ok(agent::attend(agent::AgentSettings { folder: args.folder, user_home, access, metadata })?.exit_code())
 }

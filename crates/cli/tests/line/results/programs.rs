@@ -29,6 +29,33 @@ fn outputs_are_carried_from_attempt_to_attempt() {
 }
 
 #[test]
+fn mounts_are_copied_and_what_is_missing_is_said_before_anything_starts() {
+    let home = Home::new();
+    let around = home.path().parent().unwrap().to_owned();
+    std::fs::create_dir_all(around.join("data")).unwrap();
+    std::fs::write(around.join("data/a.txt"), "here").unwrap();
+    let job = |name: &str, mounts: &str| {
+        home.job(name, &format!("file_mounts:\n{mounts}run: cat lib/a.txt {}/place/data/a.txt\n", around.display()))
+    };
+    let place = around.join("place/data").display().to_string();
+    let right = job("right.yaml", &format!("  lib: data\n  {place}: ./data\n"));
+    let ran = home.gradus(&["run", text(&right), "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(home.gradus(&["logs", "last"]).out.trim(), "herehere");
+    assert!(!around.join("place").exists());
+    let runs = || std::fs::read_dir(home.path().join("runs")).unwrap().count();
+    assert_eq!(runs(), 1);
+    std::os::unix::fs::symlink("/etc/hostname", around.join("data/out")).unwrap();
+    let refused = |mounts: &str, words: &[&str]| {
+        let said = home.gradus(&["run", text(&job("wrong.yaml", mounts)), "--yes"]);
+        assert!(said.code == Some(2) && words.iter().all(|word| said.err.contains(word)), "{mounts}: {}", said.err);
+    };
+    refused("  lib: nothing\n", &["wrong.yaml:2: `file_mounts.lib`", "nothing` is not there", "hint:"]);
+    refused("  a: right.yaml\n  lib: data\n", &["wrong.yaml:3:", "data/out` is a link that leads out of the folder"]);
+    assert_eq!(runs(), 1, "no run was made");
+}
+
+#[test]
 fn what_is_written_into_the_working_folder_is_said_with_the_way_to_keep_it() {
     let home = Home::new();
     let job = home.job("writes.yaml", "name: writes\nrun: |\n  mkdir out\n  head -c 2000 /dev/zero > out/model.bin\n");

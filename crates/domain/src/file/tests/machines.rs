@@ -1,9 +1,11 @@
 //! Resource requests and limits: SkyPilot's keys, machines, money and time.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use super::{check, run_with};
 use crate::file::{SKY_KEYS, SkyKey, SkySupport, schema, served, shape};
+use crate::job::{Job, Work};
 
 #[test]
 fn skypilot_keys_are_served_or_refused_by_name() {
@@ -66,12 +68,8 @@ fn skypilot_keys_are_served_or_refused_by_name() {
         "2 secrets.1A: `1A` is no name of a variable (use letters, digits and `_`, and no digit first)",
     );
     check(
-        "file_mounts: {/data: s3://a}",
-        "2 file_mounts: object stores and mounts are not supported yet (put the files under `workdir`, which is copied to the machine)",
-    );
-    check(
         "volumes: {/data: a}",
-        "2 volumes: object stores and mounts are not supported yet (put the files under `workdir`, which is copied to the machine)",
+        "2 volumes: volumes and stores that stay mounted are not supported yet (copy what the program reads with `file_mounts`, and keep what it writes with `outputs`)",
     );
     check(
         "service: {replicas: 2}",
@@ -88,7 +86,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 
@@ -136,6 +134,55 @@ fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
         "run: a\nnum_nodes: 2\nresources: {nodes: [4]}\n",
         "2 num_nodes: `num_nodes` and `resources.nodes` contradict each other (keep one of the two)",
     );
+}
+
+#[test]
+fn mounts_come_to_places_of_their_own() {
+    let check = |mounts: &str, expected: &str| check(&format!("run: a\nfile_mounts: {{{mounts}}}\n"), expected);
+    check("/data: s3://a/b, ~/x: ../x, y: ./y, /k: {source: gs://k, mode: copy}", "ok");
+    check("", "ok");
+    check(
+        "../up: a",
+        "2 file_mounts.../up: `../up` leads upwards (write a path on the machine, such as `/data`, `~/data` or `data`)",
+    );
+    check(
+        "/data: a, /data/x.csv: b",
+        "2 file_mounts./data/x.csv: `/data` and `/data/x.csv` are one within the other (name the outer one only, or another place)",
+    );
+    check(
+        "/data: ftp://a/b",
+        "2 file_mounts./data: `ftp://` is not known (write a path, `s3://BUCKET/PREFIX`, `gs://`, `az://`, `oss://`, `cos://` or `https://`)",
+    );
+    check(
+        "/data: ''",
+        "2 file_mounts./data: the path is empty (write a path, relative to the job file, or an address)",
+    );
+    check("/data: $HOME/x", "2 file_mounts./data: variables in a path are not filled in (write the path out)");
+    check(
+        "/data: {source: s3://a, mode: MOUNT}",
+        "2 file_mounts./data.mode: `MOUNT` keeps a bucket mounted, which is not supported (write `mode: COPY`, which copies it before `setup`; what the program writes is kept in `outputs`)",
+    );
+    check(
+        "/data: {source: s3://a}",
+        "2 file_mounts./data: without `mode` SkyPilot keeps the bucket mounted, which is not supported (write `mode: COPY`, which copies it before `setup`; what the program writes is kept in `outputs`)",
+    );
+    check(
+        "/out: {name: b, mode: COPY, store: s3}",
+        "2 file_mounts./out.name: no bucket is made for a job (what the program writes is kept in `outputs: [FOLDER]` or `$GRADUS_CHECKPOINTS`)
+         2 file_mounts./out.store: no bucket is made for a job (leave the key out)",
+    );
+    super::check(
+        "run: a\noutputs: [out]\nfile_mounts: {out/x: b}\n",
+        "3 file_mounts.out/x: `out` and `out/x` are one within the other (name the outer one only, or another place)",
+    );
+    super::check(
+        "train:\n  model: cnn\n  data: {path: d.csv}\n  epochs: 3\n  batch: 64\nfile_mounts: {x: y}\n",
+        "6 file_mounts: `file_mounts` is for a `run:` program; `train:` needs none (leave the key out)",
+    );
+    let mut job = Job::parse("run: a\nfile_mounts: {/data: x, /b: s3://b, /c: /d}", "job.yaml").unwrap().job;
+    job.resolve(Path::new("/home/me"));
+    let Work::Command(command) = &job.work else { panic!("it runs a program") };
+    assert_eq!(command.file_mounts.values().collect::<Vec<_>>(), ["s3://b", "/d", "/home/me/x"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "name",
     "project",
     "num_nodes",
@@ -11,6 +11,7 @@ const ORDER: [&str; 13] = [
     "envs",
     "secrets",
     "workdir",
+    "file_mounts",
     "outputs",
     "setup",
     "run",
@@ -36,7 +37,8 @@ impl JobText {
             // Names of variables may have points in them; sections are one deep.
             let (key, below) = match rest.split_once('.') {
                 Some((key, below))
-                    if ["resources", "envs", "secrets", "budget", "job_recovery", "progress"].contains(&key) =>
+                    if ["resources", "envs", "secrets", "budget", "job_recovery", "progress", "file_mounts"]
+                        .contains(&key) =>
                 {
                     (key, Some(below))
                 }

@@ -76,22 +76,23 @@ fn repository(import: &mut Import, line: u32, value: &Node) {
 /// One of `file_mounts`.
 fn mount(import: &mut Import, target: &Key, source: &Node) {
     let path = format!("file_mounts.{}", target.raw.text);
-    let from = scalar(source).or_else(|| source.get("source").and_then(|(_, value)| scalar(value)));
-    let (why, hint) = match from {
-        Some(address) if address.contains("://") => (
-            format!("left out: `{address}` is not mounted"),
-            "let the program read it, or copy it in `setup`; `train: {data: {path: ADDRESS, cache: …}}` reads it while training",
-        ),
-        Some(folder) => (
-            format!("left out: `{folder}` is not copied to `{}`", target.raw.text),
-            "put it under `workdir`, which is copied to the machine, and change the path in the program",
-        ),
-        None => (
-            "left out: no bucket is made or mounted".to_owned(),
-            "write what must last to $GRADUS_CHECKPOINTS, which outlives the machine",
-        ),
+    let text = |key: &str| source.get(key).and_then(|(_, value)| scalar(value));
+    let from = scalar(source).or_else(|| text("source"));
+    let Some(from) = from.filter(|_| text("name").is_none()) else {
+        let hint = "write what must last to $GRADUS_CHECKPOINTS, which outlives the machine";
+        return import.note(Some(target.line), &path, "left out: no bucket is made or mounted", hint);
     };
-    import.note(Some(target.line), &path, why, hint);
+    let is_copied = scalar(source).is_some() || text("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("copy"));
+    if !is_copied {
+        let note = format!("`{from}` is copied before `setup`, and not mounted: what is written there is not kept");
+        import.note(
+            Some(target.line),
+            &path,
+            note,
+            "write what must last to $GRADUS_CHECKPOINTS, or name its folder in `outputs`",
+        );
+    }
+    import.job.text(&path, from);
 }
 
 /// A key of `resources`.

@@ -128,6 +128,7 @@ file_mounts:
   /data: s3://bucket/data
   /code: ./code
   /ckpt: {name: b, mode: MOUNT}
+  /models: {source: s3://bucket/models, mode: MOUNT_CACHED}
 setup: pip install -r requirements.txt
 run: |
   torchrun train.py
@@ -149,6 +150,10 @@ envs:
   EMPTY: null
 secrets:
   HF_TOKEN: null
+file_mounts:
+  /data: s3://bucket/data
+  /code: ./code
+  /models: s3://bucket/models
 setup: |-
   git clone https://example.org/r.git . && git checkout v1
   pip install -r requirements.txt
@@ -165,11 +170,10 @@ run: |
 11 resources.spot_recovery: left out: there is one way to recover, which is the default: from the newest checkpoint
 12 resources.job_recovery.strategy: left out: there is one way to recover, which is the default: from the newest checkpoint
 13 resources.any_of: the first choice is taken, and 1 more left out: a job has one set of resources
-18 file_mounts./data: left out: `s3://bucket/data` is not mounted
-19 file_mounts./code: left out: `./code` is not copied to `/code`
 20 file_mounts./ckpt: left out: no bucket is made or mounted
-24 service: left out: services are not supported; a job runs to its end
-25 frobnicate: left out: unknown key
+21 file_mounts./models: `s3://bucket/models` is copied before `setup`, and not mounted: what is written there is not kept
+25 service: left out: services are not supported; a job runs to its end
+26 frobnicate: left out: unknown key
 "#,
     );
 }
