@@ -57,6 +57,9 @@ impl Liveness {
 
 /// Why a queued run waits: another run uses the machine that it was planned on.
 pub fn waiting(other: &RunId, offer: &Offer) -> String {
+    if let Some(pool) = Offer::pool_of(&offer.kind) {
+        return format!("waiting for a free node of pool {pool}; run {other} uses one");
+    }
     match offer.kind.as_str() {
         _ if offer.provider == cloud::local::NAME => format!("waiting for run {other}, which uses this machine"),
         Offer::ANY => format!("waiting for a free node, such as that of run {other}"),

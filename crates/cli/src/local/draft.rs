@@ -213,21 +213,22 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     for provider in providers.iter().filter(is_near) {
         offers.extend(cloud::offers(provider.as_ref())?);
     }
-    let is_meant = |offer: &Offer| match &job.wants.node {
-        Some(node) => offer.provider == cloud::ssh::NAME && offer.kind == *node,
-        None => offer.provider == cloud::local::NAME,
+    let Some(node) = &job.wants.node else {
+        offers.retain(|offer| offer.provider == cloud::local::NAME);
+        return Ok(offers);
     };
-    offers.retain(is_meant);
-    match &job.wants.node {
-        Some(node) if offers.is_empty() => Err(no_node(node, &machine::inventory(home)?)),
-        Some(node) => too_few_nodes(job.least_nodes(), node, &machine::inventory(home)?).map_or(Ok(offers), Err),
-        None => Ok(offers),
+    let inventory = machine::inventory(home)?;
+    let kind = inventory.kind_of(node);
+    offers.retain(|offer| offer.provider == cloud::ssh::NAME && offer.kind == kind);
+    if offers.is_empty() {
+        return Err(no_node(node, &inventory));
     }
+    too_few_nodes(job.least_nodes(), node, &inventory).map_or(Ok(offers), Err)
 }
 
 /// Why there are fewer nodes than a job requests.
 fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
-    let found = inventory.count(node);
+    let found = inventory.count(&inventory.kind_of(node));
     if wanted as usize <= found {
         return None;
     }
@@ -241,6 +242,13 @@ fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error
                 "write `num_nodes: {found}` or less, or add nodes with `gradus nodes add NAME --address user@host`"
             ),
         ),
+        pool if inventory.pools().contains(pool) => (
+            format!(
+                "`num_nodes: {wanted}` asks for more than the {} of pool `{pool}` that cost the same and are not drained",
+                counted(found as u64, "node")
+            ),
+            format!("write `num_nodes: {found}` or less, or add nodes with `gradus nodes add NAME --pool {pool}`"),
+        ),
         name => (
             format!("`num_nodes: {wanted}` asks for several nodes, and `infra: ssh/{name}` names one"),
             "write `infra: ssh` to use any of them".to_owned(),
@@ -252,18 +260,25 @@ fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error
 /// Why a job has no node to run on.
 fn no_node(node: &str, inventory: &Inventory) -> Error {
     let names: Vec<&str> = inventory.hosts.iter().map(|host| host.name.as_str()).collect();
-    if node == "any" && !names.is_empty() || names.contains(&node) {
+    let pools: Vec<&str> = inventory.pools().into_iter().collect();
+    if node == "any" && !names.is_empty() || names.contains(&node) || pools.contains(&node) {
         let (message, name) = match node {
             "any" => ("all nodes are drained".to_owned(), "NODE"),
+            pool if pools.contains(&pool) => (format!("all nodes of pool `{pool}` are drained"), "NODE"),
             name => (format!("node `{name}` is drained: nothing new starts there"), name),
         };
         return Error::Usage { message, hint: format!("use it again with `gradus nodes resume {name}`") };
     }
     let message = match names.is_empty() {
         true => "no node was added yet".to_owned(),
-        false => format!("there is no node `{node}`; there are {}", names.join(", ")),
+        false if pools.is_empty() => format!("there is no node `{node}`; there are {}", names.join(", ")),
+        false => {
+            let (names, pools) = (names.join(", "), pools.join(", "));
+            format!("there is no node or pool `{node}`; there are the nodes {names} and the pools {pools}")
+        }
     };
-    Error::Usage { message, hint: "add one with `gradus nodes add NAME --address user@host`".to_owned() }
+    let hint = "add one with `gradus nodes add NAME --address user@host`, to a pool with `--pool POOL`";
+    Error::Usage { message, hint: hint.to_owned() }
 }
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {

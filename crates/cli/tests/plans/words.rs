@@ -168,6 +168,47 @@ fn names_that_nothing_has_are_said_with_their_line() {
     holds(&said, &["error: job.yaml:11: `resources.accelerators`: no GPU `H10000` is known", "gradus catalog gpus"]);
 }
 
+#[test]
+fn a_pool_of_nodes_is_planned_with_its_own_nodes_only() {
+    let workdir = Workdir::new();
+    let node = |name: &str, pool: &str, rate: u32, cores: u32| {
+        format!(
+            r#"{{"name":"{name}","address":"{name}","pool":{pool},"rate":{rate},"node":{{"cpu":"","cores":{cores},"memory":8000000000,"disk_free":90000000000}}}}"#
+        )
+    };
+    let nodes = [node("a", "null", 0, 64), node("b", "\"lab\"", 2, 4), node("c", "\"lab\"", 2, 8)];
+    fs::create_dir_all(workdir.0.path().join("home")).unwrap();
+    workdir.file("home/nodes.json", format!(r#"{{"hosts":[{}]}}"#, nodes.join(",")));
+    let plan = |infra: &str, more: &str| {
+        workdir.file("job.yaml", format!("resources: {{infra: {infra}}}\n{more}run: 'true'\n"));
+        workdir.gradus(&["plan", "job.yaml"])
+    };
+    let said = plan("ssh/lab", "num_nodes: 2\n");
+    holds(&said.out, &["any:lab", "4 cores", "$2.00/h"]);
+    holds(&plan("ssh", "").out, &["64 cores"]);
+    let refused = |infra: &str, more: &str, words: &[&str]| {
+        let said = plan(infra, more);
+        assert!(said.code == Some(2), "{}{}", said.out, said.err);
+        holds(&said.err, words);
+    };
+    refused(
+        "ssh/lba",
+        "",
+        &["there is no node or pool `lba`; there are the nodes a, b, c and the pools lab", "--pool POOL"],
+    );
+    refused("ssh/lab", "num_nodes: 3\n", &["asks for more than the 2 nodes of pool `lab`", "`num_nodes: 2` or less"]);
+    let change = |words: &[&str]| workdir.gradus(&[&["nodes", "pool"], words].concat());
+    holds(&change(&["b", "a"]).err, &["`a` is the name of a node"]);
+    holds(&change(&["b", "x y"]).err, &["`x y` cannot be the name of a pool"]);
+    holds(&change(&["c"]).err, &["node c is in no pool"]);
+    refused("ssh/lab", "num_nodes: 2\n", &["asks for more than the 1 node of pool `lab`"]);
+    holds(&change(&["c", "lab"]).err, &["node c is in pool lab"]);
+    for node in ["b", "c"] {
+        assert_eq!(workdir.gradus(&["nodes", "drain", node]).code, Some(0));
+    }
+    refused("ssh/lab", "", &["all nodes of pool `lab` are drained"]);
+}
+
 /// A program that misses a file should not have to guess why.
 #[test]
 fn what_is_not_copied_of_a_working_folder_is_said() {

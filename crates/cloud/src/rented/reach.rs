@@ -87,6 +87,7 @@ impl Reach {
         let config = key::configure(&folder, &self.rentals.shared(), named, ssh_config.as_deref());
         let config = config.map_err(|error| format!("cannot write `{}`: {error}", folder.display()))?;
         let host = Host {
+            pool: None,
             name: handle.0.clone(),
             address: handle.0.clone(),
             config: Some(config),

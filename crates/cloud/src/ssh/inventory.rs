@@ -1,15 +1,16 @@
 //! The nodes of a home: `nodes.json`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{Bytes, Node, Rate};
+use domain::{Bytes, Node, Offer, Rate};
 use node::facts::NodeFacts;
 use serde::{Deserialize, Serialize};
 
 /// The kind of the offer of any node.
-pub(super) const ANY: &str = domain::Offer::ANY;
+pub(super) const ANY: &str = Offer::ANY;
 
 /// The nodes of a home.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Host {
     /// The configuration file of `ssh`, if not the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
+    /// The pool that it belongs to, by which jobs ask for any of its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Its price.
     pub rate: Rate,
     /// Its hardware, as detected when it was added.
@@ -81,22 +85,43 @@ impl Inventory {
         fs::rename(&partial, home.join("nodes.json"))
     }
 
-    /// The nodes that an offer means, in the order in which they are tried: the one of its name, or all that cost the same.
+    /// The nodes that an offer means, in the order in which they are tried: the one of its name, or of all or a pool those that
+    /// cost the same.
     pub(super) fn wanted(&self, kind: &str, rate: Rate) -> impl Iterator<Item = &Host> {
-        let is_meant = move |host: &&Host| host.name == kind || (kind == ANY && host.rate == rate);
+        self.usable(kind).filter(move |host| host.name == kind || host.rate == rate)
+    }
+
+    /// The nodes of a kind that are not drained: the one of its name, those of a pool, or all.
+    fn usable(&self, kind: &str) -> impl Iterator<Item = &Host> {
+        let pool = Offer::pool_of(kind);
+        let is_of_pool = move |host: &Host| pool.is_some() && host.pool.as_deref() == pool;
+        let is_meant = move |host: &Host| kind == ANY || host.name == kind || is_of_pool(host);
         self.hosts.iter().filter(move |host| !host.is_drained && is_meant(host))
+    }
+
+    /// What the name of a node or a pool in a job stands for: the kind of its offer.
+    pub fn kind_of(&self, name: &str) -> String {
+        match self.pools().contains(name) {
+            true => Offer::kind_of_pool(name),
+            false => name.to_owned(),
+        }
+    }
+
+    /// The pools, by name.
+    pub fn pools(&self) -> BTreeSet<&str> {
+        self.hosts.iter().filter_map(|host| host.pool.as_deref()).collect()
     }
 
     /// The number of machines of an offer of this kind that can be used at once.
     pub fn count(&self, kind: &str) -> usize {
-        let rate = self.any().map_or(Rate::default(), |(_, rate)| rate);
+        let rate = self.cheapest(kind).map_or(Rate::default(), |(_, rate)| rate);
         self.wanted(kind, rate).count()
     }
 
-    /// The offer [`ANY`]: the hardware common to the cheapest nodes, at their price. `None` without nodes.
-    pub(super) fn any(&self) -> Option<(Node, Rate)> {
-        let rate = self.hosts.iter().filter(|host| !host.is_drained).map(|host| host.rate).min()?;
-        let node = self.wanted(ANY, rate).map(|host| host.node.clone()).reduce(|one, other| least(&one, &other))?;
+    /// The offer of [`ANY`] node or of a pool: the hardware common to the cheapest of them, at their price. `None` without nodes.
+    pub(super) fn cheapest(&self, kind: &str) -> Option<(Node, Rate)> {
+        let rate = self.usable(kind).map(|host| host.rate).min()?;
+        let node = self.wanted(kind, rate).map(|host| host.node.clone()).reduce(|one, other| least(&one, &other))?;
         Some((node, rate))
     }
 }
@@ -121,6 +146,7 @@ mod tests {
             name: name.into(),
             address: format!("me@{name}"),
             config: None,
+            pool: None,
             rate: Rate::default(),
             node,
             is_drained,
@@ -144,11 +170,35 @@ mod tests {
         let mut priced = inventory.clone();
         priced.hosts[0].rate = "2/h".parse().unwrap();
         priced.hosts[2].rate = "1/h".parse().unwrap();
-        let (node, rate) = priced.any().unwrap();
+        let (node, rate) = priced.cheapest(ANY).unwrap();
         assert_eq!((node.cores, rate), (2, "1/h".parse().unwrap()));
         assert_eq!(priced.wanted(ANY, rate).map(|host| &*host.name).collect::<Vec<_>>(), ["c"]);
-        assert_eq!(Inventory { hosts: vec![host("b", true)] }.any(), None);
+        assert_eq!(Inventory { hosts: vec![host("b", true)] }.cheapest(ANY), None);
         fs::write(home.path().join("nodes.json"), "{").unwrap();
         assert!(Inventory::read(home.path()).is_err());
+    }
+
+    /// A pool means its own nodes and no other, the cheapest of them, as `any` does of all.
+    #[test]
+    fn a_pool_is_any_of_its_nodes() {
+        let mut inventory = Inventory { hosts: ["a", "b", "c", "d", "e"].map(|name| host(name, name == "d")).into() };
+        for (index, rate) in [(0, "1/h"), (1, "2/h"), (2, "2/h"), (3, "1/h")] {
+            inventory.hosts[index].rate = rate.parse().unwrap();
+        }
+        for index in [1, 2, 3] {
+            inventory.hosts[index].pool = Some("lab".into());
+        }
+        inventory.hosts[4].pool = Some("far".into());
+        let kind = Offer::kind_of_pool("lab");
+        let (_, rate) = inventory.cheapest(&kind).unwrap();
+        let names: Vec<&str> = inventory.wanted(&kind, rate).map(|host| &*host.name).collect();
+        assert_eq!((rate, names), ("2/h".parse().unwrap(), vec!["b", "c"]), "`d` is drained");
+        assert_eq!(["lab", "far", "other"].map(|pool| inventory.count(&Offer::kind_of_pool(pool))), [2, 1, 0]);
+        assert_eq!(inventory.count("lab"), 0, "a node of that name is another thing");
+        assert_eq!(inventory.pools(), BTreeSet::from(["far", "lab"]));
+        // A file without pools reads as before.
+        let old =
+            r#"{"hosts":[{"name":"a","address":"a","rate":0,"node":{"cpu":"","cores":1,"memory":0,"disk_free":0}}]}"#;
+        assert!(serde_json::from_str::<Inventory>(old).is_ok_and(|read| read.hosts[0].pool.is_none()));
     }
 }

@@ -100,7 +100,7 @@ impl Ssh {
         Some(self.machines.get(&host.name)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One offer per node, and one for `any`, at the price of the cheapest.
+    /// One offer per node, and one for `any` and for each pool, at the price of the cheapest.
     fn offers(&self) -> Vec<Offer> {
         let hosts: Vec<&Host> = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).collect();
         let offer = |kind: &str, node: Node, rate| Offer {
@@ -111,10 +111,14 @@ impl Ssh {
             price_source: "gradus nodes add --price".into(),
         };
         let mut offers: Vec<Offer> = hosts.iter().map(|host| offer(&host.name, host.node.clone(), host.rate)).collect();
-        if let Some((node, rate)) = self.settings.inventory.any() {
-            offers.insert(0, offer(inventory::ANY, node, rate));
-        }
-        offers
+        let pools = self.settings.inventory.pools().into_iter().map(Offer::kind_of_pool);
+        let group = |kind: String| {
+            let (node, rate) = self.settings.inventory.cheapest(&kind)?;
+            Some(offer(&kind, node, rate))
+        };
+        let mut all: Vec<Offer> = std::iter::once(inventory::ANY.to_owned()).chain(pools).filter_map(group).collect();
+        all.append(&mut offers);
+        all
     }
 
     fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
@@ -140,7 +144,7 @@ impl Ssh {
             }
         }
         if reasons.is_empty() {
-            return refused(format!("no node is named `{}`; see `gradus nodes list`", request.offer.kind));
+            return refused(format!("no node or pool is named `{}`; see `gradus nodes list`", request.offer.kind));
         }
         ProviderAnswer::Refused(Refusal::Capacity { message: reasons.join("; ") })
     }

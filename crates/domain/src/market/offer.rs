@@ -24,9 +24,19 @@ impl Offer {
     /// The kind of an offer of any machine of its provider.
     pub const ANY: &str = "any";
 
-    /// Whether it means any machine that its provider has.
+    /// The kind of an offer of any machine of a pool.
+    pub fn kind_of_pool(pool: &str) -> String {
+        format!("{}:{pool}", Offer::ANY)
+    }
+
+    /// The pool of a kind that means any machine of one.
+    pub fn pool_of(kind: &str) -> Option<&str> {
+        kind.strip_prefix(Offer::ANY)?.strip_prefix(':')
+    }
+
+    /// Whether it means any machine that its provider has, or any of a pool.
     pub fn is_any(&self) -> bool {
-        self.kind == Offer::ANY
+        self.kind == Offer::ANY || Offer::pool_of(&self.kind).is_some()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use cloud::ssh::{Connection, Executables, Host, SshError, bootstrap};
+use cloud::ssh::{Connection, Executables, Host, Inventory, SshError, bootstrap};
 use domain::{Node, Offer, Rate};
 use server::Home;
 
@@ -24,6 +24,9 @@ pub struct Args {
     /// SSH configuration file [default: that of `ssh`]
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
+    /// Pool that the node belongs to: `infra: ssh/POOL` in a job is any of its nodes [default: as before]
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
     /// What the machine costs per hour
     #[arg(long, value_name = "PRICE", default_value = "$0", allow_hyphen_values = true)]
     price: Rate,
@@ -48,6 +51,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         address: args.address.unwrap_or_else(|| args.name.clone()),
         name: args.name,
         config,
+        pool: args.pool,
         rate: args.price,
         node: Node::default(),
         is_drained: false,
@@ -56,6 +60,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         link: None,
     };
     let inventory = machine::inventory(&home)?;
+    check_pool(&host.name, host.pool.as_deref(), &inventory)?;
     let ssh = machine::ssh(settings, &home, inventory.clone());
     match inventory.hosts.iter().any(|other| other.name == host.name) {
         true => printer.say(format!("connecting to {}", host.address)),
@@ -67,6 +72,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match known {
         Some(index) => {
             host.is_drained = inventory.hosts[index].is_drained;
+            host.pool = host.pool.or_else(|| inventory.hosts[index].pool.clone());
             host.facts = inventory.hosts[index].facts.clone();
             host.link = inventory.hosts[index].link;
             describe(&mut host, &ssh.program, home.owner());
@@ -78,28 +84,60 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
     }
     inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
+    tell(&host, printer);
+    Ok(exit::DONE)
+}
+
+/// What a node is, and how a job asks for it.
+fn tell(host: &Host, printer: &mut Printer) {
     match printer.is_json() {
         true => printer.json(&serde_json::json!(host)),
         false => {
             printer.data(format!("node     {} ({})", host.name, host.address));
-            printer.data(format!("machine  {}", super::list::machine(&host)));
-            super::show::details(&host).into_iter().for_each(|line| printer.data(line));
+            printer.data(format!("machine  {}", super::list::machine(host)));
+            super::show::details(host).into_iter().for_each(|line| printer.data(line));
             printer.data(format!("price    {}", host.rate));
+            let any = host
+                .pool
+                .as_ref()
+                .map_or(String::new(), |pool| format!("`infra: ssh/{pool}` for any of its pool, "));
             printer.data(format!(
-                "use      write `resources: {{infra: ssh/{}}}` in a job, or `infra: ssh` for any node",
+                "use      write `resources: {{infra: ssh/{}}}` in a job, {any}or `infra: ssh` for any node",
                 host.name
             ));
         }
     }
-    Ok(exit::DONE)
+}
+
+/// Whether something may be the name of a node or a pool.
+fn is_name(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    !name.is_empty() && name != Offer::ANY && name.chars().all(is_letter)
+}
+
+/// Refuses a name for both a node and a pool: a job could mean either.
+pub(super) fn check_pool(node: &str, pool: Option<&str>, inventory: &Inventory) -> Result<(), Error> {
+    let usage = |message: String, hint: &str| Err(Error::Usage { message, hint: hint.to_owned() });
+    if inventory.pools().contains(node) {
+        return usage(
+            format!("`{node}` is the name of a pool"),
+            "give the node another name; `gradus nodes list` shows pools",
+        );
+    }
+    let Some(pool) = pool else { return Ok(()) };
+    if !is_name(pool) {
+        let hint = "use letters, digits, `-`, `_` and `.`; `any` means all nodes";
+        return usage(format!("`{pool}` cannot be the name of a pool"), hint);
+    }
+    if pool == node || inventory.hosts.iter().any(|host| host.name == pool) {
+        let hint = "give the pool another name: a job says `infra: ssh/NAME` for either";
+        return usage(format!("`{pool}` is the name of a node"), hint);
+    }
+    Ok(())
 }
 
 /// Refuses what cannot be the name of a node.
 fn check_name(name: &str) -> Result<(), Error> {
-    let is_name = |name: &str| {
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        !name.is_empty() && name != Offer::ANY && name.chars().all(is_letter)
-    };
     if is_name(name) {
         return Ok(());
     }

@@ -17,6 +17,15 @@ pub struct Args {
     node: String,
 }
 
+/// Arguments of `gradus nodes pool`.
+#[derive(Debug, clap::Args)]
+pub struct PoolArgs {
+    /// Name of the node
+    node: String,
+    /// Pool to put it into; without one it belongs to none
+    pool: Option<String>,
+}
+
 /// Arguments of `gradus nodes rm`.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
@@ -42,6 +51,26 @@ pub fn drain(args: &Args, is_drained: bool, settings: &GlobalSettings, printer: 
     match is_drained {
         true => printer.say(format!("node {} is drained: nothing new starts there", args.node)),
         false => printer.say(format!("node {} is used again", args.node)),
+    }
+    Ok(exit::DONE)
+}
+
+/// Puts a node into a pool, or takes it out of its own.
+///
+/// # Errors
+/// As [`drain`], and for a name that cannot be that of a pool.
+pub fn pool(args: &PoolArgs, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let mut inventory = machine::inventory(&home)?;
+    super::find(&inventory, &args.node)?;
+    super::add::check_pool(&args.node, args.pool.as_deref(), &inventory)?;
+    for host in inventory.hosts.iter_mut().filter(|host| host.name == args.node) {
+        host.pool.clone_from(&args.pool);
+    }
+    inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
+    match &args.pool {
+        Some(pool) => printer.say(format!("node {} is in pool {pool}: `infra: ssh/{pool}` in a job", args.node)),
+        None => printer.say(format!("node {} is in no pool", args.node)),
     }
     Ok(exit::DONE)
 }

@@ -18,7 +18,7 @@ use crate::table;
 pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let inventory = machines::inventory(&home)?;
-    let mut rows = Vec::new();
+    let (has_pools, mut rows) = (!inventory.pools().is_empty(), Vec::new());
     for host in &inventory.hosts {
         let alone = cloud::ssh::Inventory { hosts: vec![host.clone()] };
         let ssh = Ssh::new(machines::ssh(settings, &home, alone));
@@ -35,7 +35,11 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         if printer.is_json() {
             printer.json(&serde_json::json!({ "node": host, "state": state }));
         }
-        rows.push(vec![host.name.clone(), host.address.clone(), machine(host), host.rate.to_string(), state]);
+        let mut row = vec![host.name.clone(), host.address.clone(), machine(host), host.rate.to_string(), state];
+        if has_pools {
+            row.insert(1, host.pool.clone().unwrap_or_default());
+        }
+        rows.push(row);
     }
     if printer.is_json() {
         return Ok(exit::DONE);
@@ -44,7 +48,11 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         printer.say("no node was added yet; add one with `gradus nodes add NAME --address user@host`");
         return Ok(exit::DONE);
     }
-    for line in table::lines(&["node", "address", "machine", "price", "state"], &rows) {
+    let mut columns = vec!["node", "address", "machine", "price", "state"];
+    if has_pools {
+        columns.insert(1, "pool");
+    }
+    for line in table::lines(&columns, &rows) {
         printer.data(line);
     }
     Ok(exit::DONE)

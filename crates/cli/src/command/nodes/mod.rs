@@ -40,6 +40,8 @@ enum Subcommand {
     Drain(change::Args),
     /// Use a drained node again
     Resume(change::Args),
+    /// Put a node into a pool, of which a job can ask for any node, or take it out
+    Pool(change::PoolArgs),
     /// Remove a node, and everything that gradus has copied to it
     Rm(change::RemoveArgs),
 }
@@ -55,6 +57,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Subcommand::Show(args) => show::run(&args, settings, printer),
         Subcommand::Drain(args) => change::drain(&args, true, settings, printer),
         Subcommand::Resume(args) => change::drain(&args, false, settings, printer),
+        Subcommand::Pool(args) => change::pool(&args, settings, printer),
         Subcommand::Rm(args) => change::remove(&args, settings, printer),
     }
 }

@@ -31,6 +31,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let state = if host.is_drained { ", drained" } else { "" };
     printer.data(format!("node     {} ({}){state}", host.name, host.address));
     printer.data(format!("machine  {}", super::list::machine(host)));
+    host.pool.iter().for_each(|pool| printer.data(format!("pool     {pool}")));
     printer.data(format!("price    {}", host.rate));
     details(host).into_iter().for_each(|line| printer.data(line));
     match &host.facts {

@@ -55,6 +55,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
          ok",
     );
     check("resources: {infra: ssh}\nnum_nodes: 2", "ok");
+    check("resources: {infra: ssh/my-pool}\nnum_nodes: 2", "ok");
     check(
         "resources: {infra: ssh, nodes: [2, 4]}",
         "2 resources.nodes: a run on several machines needs nodes that are reached over SSH, or machines of AWS (write `infra: ssh` and one number, such as `nodes: 2`, or leave it out)
