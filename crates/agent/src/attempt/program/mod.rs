@@ -12,6 +12,7 @@ mod link;
 mod observed;
 mod profile;
 mod resume;
+pub mod setup;
 
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
@@ -93,7 +94,7 @@ fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress], gpus: u
 }
 
 /// GPUs that the program sees: those of this machine, or of them those that the job's `CUDA_VISIBLE_DEVICES` names.
-fn gpus_of(start: &Start) -> usize {
+pub fn gpus_of(start: &Start) -> usize {
     let list = start.job.environment().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
     visible(gpus(Path::new("/dev")), list.map(|(_, list)| list))
 }

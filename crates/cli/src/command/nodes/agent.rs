@@ -23,5 +23,6 @@ pub fn run(args: Args, settings: &GlobalSettings) -> Result<u8, Error> {
     }
     let (access, metadata) = (settings.access.clone(), settings.metadata.clone());
     let user_home = GlobalSettings::variable("HOME").map(PathBuf::from);
-    Ok(agent::attend(agent::AgentSettings { folder: args.folder, user_home, access, metadata })?.exit_code())
+    let (folder, inherited) = (args.folder, settings.inherited.clone());
+    Ok(agent::attend(agent::AgentSettings { folder, user_home, inherited, access, metadata })?.exit_code())
 }
