@@ -30,7 +30,7 @@ pub use choice::offers;
 pub use due::{run_due, sweep_due};
 pub use limits::{expires, first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
-pub use observed::{LaunchDoubt, ObservedState};
+pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;
 pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
@@ -144,7 +144,7 @@ fn for_instance(
     id: &InstanceId,
     instance: &Instance,
 ) -> Vec<Action> {
-    let sight = facts.sights.get(id).copied();
+    let sight = facts.machine(id).sight;
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
     let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
@@ -199,17 +199,17 @@ fn for_instance(
 /// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was
 /// long enough ago and cannot rent twice.
 fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    if facts.launching.contains(id) || !facts.attended.contains(&instance.run) {
+    if facts.machine(id).is_launching || !facts.attended.contains(&instance.run) {
         return false;
     }
-    let Some(doubt) = facts.in_doubt.get(id) else { return true };
+    let Some(doubt) = facts.machine(id).in_doubt else { return true };
     let is_rested = doubt.since >= policy.wait_in_doubt(doubt.requests);
     is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(id, instance))
 }
 
 /// Whether an agent has been silent for so long that its machine is given up.
 fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    facts.silence.get(id).is_some_and(|silence| *silence >= patience(facts, policy, instance))
+    facts.machine(id).silence.is_some_and(|silence| silence >= patience(facts, policy, instance))
 }
 
 /// How long an agent may be silent. Before its first call the machine boots.

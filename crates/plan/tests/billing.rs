@@ -23,7 +23,7 @@ fn a_machine_that_is_gone_is_billed_in_whole_steps() {
     let billed = |scene: &mut Scene, billing, rent| {
         set(&mut scene.facts, billing);
         let usage = Usage { started: Timestamp(0), elapsed: Elapsed(rent) };
-        scene.facts.sights.insert(instance.clone(), Sight::Gone(Some(usage)));
+        scene.facts.machine_mut(&instance).sight = Some(Sight::Gone(Some(usage)));
         scene.decide().into_iter().find_map(|action| match action {
             Action::RecordRelease { usage, .. } => Some(usage.elapsed.0),
             _ => None,
@@ -33,7 +33,7 @@ fn a_machine_that_is_gone_is_billed_in_whole_steps() {
     assert_eq!(billed(&mut scene, BY_THE_MINUTE, 61 * SECOND), Some(120 * SECOND));
     assert_eq!(billed(&mut scene, BY_THE_MINUTE, SECOND), Some(60 * SECOND));
     // Its rent never began.
-    scene.facts.sights.insert(instance.clone(), Sight::Gone(None));
+    scene.facts.machine_mut(&instance).sight = Some(Sight::Gone(None));
     let costs = |action: &Action| matches!(action, Action::RecordRelease { usage, .. } if usage.elapsed.0 == 0);
     assert!(scene.decide().iter().any(costs));
 }

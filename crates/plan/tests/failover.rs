@@ -107,8 +107,9 @@ impl Scene {
             Action::Rent { run, instance, others, offer, reserve } => {
                 let said = format!("rent {}", offer.kind);
                 let token = instance.to_string();
-                let members = std::iter::once(&instance).chain(&others).cloned();
-                self.facts.silence.extend(members.map(|member| (member, Elapsed(0))));
+                for member in std::iter::once(&instance).chain(&others) {
+                    self.facts.machine_mut(member).silence = Some(Elapsed(0));
+                }
                 let intent = RentIntended { run, instance, token, offer, reserved: reserve, others };
                 self.append(Event::RentIntended(Box::new(intent)));
                 said
@@ -257,7 +258,7 @@ fn a_request_without_an_answer_is_not_waited_for_alone() {
     let mut scene = Scene::new(1, &["a", "b", "c", "d", "e", "f"], None);
     scene.check("rent a");
     assert_eq!(scene.due(), Some(20));
-    scene.facts.silence.insert(scene.instance("a"), Elapsed(20 * SECOND));
+    scene.facts.machine_mut(&scene.instance("a")).silence = Some(Elapsed(20 * SECOND));
     scene.check("rent b, rent c, rent d");
     scene.accept("c");
     scene.check("give up a, give up b, give up d");

@@ -249,12 +249,12 @@ fn a_machine_that_ends_beside_an_attempt_is_replaced_after_that_was_written_down
     ready(&mut scene, &[1, 2]);
     at(&mut scene, 100);
     let spare: InstanceId = scene.run.instance(3);
-    scene.facts.sights.insert(spare.clone(), Sight::Gone(None));
+    scene.facts.machine_mut(&spare).sight = Some(Sight::Gone(None));
     let decided = scene.decide();
     assert!(matches!(&decided[..], [Action::RecordRelease { .. }]), "{decided:?}");
     scene.append(Event::ReleaseIntended { instance: spare.clone(), lost_race: false });
     scene.gone(&spare);
-    scene.facts.sights.clear();
+    scene.facts.machines.clear();
     assert_eq!(scene.settle(), ["rent a-i4"]);
 }
 
@@ -271,7 +271,7 @@ fn an_attempt_that_loses_its_machine_is_not_asked_to_grow() {
     at(&mut scene, 2_000);
     let lost = scene.run.instance(1);
     scene.append(Event::ReleaseIntended { instance: lost.clone(), lost_race: false });
-    scene.facts.sights.insert(lost, Sight::Gone(None));
+    scene.facts.machine_mut(&lost).sight = Some(Sight::Gone(None));
     let resizes = scene.decide().into_iter().filter(|action| matches!(action, Action::Resize { .. })).count();
     assert_eq!(resizes, 0, "its end is written down first");
 }

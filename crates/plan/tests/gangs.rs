@@ -82,7 +82,7 @@ fn the_ranks_of_the_others_end_and_only_what_is_lost_is_rented_again() {
     assert_eq!(scene.orders(1), [], "it has ended");
     // A late word of the second changes nothing for those that wait; then its provider proves that it is gone.
     let (lost, gone) = (scene.run.instance(2), domain::run::Sight::Gone(None));
-    scene.facts.sights.insert(lost.clone(), gone);
+    scene.facts.machine_mut(&lost).sight = Some(gone);
     let decided = scene.decide();
     let [Action::EndMember { instance, end, .. }, Action::RecordRelease { .. }] = &decided[..] else {
         panic!("its part is not ended: {decided:?}")
@@ -90,7 +90,7 @@ fn the_ranks_of_the_others_end_and_only_what_is_lost_is_rented_again() {
     let (instance, end) = (instance.clone(), end.clone());
     scene.append(Event::MemberEnded { attempt: attempt.clone(), instance, end });
     scene.gone(&lost);
-    scene.facts.sights.clear();
+    scene.facts.machines.clear();
     assert_eq!(scene.settle(), ["failed: node 1: instance `a-i2` is gone", "rent a-i4"]);
     scene.up(&[4]);
     assert_eq!(scene.settle(), ["start on a-i1 a-i3 a-i4"], "two machines stay, and the first has node rank 0");

@@ -57,8 +57,9 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
 
 /// What is seen of it after this rent, in microseconds.
 fn seen(instance: InstanceId, rent: u64) -> ObservedState {
-    let meters = BTreeMap::from([(instance, Elapsed(rent))]);
-    ObservedState { meters, now: Timestamp(rent as i64), ..ObservedState::default() }
+    let mut facts = ObservedState { now: Timestamp(rent as i64), ..ObservedState::default() };
+    facts.machine_mut(&instance).rent = Some(Elapsed(rent));
+    facts
 }
 
 /// The limit that is reached after this rent, in microseconds.
@@ -115,7 +116,7 @@ fn a_machine_that_has_not_called_yet_counts_in_the_lease_by_the_wall_clock() {
     let (world, run, instance) = world(Some("$10.00"), None);
     let policy = Policy { lease: Elapsed(u64::MAX), ..Policy::default() };
     let heard = seen(instance, 400 * SECOND);
-    let unheard = ObservedState { meters: BTreeMap::new(), ..heard.clone() };
+    let unheard = ObservedState { machines: BTreeMap::new(), ..heard.clone() };
     let granted = |facts: &ObservedState| lease(&world, facts, &policy, &world.runs[&run]);
     assert!(granted(&heard).0 < 600 * SECOND, "10 dollars pay for 1,000 s");
     assert_eq!(granted(&unheard), granted(&heard));

@@ -87,12 +87,12 @@ fn a_request_in_doubt_is_made_again_once_for_all() {
     scene.settle();
     let doubt = LaunchDoubt { requests: 1, since: Elapsed(60 * SECOND), is_token_void: false };
     for number in 1..=3 {
-        scene.facts.in_doubt.insert(scene.run.instance(number), doubt);
+        scene.facts.machine_mut(&scene.run.instance(number)).in_doubt = Some(doubt);
     }
     let again = |scene: &Scene| scene.decide();
     assert_eq!(again(&scene), [Action::Launch { instance: scene.run.instance(1) }]);
     // One of them is listed: all are rented, and none is asked for again.
-    scene.facts.sights.insert(scene.run.instance(2), Sight::Alive);
+    scene.facts.machine_mut(&scene.run.instance(2)).sight = Some(Sight::Alive);
     assert_eq!(again(&scene)[1], Action::RecordLaunch { instance: scene.run.instance(2) });
     scene.append(Event::Launched { instance: scene.run.instance(2), handle: None });
     let [first, third] = [1, 3].map(|number| Action::RecordLaunch { instance: scene.run.instance(number) });

@@ -6,7 +6,7 @@ use domain::event::{RentIntended, Submitted};
 use domain::rental::{BillingRule, ProviderTraits};
 use domain::run::{AttemptEnd, Sight, Usage};
 use domain::{Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
-use plan::{Action, ObservedState, Policy, World, reconcile, run_due};
+use plan::{Action, ObservedMachine, ObservedState, Policy, World, reconcile, run_due};
 
 const SECOND: u64 = 1_000_000;
 
@@ -81,11 +81,15 @@ fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: 
         keeps_events: true,
         concurrency: 1,
     };
-    ObservedState {
-        silence: BTreeMap::from([(id.clone(), Elapsed(silence * SECOND))]),
-        ending: BTreeMap::from([(id.clone(), Elapsed(ending * SECOND))]),
+    let machine = ObservedMachine {
+        silence: Some(Elapsed(silence * SECOND)),
+        ending: Some(Elapsed(ending * SECOND)),
         // The agent had been there for 1,000 s when it was heard last.
-        meters: BTreeMap::from([(id.clone(), Elapsed((1_000 + silence) * SECOND))]),
+        rent: Some(Elapsed((1_000 + silence) * SECOND)),
+        ..ObservedMachine::default()
+    };
+    ObservedState {
+        machines: BTreeMap::from([(id.clone(), machine)]),
         attended: [run.clone()].into(),
         traits: BTreeMap::from([("p".to_owned(), traits)]),
         ..ObservedState::default()
@@ -160,7 +164,7 @@ fn a_machine_that_only_its_agent_can_prove_gone_is_billed_until_its_lease_was_ov
     // A provider that can prove it is waited for.
     assert_eq!(release((100_000, 100_000), None), None);
     let mut proved = seen(&run, &id, (0, 0), None);
-    proved.sights.insert(id.clone(), Sight::Gone(Some(billed)));
+    proved.machine_mut(&id).sight = Some(Sight::Gone(Some(billed)));
     assert!(words(&reconcile(&world, &proved, &policy)).contains(&"released"));
 }
 
@@ -170,7 +174,7 @@ fn a_machine_that_nobody_ever_knew_to_be_rented_costs_nothing_once_it_is_given_u
     let instance = world.instances.get_mut(&id).unwrap();
     (instance.is_accepted, instance.started) = (false, None);
     let mut facts = seen(&run, &id, (300, 300), Some(300));
-    facts.meters.clear();
+    facts.machine_mut(&id).rent = None;
     let released = reconcile(&world, &facts, &Policy::default()).into_iter().find_map(|action| match action {
         Action::RecordRelease { usage, .. } => Some(usage.elapsed),
         _ => None,

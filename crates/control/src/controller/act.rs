@@ -23,13 +23,14 @@ impl Controller {
             let seq = self.world.last_seq;
             let scope = self.take_scope();
             let facts = self.facts(&scope);
-            for action in plan::reconcile_scope(&self.world, &facts, &self.policy, &scope) {
-                self.perform(action);
-            }
+            let actions = plan::reconcile_scope(&self.world, &facts, &self.policy, &scope);
+            let is_idle = actions.is_empty();
+            actions.into_iter().for_each(|action| self.perform(action));
             last = scope;
             if self.world.last_seq == seq {
                 self.end_decisions();
-                self.set_timers();
+                // What was seen of these is still true if nothing was done.
+                self.set_timers(is_idle.then_some((&last, facts)));
                 self.ask();
                 return;
             }

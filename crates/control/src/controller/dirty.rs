@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::subject::EventSubject;
 use domain::{Elapsed, Event, InstanceId, RunId, SweepId};
-use plan::{RunOrSweep, Scope};
+use plan::{ObservedState, RunOrSweep, Scope};
 
 use super::{Controller, WatchedWork};
 
@@ -179,13 +179,14 @@ impl Controller {
         lost.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Sets the timers of the items that were decided on.
-    pub(super) fn set_timers(&mut self) {
+    /// Sets the timers of the items that were decided on; `known` is what was just observed of a scope.
+    pub(super) fn set_timers(&mut self, known: Option<(&Scope, ObservedState)>) {
         let seen = std::mem::take(&mut self.dirty.seen);
         if seen.is_empty() {
             return;
         }
-        let facts = self.facts(&seen);
+        let known = known.filter(|(scope, _)| **scope == seen).map(|(_, facts)| facts);
+        let facts = known.unwrap_or_else(|| self.facts(&seen));
         let now = self.now.monotonic;
         let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
         for id in &seen.runs {

@@ -19,7 +19,7 @@ impl Controller {
     /// Schedules the next wake-up.
     pub(super) fn schedule(&mut self) {
         let now = self.now.monotonic;
-        self.set_timers();
+        self.set_timers(None);
         let asking = self.providers.keys().filter_map(|name| self.observe_due(name));
         let strangers = self.providers.values().flat_map(|provider| {
             provider.strangers.values().map(|stranger| {

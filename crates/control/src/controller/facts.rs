@@ -2,7 +2,7 @@
 
 use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId};
-use plan::{Instance, LaunchDoubt, ObservedState, Scope};
+use plan::{Instance, LaunchDoubt, ObservedMachine, ObservedState, Scope};
 
 use super::Controller;
 use super::memory::{Heard, LastEvents, MachineMemory};
@@ -38,47 +38,47 @@ impl Controller {
             let known = (world.instances.get(id), self.machines.get(id));
             let (Some(instance), Some(memory)) = known else { continue };
             if !matches!(instance.state, InstanceState::Released { .. }) {
-                self.note_machine(&mut facts, id, instance, memory);
+                facts.machines.insert(id.clone(), self.machine(id, instance, memory));
             }
         }
         facts
     }
 
-    fn note_machine(&self, facts: &mut ObservedState, id: &InstanceId, instance: &Instance, memory: &MachineMemory) {
+    fn machine(&self, id: &InstanceId, instance: &Instance, memory: &MachineMemory) -> ObservedMachine {
         let now = self.now.monotonic;
         let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
-        facts.silence.insert(id.clone(), self.silence(id));
-        if let Some(heard) = memory.heard {
-            // The rented time also grows between two calls, and starts with the machine, before its agent.
-            let running = heard.rent.0.saturating_add(since(heard.at).0);
-            facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
-        } else if self.silence(id) >= self.policy.suspect
-            && (instance.is_accepted || memory.sight == Some(Sight::Alive))
-        {
-            // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
-            facts.meters.insert(id.clone(), age(memory, now));
-        }
-        if let Some(sight) = self.believed(instance, memory) {
-            facts.sights.insert(id.clone(), sight);
-        }
+        let launch = &memory.launch;
         // A view taken while a request could still have its effect proves nothing.
-        if let Some((first, newest)) = memory.missing
-            && let Some(missing) = newest.0.checked_sub(first.max(memory.launch.effective_until).0)
-        {
-            facts.missing.insert(id.clone(), Elapsed(missing));
+        let missing =
+            memory.missing.and_then(|(first, newest)| newest.0.checked_sub(first.max(launch.effective_until).0));
+        let is_in_doubt = launch.requests > 0 && instance.state == InstanceState::Intended;
+        let silence = self.silence(id);
+        ObservedMachine {
+            sight: self.believed(instance, memory),
+            rent: self.rent(instance, memory, silence),
+            silence: Some(silence),
+            missing: missing.map(Elapsed),
+            ending: memory.end.first.map(since),
+            is_launching: launch.pending.is_some() || now < launch.not_before,
+            in_doubt: is_in_doubt.then(|| LaunchDoubt {
+                requests: launch.requests,
+                since: since(launch.last),
+                is_token_void: self.is_token_void(instance, memory),
+            }),
         }
-        if let Some(first) = memory.end.first {
-            facts.ending.insert(id.clone(), since(first));
+    }
+
+    /// Rented time of a machine until now.
+    fn rent(&self, instance: &Instance, memory: &MachineMemory, silence: Elapsed) -> Option<Elapsed> {
+        let now = self.now.monotonic;
+        if let Some(heard) = memory.heard {
+            // It also grows between two calls, and starts with the machine, before its agent.
+            let running = heard.rent.0.saturating_add(now.0.saturating_sub(heard.at.0));
+            return Some(Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
         }
-        if memory.launch.pending.is_some() || now < memory.launch.not_before {
-            facts.launching.insert(id.clone());
-        }
-        if memory.launch.requests > 0 && instance.state == InstanceState::Intended {
-            let is_token_void = self.is_token_void(instance, memory);
-            let doubt =
-                LaunchDoubt { requests: memory.launch.requests, since: since(memory.launch.last), is_token_void };
-            facts.in_doubt.insert(id.clone(), doubt);
-        }
+        let is_rented = instance.is_accepted || memory.sight == Some(Sight::Alive);
+        // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
+        (is_rented && silence >= self.policy.suspect).then(|| age(memory, now))
     }
 
     /// The boot time of a machine, from its intent to its agent, at most what its provider declares.

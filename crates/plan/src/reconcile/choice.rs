@@ -73,7 +73,7 @@ fn entrants(facts: &ObservedState, policy: &Policy, run: &Run, usable: &[Named<'
     if usable.iter().any(|(_, instance)| instance.state != InstanceState::Intended) {
         return 0;
     }
-    let is_late = |id: &InstanceId| facts.silence.get(id).is_some_and(|silence| *silence >= policy.hedge);
+    let is_late = |id: &InstanceId| facts.machine(id).silence.is_some_and(|silence| silence >= policy.hedge);
     let late = usable.iter().filter(|(id, _)| is_late(id)).count();
     let width = if run.waits == 0 && late == 0 { 1 } else { policy.race.max(1) };
     width.saturating_sub(usable.len() - late).min(policy.race.max(1).saturating_sub(usable.len()))
@@ -125,6 +125,6 @@ pub(super) fn due(
     if instance.state != InstanceState::Intended || run.plan.alternatives.is_empty() || run.job.machines() > 1 {
         return None;
     }
-    let silence = facts.silence.get(id)?;
+    let silence = facts.machine(id).silence?;
     policy.hedge.0.checked_sub(silence.0).filter(|left| *left > 0).map(Elapsed)
 }

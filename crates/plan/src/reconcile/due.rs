@@ -53,17 +53,17 @@ fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instanc
         InstanceState::Released { .. } => None,
         InstanceState::Releasing => lost::due(facts, policy, id, instance),
         InstanceState::Intended | InstanceState::Launching | InstanceState::Up => {
-            left(patience(facts, policy, instance), *facts.silence.get(id)?)
+            left(patience(facts, policy, instance), facts.machine(id).silence?)
         }
     }
 }
 
 /// When an uncertain launch is repeated.
 fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-    if !matches!(instance.state, InstanceState::Intended) || facts.launching.contains(id) {
+    if !matches!(instance.state, InstanceState::Intended) || facts.machine(id).is_launching {
         return None;
     }
-    let doubt = facts.in_doubt.get(id)?;
+    let doubt = facts.machine(id).in_doubt?;
     left(policy.wait_in_doubt(doubt.requests), doubt.since)
 }
 

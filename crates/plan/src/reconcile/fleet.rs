@@ -35,7 +35,7 @@ pub(super) fn machines<'a>(world: &'a World, facts: &ObservedState, policy: &Pol
 impl<'a> Machines<'a> {
     /// Whether one has just ended or is given up: that is written down first, and the next round sees it.
     pub fn is_any_ending(&self, facts: &ObservedState, policy: &Policy) -> bool {
-        let is_gone = |id: &InstanceId| matches!(facts.sights.get(id), Some(Sight::Gone(_)));
+        let is_gone = |id: &InstanceId| matches!(facts.machine(id).sight, Some(Sight::Gone(_)));
         // One whose launch is in doubt has no agent that could be silent.
         let is_given_up = |id: &InstanceId, instance: &Instance| {
             instance.state != InstanceState::Intended && is_silent(facts, policy, id, instance)

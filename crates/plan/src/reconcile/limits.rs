@@ -125,7 +125,7 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
     let is_unseen = run.instances.iter().any(|id| {
         let state = world.instances.get(id).map(|instance| &instance.state);
         let is_live = state.is_some_and(|state| !matches!(state, InstanceState::Released { .. }));
-        is_live && !matches!(facts.sights.get(id), Some(Sight::Alive | Sight::Gone(_)))
+        is_live && !matches!(facts.machine(id).sight, Some(Sight::Alive | Sight::Gone(_)))
     });
     let unseen = if is_unseen { visible_within(facts, run) } else { 0 };
     Elapsed(reserve_for_ending(facts, policy, run).0.saturating_add(unseen))

@@ -15,15 +15,16 @@ use crate::world::Instance;
 pub fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
     instance.state == InstanceState::Releasing
         && is_silent(facts, policy, id, instance)
-        && facts.ending.get(id).is_some_and(|ending| *ending >= policy.replace)
+        && facts.machine(id).ending.is_some_and(|ending| ending >= policy.replace)
 }
 
 /// The usage of an unreachable machine that must have ended by itself: until its last call, plus its lease. `None`
 /// while it may still exist.
 pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Usage> {
     let within = ended_within(facts, policy, instance)?;
-    let (ending, silence) = (facts.ending.get(id)?, facts.silence.get(id)?);
-    if ending.min(silence) < &within {
+    let machine = facts.machine(id);
+    let (ending, silence) = (machine.ending?, machine.silence?);
+    if ending.min(silence) < within {
         return None;
     }
     // Nothing is billed where nobody ever knew that it was rented.
@@ -42,7 +43,8 @@ fn ended_within(facts: &ObservedState, policy: &Policy, instance: &Instance) -> 
 
 /// When one of the two changes by time alone.
 pub(super) fn due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-    let (ending, silence) = (facts.ending.get(id)?, facts.silence.get(id)?);
+    let machine = facts.machine(id);
+    let (ending, silence) = (machine.ending?, machine.silence?);
     let abandoned = ended_within(facts, policy, instance);
     let waits = [
         Some((policy.replace, ending)),

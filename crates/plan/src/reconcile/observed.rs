@@ -11,25 +11,12 @@ use crate::world::{Instance, Run, World};
 /// The observations for one decision, collected by the shell.
 #[derive(Debug, Clone, Default)]
 pub struct ObservedState {
-    /// What providers see of each instance that is not released.
-    pub sights: BTreeMap<InstanceId, Sight>,
-    /// Rented time, as last reported by each agent.
-    pub meters: BTreeMap<InstanceId, Elapsed>,
+    /// What is known of each instance that is not released.
+    pub machines: BTreeMap<InstanceId, ObservedMachine>,
     /// Runs that a process waits for. Others are neither rented for nor started, only cleaned up.
     pub attended: BTreeSet<RunId>,
     /// Sweeps that a process waits for, with all of their trials.
     pub attended_sweeps: BTreeSet<SweepId>,
-    /// Time since each agent last called, on a monotonic clock.
-    pub silence: BTreeMap<InstanceId, Elapsed>,
-    /// How long each instance has been continuously missing from its provider's views, since the last launch request
-    /// must have taken effect, on a monotonic clock.
-    pub missing: BTreeMap<InstanceId, Elapsed>,
-    /// Time since the end of each instance was first requested, on a monotonic clock.
-    pub ending: BTreeMap<InstanceId, Elapsed>,
-    /// Launches that were requested and not answered yet.
-    pub launching: BTreeSet<InstanceId>,
-    /// Launches with unknown outcome.
-    pub in_doubt: BTreeMap<InstanceId, LaunchDoubt>,
     /// The traits of each provider, by its name.
     pub traits: BTreeMap<String, ProviderTraits>,
     /// Offers that were refused lately, by provider and kind, and for how long they are not asked for again.
@@ -39,6 +26,37 @@ pub struct ObservedState {
     /// The wall clock, for deadlines.
     pub now: Timestamp,
 }
+
+/// What is known of a machine outside of the log; times are on a monotonic clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObservedMachine {
+    /// What its provider sees of it.
+    pub sight: Option<Sight>,
+    /// Rented time, as last reported by its agent.
+    pub rent: Option<Elapsed>,
+    /// Time since its agent last called.
+    pub silence: Option<Elapsed>,
+    /// How long it has been continuously missing from its provider's views, since the last launch request must have taken
+    /// effect.
+    pub missing: Option<Elapsed>,
+    /// Time since its end was first requested.
+    pub ending: Option<Elapsed>,
+    /// Its launch was requested and is not answered yet.
+    pub is_launching: bool,
+    /// Its launch has an unknown outcome.
+    pub in_doubt: Option<LaunchDoubt>,
+}
+
+/// Of a machine of which nothing is known.
+static UNOBSERVED: ObservedMachine = ObservedMachine {
+    sight: None,
+    rent: None,
+    silence: None,
+    missing: None,
+    ending: None,
+    is_launching: false,
+    in_doubt: None,
+};
 
 /// A launch with unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +70,16 @@ pub struct LaunchDoubt {
 }
 
 impl ObservedState {
+    /// What is known of a machine.
+    pub fn machine(&self, id: &InstanceId) -> &ObservedMachine {
+        self.machines.get(id).unwrap_or(&UNOBSERVED)
+    }
+
+    /// The same, to be changed.
+    pub fn machine_mut(&mut self, id: &InstanceId) -> &mut ObservedMachine {
+        self.machines.entry(id.clone()).or_default()
+    }
+
     pub(super) fn traits_of(&self, instance: &Instance) -> Option<&ProviderTraits> {
         self.traits.get(&instance.offer.provider)
     }
@@ -64,19 +92,17 @@ impl ObservedState {
     /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
     /// promises nothing.
     pub(super) fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {
-        if self.launching.contains(id) {
-            return false;
-        }
-        let missing = self.missing.get(id).copied();
-        self.traits_of(instance).is_some_and(|traits| missing.is_some_and(|missing| missing >= traits.visible_within))
+        let machine = self.machine(id);
+        let is_missing = |traits: &ProviderTraits| machine.missing.is_some_and(|time| time >= traits.visible_within);
+        !machine.is_launching && self.traits_of(instance).is_some_and(is_missing)
     }
 
     /// Rented time of an instance until now: as reported by its agent, or the time since the request while it boots.
     /// `None` if nothing was rented as far as is known.
     pub(super) fn rent(&self, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-        let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
-        let booting = || self.silence.get(id).copied().filter(|_| is_rented && instance.started.is_none());
-        self.meters.get(id).copied().or_else(booting)
+        let machine = self.machine(id);
+        let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
+        machine.rent.or_else(|| machine.silence.filter(|_| is_rented && instance.started.is_none()))
     }
 
     /// Rent until now of a run's instances that are not released.
@@ -87,9 +113,9 @@ impl ObservedState {
     /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks.
     pub(super) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
         let rent = |id: &InstanceId, instance: &Instance| {
-            let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
-            let by_wall = || is_rented.then(|| self.now.since(instance.intended));
-            self.meters.get(id).copied().or_else(by_wall)
+            let machine = self.machine(id);
+            let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
+            machine.rent.or_else(|| is_rented.then(|| self.now.since(instance.intended)))
         };
         world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
     }

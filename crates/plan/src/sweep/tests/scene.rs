@@ -123,12 +123,12 @@ impl Scene {
         facts.attended = self.world.runs.keys().cloned().collect();
         for (id, instance) in self.world.live_instances() {
             let usage = self.usage(id);
-            facts.meters.insert(id.clone(), usage.elapsed);
+            facts.machine_mut(id).rent = Some(usage.elapsed);
             let sight = match instance.state {
                 InstanceState::Releasing => Sight::Gone(Some(usage)),
                 _ => Sight::Alive,
             };
-            facts.sights.insert(id.clone(), sight);
+            facts.machine_mut(id).sight = Some(sight);
         }
         facts
     }
