@@ -396,8 +396,8 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         name: "what-is-resumed-is-not-admitted",
         harm: "a run that is resumed over the API spends what was promised to others",
         file: "crates/server/src/api/resume.rs",
-        from: "let _admitted = admit(&api, &world, &id, &event).await?;",
-        to: "let _admitted = admit(&api, &world, &id, &event).await;",
+        from: "let admitted = admit(&api, &world, &id, &event).await?;",
+        to: "let admitted = admit(&api, &world, &id, &event).await.unwrap_or_default();",
         test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
     },
 ];
