@@ -1,6 +1,7 @@
 //! `gradus cost`: the cost of runs, to the micro-dollar.
 
 mod grouped;
+mod savings;
 
 use domain::run::Bill;
 use domain::{Money, Rate, RunId};
@@ -21,6 +22,9 @@ use crate::table;
 pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
     run: Option<String>,
+    /// Compare what spot machines cost with the same work on demand, without interruptions
+    #[arg(long, conflicts_with_all = ["by", "since", "until", "csv"])]
+    savings: bool,
     #[command(flatten)]
     grouped: grouped::Grouping,
 }
@@ -37,6 +41,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
         return grouped::run(&args.grouped, settings, printer);
     }
+    if let (Some(server), true) = (&server, args.savings) {
+        return Err(remote::only_here("`gradus cost --savings`", server));
+    }
     if let Some(server) = server {
         return of_server(&args, &server, printer);
     }
@@ -51,6 +58,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     };
     let mut runs: Vec<_> = world.runs.iter().filter(|(id, run)| is_meant(id, run)).collect();
     runs.sort_by_key(|(_, run)| run.order);
+    if args.savings {
+        return savings::run(&runs, (&home, &state), settings, printer);
+    }
     let meters = meters(&home, world);
     let mut costs = Costs::default();
     for (id, run) in runs {
