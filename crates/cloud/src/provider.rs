@@ -5,17 +5,17 @@ use domain::Offer;
 pub use domain::rental::{BillingRule, LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
 pub use domain::run::Sight;
 
-/// A service that rents machines.
+/// A service that rents out machines.
 ///
-/// It makes no decisions. It carries out calls, reports its view, and keeps the promises of its traits:
+/// It makes no decisions. It carries out calls, reports what exists, and guarantees:
 ///
-/// - A launch that is asked for again with the same token rents nothing more, for as long as
-///   [`ProviderTraits::token_lifetime`]. [`ProviderAnswer::Refused`] is its word that the request has rented nothing and
-///   will not; whatever leaves that open, such as a lost reply, is [`ProviderAnswer::Doubt`].
-/// - A machine that was rented is listed within [`ProviderTraits::visible_within`]. It is said to be gone only when
-///   nothing of it is left, with what was used of it. What is gone stays gone.
-/// - An agent is to its machine what the first process is to a container: the provider ends what a dead agent left
-///   behind, whether or not its end was asked for. What a living agent attends is never touched.
+/// - Launching is idempotent: repeating a launch with the same token within [`ProviderTraits::token_lifetime`] rents
+///   nothing more. [`ProviderAnswer::Refused`] means that the request has rented nothing and never will; where that is
+///   uncertain, for example because the reply was lost, the answer is [`ProviderAnswer::Doubt`].
+/// - A rented machine is listed within [`ProviderTraits::visible_within`]. It is reported as gone, with its usage, only
+///   once nothing of it remains, and it never reappears.
+/// - An agent is to its machine what PID 1 is to a container: when it dies, the provider ends everything it left behind,
+///   whether or not that was requested. What belongs to a live agent is never touched.
 pub trait Provider: Send + Sync {
     /// The provider's name, as offers carry it.
     fn name(&self) -> &'static str;

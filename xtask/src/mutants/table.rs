@@ -170,7 +170,7 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
     },
     SourceMutant {
         name: "recent-objects-are-deleted",
-        harm: "an object that the version before still named is deleted without a grace time",
+        harm: "an object that the version before still named is deleted without a grace period",
         file: "crates/store/src/dataset/deletions.rs",
         from: ".filter(|_| !lately.contains(&object.name))",
         to: "",

@@ -98,7 +98,8 @@ impl MetadataKind {
         })
     }
 
-    /// The remaining time, if an answer is a notice. `now` is the machine's wall clock.
+    /// Returns the time until the machine is taken back, at most [`MetadataKind::documented`], if the metadata service's
+    /// reply (HTTP `status` and `body`) is a preemption notice. `now` is the machine's wall clock.
     pub fn notice(self, status: u16, body: &str, now: jiff::Timestamp) -> Option<Duration> {
         if status != 200 {
             return None;

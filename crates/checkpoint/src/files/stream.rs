@@ -61,10 +61,11 @@ impl TensorFileWriter {
     /// # Errors
     /// When the disk refuses, or it is not one that is missing.
     pub fn put(&mut self, tensor: &Tensor) -> Result<(), Error> {
-        let wrong = |why: &str| Error::Tensor { name: tensor.name.clone(), why: why.to_owned() };
-        let (offset, bytes) = self.missing.remove(&tensor.name).ok_or_else(|| wrong("it was not announced"))?;
+        let wrong = |why: String| Error::Tensor { name: tensor.name.clone(), why };
+        let (offset, bytes) =
+            self.missing.remove(&tensor.name).ok_or_else(|| wrong("it was not declared".to_owned()))?;
         if tensor.bytes.len() as u64 != bytes {
-            return Err(wrong("it has another shape than was announced"));
+            return Err(wrong(format!("it has {} bytes, but {bytes} were declared", tensor.bytes.len())));
         }
         self.write(&tensor.bytes, offset)
     }

@@ -53,7 +53,7 @@ pub struct TransferSummary {
     pub moved: u64,
     /// Objects or files that were removed at the target.
     pub removed: u64,
-    /// Objects that are marked for removal after the grace time.
+    /// Objects that are marked for removal after the grace period.
     pub marked: u64,
     /// Stored objects that were missing or damaged at the target.
     pub repaired: u64,
@@ -183,7 +183,7 @@ impl Transfer {
         if *marked > 0 {
             let marked = counted(*marked, "object");
             printer
-                .data(format!("no longer needed: {marked}, which the first `--delete` after the grace time removes"));
+                .data(format!("no longer needed: {marked}, which the first `--delete` after the grace period removes"));
         }
         if *repaired > 0 {
             let done = if self.args.dry_run { "would be replaced" } else { "replaced" };

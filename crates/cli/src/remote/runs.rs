@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Server, failure};
 use crate::error::Error;
 
-/// A run of a server.
+/// A run, as the API of a server reports it.
 #[derive(Debug, Clone)]
 pub struct KnownRun {
     /// Its name.

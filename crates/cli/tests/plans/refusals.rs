@@ -59,8 +59,8 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     // Nothing to learn from.
     check(
         &resnet("").replace("samples: 1281167", "samples: 0"),
-        "error: job.yaml:3: `data.samples`: nothing is learned from no samples
-         hint: write how many there are",
+        "error: job.yaml:3: `data.samples`: `0` is out of range: it must be at least 1
+         hint: write the number of samples",
     );
     // A batch that no GPUs can share.
     check(

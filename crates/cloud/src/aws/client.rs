@@ -154,7 +154,8 @@ impl Client {
         let value: serde_json::Value =
             serde_json::from_slice(&reply.body).map_err(|error| AwsFailure::Doubt(error.to_string()))?;
         let text = value["Parameter"]["Value"].as_str();
-        text.map(str::to_owned).ok_or_else(|| AwsFailure::Doubt(format!("the parameter `{name}` has no value")))
+        let absent = || format!("the reply of AWS Systems Manager has no value for the parameter `{name}`");
+        text.map(str::to_owned).ok_or_else(|| AwsFailure::Doubt(absent()))
     }
 
     /// The public address of this machine, as seen by AWS.

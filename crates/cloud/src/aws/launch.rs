@@ -26,7 +26,7 @@ impl Aws {
     pub(super) fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
         let asked = Instant::now();
         let Some(first) = request.members.first().filter(|first| are_following(first, &request.members)) else {
-            return refused("machines of one request have names that follow each other".to_owned());
+            return refused("the machine names of one request are not consecutive".to_owned());
         };
         let rental = match self.rental(first, request) {
             Ok(rental) => rental,

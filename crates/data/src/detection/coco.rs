@@ -93,7 +93,8 @@ fn place(root: &Path, file: &Path, images: Vec<CocoImage>, samples: &mut Vec<Lab
             return Err(layout(
                 file,
                 &why,
-                "write its path below the folder of the label file; a link there may lead to where it is",
+                "make `file_name` relative to the folder of the label file or its `images`, without `..`; a symbolic link in it may \
+                 point elsewhere",
             ));
         }
         let found = folders.iter().map(|folder| folder.join(&image.file_name)).find(|path| path.is_file());

@@ -96,7 +96,7 @@ pub(super) fn from_paths(
             let known = known.get(index).copied().flatten();
             homes.push(above.iter().find_map(|folder| home(folder)).or(known).ok_or_else(|| {
                 let why = format!("`{}` is in none of the folders `train`, `val` and `test`", path.display());
-                layout(root, why, "move it, or leave out `split: folders` to have the split drawn")
+                layout(root, why, "move it into one of them, or split at random: leave out `split: folders` in the job")
             })?);
         }
         names.push(class.clone());
@@ -156,7 +156,7 @@ pub(super) fn homes_of(
     }
     let Some(homes) = places.iter().copied().collect::<Option<Vec<Part>>>() else {
         let why = "not every file of it is named after `train`, `val` or `test`";
-        return Err(layout(root, why, "rename them, or leave out `split: folders` to have the split drawn"));
+        return Err(layout(root, why, "rename them, or split at random: leave out `split: folders` in the job"));
     };
     // Of numbers, and of several labels, the texts of the other parts need not be among those of training.
     if reading.labels == domain::train::Labels::Class {

@@ -94,7 +94,7 @@ pub(crate) fn by_homes(homes: &[Part], seed: u64) -> Result<Parts, Error> {
     if test.is_empty() {
         return Err(Error::Split {
             why: "there is no `test` folder".into(),
-            hint: "add one, or leave out `split: folders` to have the split drawn".into(),
+            hint: "add one, or split at random: leave out `split: folders` in the job".into(),
         });
     }
     if validation.is_empty() && train.len() > 1 {

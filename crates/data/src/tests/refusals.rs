@@ -81,7 +81,7 @@ fn splits_by_folders_that_lack_some() {
     let check = |name: &str, files: Files, expected: &str, hinted: &str| {
         refused(&folders, &files.folder(&root.path().join(name)), expected, hinted);
     };
-    check("no test", Files::of(&["train/"], &["a", "b"], 5), "no `test` folder", "have the split drawn");
+    check("no test", Files::of(&["train/"], &["a", "b"], 5), "no `test` folder", "split at random");
     check("no train", Files::of(&["test/"], &["a", "b"], 5), "no `train` folder", "name it so");
     check("other", Files::of(&["train/", "extra/"], &["a", "b"], 5), "is in none of the folders", "move it");
     let uneven = Files::of(&["train/", "test/"], &["a", "b"], 5);

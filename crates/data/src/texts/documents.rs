@@ -125,7 +125,9 @@ impl Documents {
         let mut bytes = vec![0; (self.ends[document] - start) as usize];
         let name = || format!("text {}", document + 1);
         self.texts.read_exact_at(&mut bytes, start).map_err(|source| Error::Read { name: name(), source })?;
-        String::from_utf8(bytes).map_err(|_| Error::Internal(format!("{} changed while it was packed", name())))
+        String::from_utf8(bytes).map_err(|_| {
+            Error::Internal(format!("{} is no longer valid UTF-8 in the temporary file that it was read into", name()))
+        })
     }
 
     /// Returns a hash that identifies these documents.

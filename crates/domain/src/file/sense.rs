@@ -137,7 +137,7 @@ impl Validator {
                 Some(0) => ("data.samples", "samples"),
                 Some(_) | None => ("workload.steps", "steps"),
             };
-            self.wrong(key, format!("nothing is learned from no {what}"), "write how many there are");
+            self.wrong(key, "`0` is out of range: it must be at least 1", format!("write the number of {what}"));
         }
         if workload.epochs.is_some() && samples.is_some_and(|samples| samples > 0 && samples < workload.batch) {
             let samples = samples.unwrap_or_default();

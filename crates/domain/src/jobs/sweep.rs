@@ -61,9 +61,9 @@ pub enum Range {
 /// From where to where, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Between<T> {
-    /// The least.
+    /// Lower bound, inclusive.
     pub min: T,
-    /// The most.
+    /// Upper bound, inclusive.
     pub max: T,
     /// Whether each factor is as likely as another, instead of each difference.
     #[serde(default)]
@@ -238,7 +238,8 @@ impl Metric {
         }
     }
 
-    /// Whether more of it is better, as is usual.
+    /// Returns its default goal: [`Goal::Maximize`] for accuracy, F1, top-5 and mAP, [`Goal::Minimize`] for loss and
+    /// perplexity.
     pub fn goal(self) -> Goal {
         match self {
             Metric::Accuracy | Metric::F1 | Metric::Top5 | Metric::Map | Metric::Map50 => Goal::Maximize,

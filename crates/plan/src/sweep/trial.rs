@@ -19,7 +19,8 @@ pub struct Misfit {
     pub problems: Vec<Problem>,
 }
 
-/// Trials that a sweep has at most, as far as numbers limit it.
+/// Returns the maximum number of trials: `trials`, or [`MOST_TRIALS`] if unset; in a grid, at most its number of
+/// combinations. Budget and deadline may end the sweep earlier.
 pub fn most(sweep: &Sweep) -> u32 {
     let limit = sweep.trials.unwrap_or(MOST_TRIALS).min(MOST_TRIALS);
     match sweep.method {

@@ -17,9 +17,9 @@ use domain::{AttemptId, Elapsed, Event, Record, Timestamp};
 pub struct StepTotals {
     /// From the end of the step before to the end of each.
     pub step_us: u64,
-    /// Of that, waiting for data.
+    /// Part of `step_us`: waiting for data.
     pub data_wait_us: u64,
-    /// Of that, taking snapshots and waiting for the checkpoint writer.
+    /// Part of `step_us`: taking snapshots and waiting for the checkpoint writer.
     pub checkpoint_us: u64,
 }
 

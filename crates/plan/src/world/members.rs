@@ -63,7 +63,7 @@ impl World {
     ) -> Result<(), String> {
         let member = self.member_mut(attempt, instance)?;
         if member.address.is_some() || member.end.is_some() {
-            return Err(format!("`{instance}` was prepared for `{attempt}` before"));
+            return Err(format!("`{instance}` was already prepared for `{attempt}`"));
         }
         member.address = Some(address.clone());
         Ok(())
@@ -78,7 +78,7 @@ impl World {
     ) -> Result<(), String> {
         let member = self.member_mut(attempt, instance)?;
         if member.end.is_some() {
-            return Err(format!("`{attempt}` has ended on `{instance}` before"));
+            return Err(format!("`{attempt}` has already ended on `{instance}`"));
         }
         member.end = Some((seq, end.clone()));
         Ok(())

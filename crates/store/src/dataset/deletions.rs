@@ -1,8 +1,8 @@
 //! Garbage collection of a data set in two phases, as in restic and rustic.
 //!
 //! An object that the head does not refer to is first marked with the time (`deletions.json`), and removed by a later
-//! push with `--delete` once the grace time is over, if it was not rewritten meanwhile, no head refers to it and no
-//! other push is in progress ([`super::lock`]). So a reader of an older head has the grace time to finish, and a push
+//! push with `--delete` once the grace period is over, if it was not rewritten meanwhile, no head refers to it and no
+//! other push is in progress ([`super::lock`]). So a reader of an older head has the grace period to finish, and a push
 //! loses nothing. An object that is needed again loses its mark.
 
 use std::collections::{BTreeMap, HashSet};
@@ -35,7 +35,7 @@ struct Record {
 pub(crate) struct Deleted {
     /// Objects that were removed.
     pub removed: u64,
-    /// Objects that are marked and wait for the end of the grace time, or of other pushes.
+    /// Objects that are marked and wait for the end of the grace period, or of other pushes.
     pub marked: u64,
 }
 
@@ -128,7 +128,7 @@ pub(crate) async fn prune(
 
 async fn load(remote: &Remote) -> Result<(Marks, Option<ObjectRevision>), Error> {
     let Some((bytes, version)) = remote.get(NAME, LARGEST).await? else { return Ok((Marks::new(), None)) };
-    // Without marks only the grace time begins again.
+    // Without marks only the grace period begins again.
     let record = serde_json::from_slice::<Record>(&bytes).ok().filter(|record| record.schema == SCHEMA);
     Ok((record.map(|record| record.marked).unwrap_or_default(), Some(ObjectRevision { bytes, version })))
 }
@@ -156,7 +156,7 @@ mod tests {
             let found = decide(&[object("a", written)], (&set(needed), &set(lately)), &marked, 1000, grace);
             assert_eq!((found.marked.get(&name("a")).copied(), !found.due.is_empty()), expected);
         };
-        // Marked first, and due when the grace time is over.
+        // Marked first, and due when the grace period is over.
         check(10, None, ("", ""), 100, (Some(1000), false));
         check(10, Some(901), ("", ""), 100, (Some(901), false));
         check(10, Some(900), ("", ""), 100, (Some(900), true));

@@ -31,7 +31,8 @@ pub(crate) fn pull(
     let objects = remote.wait(objects(remote))?;
     let mut names = HashSet::with_capacity(objects.len());
     for object in &objects {
-        check_name(&object.name).map_err(|why| remote.damaged(&object.name, format!("its name is refused: {why}")))?;
+        check_name(&object.name)
+            .map_err(|why| remote.damaged(&object.name, format!("its key cannot be used as a file name: {why}")))?;
         names.insert(object.name.clone());
     }
     let list = format!("{OWN}/pulled.jsonl");

@@ -98,7 +98,8 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     let (mut small, mut large) = (Vec::new(), Vec::new());
     for source in files {
         let Source { name, bytes, .. } = &source;
-        check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
+        check_name(name)
+            .map_err(|why| remote.damaged(name, format!("its key cannot be used as a file name: {why}")))?;
         let is_by_pieces = *bytes > SMALL || (*bytes > 0 && is_image(name));
         if is_by_pieces && !ends(name, &WHOLE) {
             holes.push(RemoteFile { name: name.clone(), bytes: *bytes });

@@ -50,7 +50,7 @@ fn what_is_not_needed_is_removed_after_the_grace_time() {
     assert!(dropped.iter().all(|name| !bundles(&remote).contains(name)));
     pull_(&scene, &remote, "there");
     assert_eq!(read(&scene.path("there")), data(3));
-    // Who wants no grace time gets none.
+    // Who wants no grace period gets none.
     push_deleting(&scene, &remote, 4);
     write(&scene.path("data 5"), &data(5));
     let at_once = Options { grace: Duration::ZERO, ..deleting(&scene, "another home") };
@@ -69,7 +69,7 @@ fn an_unfinished_push_loses_nothing_to_one_that_deletes() {
     push(&scene.path("here"), &remote, &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
     store.left.store(i64::MAX, Ordering::Relaxed);
     assert_eq!(bundles(&remote).len(), 2, "the push was killed too early");
-    // After the grace time, its lock protects what it has sent.
+    // After the grace period, its lock protects what it has sent.
     push_deleting(&scene, &remote, 1);
     store.later(TimeDelta::hours(25));
     let lock = remote.wait(remote.list()).unwrap().into_iter().find(|object| lock::is_lock(&object.name)).unwrap();
@@ -103,7 +103,7 @@ fn a_push_that_slept_for_days_sends_again_what_was_removed() {
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
 }
 
-/// Two pushes alternate at every request: one deletes without grace time, and the other's data is complete whenever it
+/// Two pushes alternate at every request: one deletes without grace period, and the other's data is complete whenever it
 /// reports success.
 #[test]
 fn pushes_beside_one_that_deletes_at_once_name_nothing_that_is_gone() {
@@ -144,7 +144,7 @@ fn pushes_beside_one_that_deletes_at_once_name_nothing_that_is_gone() {
     }
 }
 
-/// A reader that has read its head before others replaced it finishes within the grace time.
+/// A reader that has read its head before others replaced it finishes within the grace period.
 #[test]
 fn a_reader_of_an_older_head_finishes() {
     let (scene, store) = (Scene::new(), Aged::new());
@@ -161,7 +161,7 @@ fn a_reader_of_an_older_head_finishes() {
     assert_eq!(read(&scene.path("there")), data(1));
 }
 
-/// An object that a head refers to again after days loses its mark, and gets the full grace time when it is dropped
+/// An object that a head refers to again after days loses its mark, and gets the full grace period when it is dropped
 /// once more.
 #[test]
 fn what_is_needed_again_loses_its_mark() {

@@ -117,7 +117,7 @@ fn heads_that_mean_harm_are_refused() {
 fn plain_objects_with_hostile_names_are_refused() {
     let (scene, remote) = (Scene::new(), memory());
     remote.wait(remote.put("a/.gradus/x", vec![1], PutMode::Overwrite)).unwrap();
-    assert!(refusal(&scene, &remote).contains("its name is refused"));
+    assert!(refusal(&scene, &remote).contains("its key cannot be used as a file name"));
 }
 
 #[test]

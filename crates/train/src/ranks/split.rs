@@ -8,7 +8,8 @@ use tch::Tensor;
 
 use crate::torch::Result;
 
-/// How a tensor is divided among ranks: along one dimension, each section separately.
+/// How a tensor is split among tensor-parallel ranks: along one dimension. A fused tensor, such as query, key and value,
+/// is split section by section, so that each rank has the same heads of all three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorSplit {
     dimension: i64,

@@ -302,7 +302,11 @@ impl Trainer {
         Ok(!ranks.any(!is_finite)?)
     }
 
-    /// Takes the weights of the step that was just made into their mean.
+    /// Updates the averaged weights (EMA or SWA) with those of the current step. Does nothing without `average`, or where
+    /// SWA takes no weights at this step.
+    ///
+    /// # Errors
+    /// When libtorch fails.
     pub fn average(&self, length: Length) -> Result<(), Error> {
         match &self.average {
             Some(average) => Ok(average.follow(length, self.progress.step)?),

@@ -10,8 +10,8 @@ use crate::torch::{self, Result};
 pub struct BatchTensors {
     /// Normalised pixels, float32 `samples × channels × height × width`; or token ids, int64 `samples × length`.
     pub values: Tensor,
-    /// Of texts: true for tokens and false for padding, boolean; none without padding. Or, where several documents share a
-    /// row, the position of each token within its document, int64.
+    /// For texts, `samples × length`: boolean, true for tokens and false for padding; or, where several documents share a
+    /// row, each token's position within its document, int64. `None` for images and for texts without padding.
     pub mask: Option<Tensor>,
     /// One class per sample; or the target token at each position and −100 if there is none; both int64. Or, for mixed
     /// images, the probability of each class, float32 `samples × classes`. Or whether a sample has each label, boolean

@@ -40,7 +40,8 @@ enum Subcommand {
     Check(check::Args),
     /// Benchmark the disk that holds a folder
     Probe(probe::Args),
-    /// Make a target match a source, in either direction
+    /// Copy a folder to an address, or an address to a folder, transferring only what differs; extra files stay unless
+    /// `--delete` is given
     Sync(sync::Args),
 }
 

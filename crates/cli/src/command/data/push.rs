@@ -24,11 +24,12 @@ pub struct Args {
     pub(super) plain: bool,
     #[command(flatten)]
     pub(super) transfer: TransferArgs,
-    /// Delete objects that the data set no longer needs: a push marks them, and the first one after the grace time removes
+    /// Delete objects that the data set no longer needs: a push marks them, and the first one after the grace period removes
     /// them (with `--plain`, at once)
     #[arg(long)]
     pub(super) delete: bool,
-    /// Grace time of `--delete` in hours, in which readers of older data can finish; with 0, objects are removed at once
+    /// Grace period of `--delete` in hours: readers of an earlier version of the data set can finish in it; 0 removes
+    /// objects at once
     #[arg(long, value_name = "HOURS", default_value_t = 24)]
     pub(super) grace: u32,
     /// Read and hash everything stored at the target, and replace what is damaged

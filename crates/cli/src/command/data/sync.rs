@@ -27,7 +27,7 @@ pub struct Args {
     /// Delete from the target what the source does not have
     #[arg(long)]
     delete: bool,
-    /// Grace time of `--delete` in hours, if the target is an address of chunks
+    /// Grace period of `--delete` in hours, if the target is an address of chunks
     #[arg(long, value_name = "HOURS", default_value_t = 24)]
     grace: u32,
 }

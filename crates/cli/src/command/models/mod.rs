@@ -48,7 +48,8 @@ enum Subcommand {
         /// Also write `model.onnx`, for a classifier of images: its input is a batch of normalised images
         #[arg(long, conflicts_with = "fold")]
         onnx: bool,
-        /// Also write `model.pt` for `torch.jit.load`, for a built-in model of images, with the same input
+        /// Also write `model.pt` for `torch.jit.load`: a trace of a built-in image model, which takes a batch of normalised
+        /// images; a TorchScript module of your own is copied unchanged
         #[arg(long, conflicts_with = "fold")]
         torchscript: bool,
     },

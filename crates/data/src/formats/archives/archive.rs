@@ -191,7 +191,9 @@ impl Extension {
 
 fn long<'a>(window: &'a mut Window, offset: u64, bytes: u64) -> Result<&'a [u8], Stop> {
     if bytes > LONGEST_NAME {
-        return Err(Stop::Damaged(format!("a name of {bytes} bytes is announced")));
+        return Err(Stop::Damaged(format!(
+            "a header declares a name of {bytes} bytes; at most {LONGEST_NAME} are supported"
+        )));
     }
     Ok(window.up_to(offset, bytes)?)
 }

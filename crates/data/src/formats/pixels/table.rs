@@ -29,7 +29,7 @@ const FORM: &str = "a line is the pixels of a square grey image and its label, s
 /// All lines of the file.
 pub(in crate::formats) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<Index, Error> {
     if by_folders == ByFolders::Yes {
-        return Err(layout(path, "a CSV has no folders", "leave out `split: folders` to have the split drawn"));
+        return Err(layout(path, "a CSV has no folders", "split at random: leave out `split: folders` in the job"));
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let refused = |source| Error::Read { name: path.display().to_string(), source };

@@ -63,7 +63,7 @@ impl FittedCoefficients {
         }
     }
 
-    /// What one generation reaches.
+    /// Returns the coefficients fitted to the GPU's generation, or those of an unmeasured one if no GPU of it was measured.
     pub fn generation(&self, gpu: &Gpu) -> Generation {
         self.generations.get(die(gpu)).copied().unwrap_or(self.unmeasured)
     }

@@ -22,7 +22,7 @@ use crate::table;
 /// Arguments of `gradus cloud audit`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Cloud to look through
+    /// Cloud whose machines are listed
     #[arg(value_enum)]
     cloud: CloudName,
     /// End machines of this home that no run uses and that are older than `--grace`
@@ -88,7 +88,7 @@ fn audit(
         RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
     };
-    let refused = |failure| not_answered(&format!("look through {}", cloud.display_name()), &failure);
+    let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;
     // Only now: whatever is listed was intended before.
     let (rented, now) = (&rented_now(home)?, server::clock::now());
@@ -109,7 +109,7 @@ fn audit_aws(
     let rented_now = rented_now(home)?;
     let (owner, region) = (home.owner(), &rented::region(settings, None));
     let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
-    let (machines, unseen) = auditor.look().map_err(|failure| rented::refused("look through AWS", &failure))?;
+    let (machines, unseen) = auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
     let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
     Ok(Audit { machines, ended, failures, unseen })
 }

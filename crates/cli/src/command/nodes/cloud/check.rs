@@ -70,7 +70,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
 }
 
 fn of_lambda(api: &Lambda, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
-    let all = api.check().map_err(|failure| not_answered("use the key of Lambda", &failure))?;
+    let all = api.check().map_err(|failure| not_answered("verify the Lambda API key", &failure))?;
     let own = api.machines(owner).map_err(|failure| not_answered("list machines of Lambda", &failure))?.len();
     if printer.is_json() {
         printer.json(&serde_json::json!({ "key": "accepted", "machines": all, "of_this_home": own }));
@@ -82,7 +82,9 @@ fn of_lambda(api: &Lambda, owner: &str, printer: &mut Printer) -> Result<u8, Err
 }
 
 fn of_gcp(api: &Gcp, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
-    let report = api.check(owner).map_err(|failure| not_answered("look into the project", &failure))?;
+    let report = api
+        .check(owner)
+        .map_err(|failure| not_answered("check the permissions in the Google Cloud project", &failure))?;
     if printer.is_json() {
         printer.json(&serde_json::json!(report));
     } else {

@@ -59,7 +59,7 @@ impl CloudName {
 /// A cloud that was asked and did not answer as hoped.
 fn not_answered(doing: &str, failure: &CloudFailure) -> Error {
     let hint = match failure {
-        CloudFailure::Denied(_) => "docs/gcp.md and docs/lambda.md say what an identity needs",
+        CloudFailure::Denied(_) => "docs/gcp.md and docs/lambda.md list the permissions an identity needs",
         _ => "run the same command again",
     };
     Error::Code { message: format!("cannot {doing}: {failure}"), hint: Some(hint.to_owned()), code: exit::WORLD }

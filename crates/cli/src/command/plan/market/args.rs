@@ -27,7 +27,7 @@ pub struct Args {
     /// memory. The program uses the Python package `gradus`; it saves nothing
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "calibrate")]
     pub(super) profile: Option<u32>,
-    /// Compare reservations over this time, such as `365 days`
+    /// Compare the cost of 1- and 3-year reservations with on-demand over this period, such as `365 days`
     #[arg(long, value_name = "TIME")]
     pub(super) horizon: Option<Duration>,
     /// Number of times the job runs within the horizon
