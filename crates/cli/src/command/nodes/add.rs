@@ -97,10 +97,8 @@ fn tell(host: &Host, printer: &mut Printer) {
             printer.data(format!("machine  {}", super::list::machine(host)));
             super::show::details(host).into_iter().for_each(|line| printer.data(line));
             printer.data(format!("price    {}", host.rate));
-            let any = host
-                .pool
-                .as_ref()
-                .map_or(String::new(), |pool| format!("`infra: ssh/{pool}` for any of its pool, "));
+            let any =
+                host.pool.as_ref().map_or(String::new(), |pool| format!("`infra: ssh/{pool}` for any of its pool, "));
             printer.data(format!(
                 "use      write `resources: {{infra: ssh/{}}}` in a job, {any}or `infra: ssh` for any node",
                 host.name

@@ -13,6 +13,7 @@ use crate::follow::elsewhere;
 use crate::follow::left_behind::take_over;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
+use crate::local::mounts;
 use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
@@ -97,6 +98,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
         refuse_damaged(&home, state.world(), &id)?;
+        if let Some(run) = state.world().runs.get(&id) {
+            mounts::check(&run.job, (id.as_str(), ""))?;
+        }
         let asked = state.world().runs.get(&id).map(|run| SpendingRequest::resumed(&id, run, args.budget));
         let admitted = asked.map(|asked| spending::admit(&asked, &home)).transpose()?.unwrap_or_default();
         admitted.notes.iter().for_each(|note| printer.say(note));

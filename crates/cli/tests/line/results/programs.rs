@@ -55,6 +55,26 @@ fn mounts_are_copied_and_what_is_missing_is_said_before_anything_starts() {
     assert_eq!(runs(), 1, "no run was made");
 }
 
+/// A machine is not rented for files that are gone.
+#[test]
+fn a_run_whose_mounts_are_gone_is_not_resumed() {
+    let home = Home::new();
+    let data = home.path().with_file_name("data");
+    std::fs::write(&data, "here").unwrap();
+    let job = home.job("gone.yaml", "file_mounts: {lib: data}\nrun: cat lib; test -e $GRADUS_CHECKPOINTS/on\n");
+    let ran = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(ran.code, Some(100), "{}", ran.err);
+    std::fs::remove_file(&data).unwrap();
+    let said = home.gradus(&["resume", "last"]);
+    assert!(said.code == Some(2) && said.err.contains("data` is not there"), "{:?} {}", said.code, said.err);
+    assert_eq!(home.gradus(&["logs", "last"]).out.matches("here").count(), 1, "no attempt was made");
+    std::fs::write(&data, "here again").unwrap();
+    std::fs::write(Path::new(ran.last()["folder"].as_str().unwrap()).join("checkpoints/on"), "").unwrap();
+    let said = home.gradus(&["resume", "last"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(home.gradus(&["logs", "last"]).out.contains("here again"));
+}
+
 #[test]
 fn what_is_written_into_the_working_folder_is_said_with_the_way_to_keep_it() {
     let home = Home::new();
