@@ -63,7 +63,6 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         attempt: None,
         folder: settings.folder.clone(),
         user_home: settings.user_home.clone(),
-        inherited: settings.inherited.clone(),
         access: settings.access.clone(),
         spec,
     };
@@ -101,7 +100,6 @@ struct Agent {
     attempt: Option<Attempt>,
     folder: std::path::PathBuf,
     user_home: Option<std::path::PathBuf>,
-    inherited: String,
     access: store::Access,
     spec: LaunchSpec,
 }
@@ -221,7 +219,6 @@ impl Agent {
             remote,
             address: self.spec.address.clone(),
             user_home: self.user_home.clone(),
-            inherited: self.inherited.clone(),
             access: self.access.clone(),
             patience: self.patience,
             lease: Duration::from_micros(self.supervisor.lease().0),

@@ -9,7 +9,6 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
-use crate::attempt::program::setup::SetupUse;
 use crate::attempt::workdir::Placed;
 use crate::origin::OriginWatch;
 use crate::travel::Brought;
@@ -42,8 +41,6 @@ pub struct StagedInput {
     pub brought: Brought,
     /// What `file_mounts` has put on this machine, for as long as this lives.
     pub placed: Option<Placed>,
-    /// What the set-up may rely on, for as long as this lives.
-    pub setup: Option<SetupUse>,
     /// What a person should know of it.
     pub note: Option<String>,
 }
@@ -62,7 +59,7 @@ pub struct Serving {
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None, brought: Brought::default(), placed: None, setup: None, note: None }
+        StagedInput { path, served: None, brought: Brought::default(), placed: None, note: None }
     }
 }
 

@@ -38,8 +38,6 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// The home folder of the user that programs run as; it is what `~` stands for in `file_mounts`.
     pub user_home: Option<PathBuf>,
-    /// A hash of the variables that its processes inherit: with others, a set-up is done again.
-    pub inherited: String,
     /// Credentials and endpoints of object stores, for remote data.
     pub access: store::Access,
     /// The metadata service that announces reclaims; `None` for that of the machine's own cloud.

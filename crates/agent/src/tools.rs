@@ -34,8 +34,6 @@ pub struct Tools {
     pub address: Option<String>,
     /// The home folder of the user that programs run as.
     pub user_home: Option<PathBuf>,
-    /// The variables that its processes inherit, as a hash.
-    pub inherited: String,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.

@@ -36,8 +36,6 @@ pub struct GlobalSettings {
     pub metadata: Option<agent::MetadataService>,
     /// Who uses this machine, by `USER` or `LOGNAME`.
     pub user: Option<String>,
-    /// The variables that programs started from here inherit, as a hash, but for those of a single shell or connection.
-    pub inherited: String,
     /// Credentials of AWS.
     pub aws: cloud::aws::credentials::CredentialSources,
     /// Credentials of Google's cloud.
@@ -85,7 +83,6 @@ impl GlobalSettings {
             access,
             metadata,
             user,
-            inherited: inherited(),
             aws,
             gcp,
             lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
@@ -99,19 +96,6 @@ impl GlobalSettings {
     pub fn variable(name: &str) -> Option<String> {
         env::var(name).ok()
     }
-}
-
-/// Variables that differ from shell to shell, or are ours, and mean nothing to a set-up.
-const OF_A_SHELL: [&str; 10] =
-    ["PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "SSH_CONNECTION", "SSH_CLIENT", "XDG_SESSION_ID"];
-
-/// A hash of the other variables.
-fn inherited() -> String {
-    let is_kept = |name: &str| !OF_A_SHELL.contains(&name) && !name.starts_with("GRADUS_") && name != "SSH_TTY";
-    let mut variables: Vec<_> =
-        env::vars_os().filter(|(name, _)| name.to_str().is_none_or(is_kept)).map(|pair| format!("{pair:?}")).collect();
-    variables.sort();
-    node::sha256(variables.join("\n").as_bytes()).unwrap_or_default()
 }
 
 /// A stand-in for the cloud's metadata service.

@@ -7,14 +7,12 @@ use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 use node::oom::KillCounters;
-use node::processes;
 
 use super::process::Exit;
-use super::program::setup::SetupUse;
 use super::program::{Observer, ProgramLink};
 use super::staging::first_rank;
 use super::verdict::Role;
-use super::{ATTEMPT, Attempt, Stage, Working};
+use super::{Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 
 impl Attempt {
@@ -89,10 +87,6 @@ impl Attempt {
         }
         let (exit, role, memory) = (process.reap(), *role, KillCounters::read().since(*kills));
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
-            if let Some(room) = self.setup.as_ref().and_then(SetupUse::room) {
-                // What cannot be looked at may be running.
-                room.succeeded(processes::any(ATTEMPT, self.start.attempt.as_str()).unwrap_or(true));
-            }
             return self.prepared(PathBuf::new(), now);
         }
         let mut seen = Vec::new();

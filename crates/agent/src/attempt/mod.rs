@@ -38,7 +38,6 @@ use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::setup::SetupUse;
 use program::{Observer, ProgramLink, Resume, WatchedPlaces};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
@@ -64,8 +63,6 @@ pub struct Attempt {
     nodes: Vec<NodeAddress>,
     /// What `file_mounts` has put on this machine.
     placed: Option<workdir::Placed>,
-    /// Whether the set-up is done, and what holds for it.
-    setup: Option<SetupUse>,
     /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
 }
@@ -132,7 +129,7 @@ impl Attempt {
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
                 let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-                let (nodes, copies, placed, setup) = (Vec::new(), Vec::new(), None, None);
+                let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
                 let attempt = Attempt {
                     start,
                     tools,
@@ -146,7 +143,6 @@ impl Attempt {
                     nodes,
                     copies,
                     placed,
-                    setup,
                 };
                 Ok((attempt, Vec::new()))
             }
@@ -176,22 +172,9 @@ impl Attempt {
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-        let (nodes, copies, placed, setup) = (Vec::new(), Vec::new(), None, None);
-        let mut attempt = Attempt {
-            start,
-            tools,
-            work,
-            stage,
-            ending,
-            stacks_until,
-            log,
-            served,
-            uploader,
-            nodes,
-            copies,
-            placed,
-            setup,
-        };
+        let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
+        let mut attempt =
+            Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies, placed };
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
                 attempt.start_rank(&path, now)?

@@ -1,7 +1,7 @@
 //! A process started by an attempt, and its exit status.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -111,12 +111,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.try_wait();
     }
-}
-
-/// Writes a line of the agent's own into a log.
-pub fn say(log: &Path, line: &str) {
-    // A log that cannot be written is told of when the process starts.
-    let _ = OpenOptions::new().create(true).append(true).open(log).and_then(|mut file| writeln!(file, "{line}"));
 }
 
 /// How long the output of a process that has ended is waited for.

@@ -11,16 +11,14 @@ use domain::train::{Cache, Data};
 use domain::wire::{AgentEvent, NodeAddress, NodeRank, Start};
 use domain::{Command, Finding, Train, Work};
 use node::oom::KillCounters;
-use node::workdir::LeavesOut;
 use store::{Limits, Location, Meter, Places};
 
 use super::events::reported;
 use super::process::{self, Process};
-use super::program::setup::{self, SetupFacts, SetupRoom, SetupUse};
 use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
-use super::workdir::{self, MountSource, MountTarget, WorkdirSource};
+use super::workdir::{self, MountTarget, WorkdirSource};
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::origin::OriginWatch;
@@ -55,7 +53,6 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
                 served: Some(Serving { served, _handle: handle, origin }),
                 brought: Brought::default(),
                 placed: None,
-                setup: None,
                 note,
             })
         });
@@ -77,42 +74,15 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
     let kept = (Path::new(&start.folder).join("checkpoints"), command.outputs.clone());
     let (root, user_home, access) = (tools.root.clone(), tools.user_home.clone(), tools.access.clone());
     let target = MountTarget { attempt: folder.to_owned(), root, user_home, access };
-    let (mounts, text) = (command.file_mounts.clone(), command.setup.clone());
-    let (job, member, gpus) = (start.job.clone(), start.member, program::gpus_of(start));
-    let (inherited, is_node) = (tools.inherited.clone(), tools.remote.is_some());
+    let mounts = command.file_mounts.clone();
     begin(start, tools, move |brought| {
         let workdir = target.attempt.join("workdir");
-        let source = brought.inputs.get(&RunInput::Workdir).cloned().map(WorkdirSource::Brought).or(original);
-        let mounted = workdir::fetch(&mounts, brought, &target)?;
-        let watched = text.is_some().then(|| vec![kept.0.clone(), target.attempt.join(workdir::MOUNTS)]);
-        let mut setup = SetupUse::begin(&target.root, &target.attempt, is_node, watched);
-        let before = seen(source.as_ref(), &mounted);
-        workdir::prepare(source.as_ref(), &workdir, &kept)?;
-        let placed = workdir::place(&mounted, &target)?;
-        if let (SetupUse::Alone(room), Some(text)) = (&mut setup, &text) {
-            // Files that were changed while they were copied could be either.
-            let files = before.filter(|before| seen(source.as_ref(), &mounted).as_ref() == Some(before));
-            let facts = SetupFacts { inherited: &inherited, member, gpus };
-            let key = files.and_then(|files| setup::key(&job, text, &facts, &files, &workdir));
-            let is_forced = job.environment().any(|(name, value)| name == setup::FORCED && value == "always");
-            room.look(key, is_forced);
-        }
-        Ok(StagedInput { placed: Some(placed), setup: Some(setup), ..workdir.into() })
+        let source = brought.inputs.get(&RunInput::Workdir).cloned().map(WorkdirSource::Brought);
+        workdir::prepare(source.or(original).as_ref(), &workdir, &kept)?;
+        let placed = workdir::place(&mounts, brought, &target)?;
+        Ok(StagedInput { placed: Some(placed), ..workdir.into() })
     });
 }
-
-/// Identifies the files that a set-up finds.
-fn seen(workdir: Option<&WorkdirSource>, mounted: &[(String, MountSource)]) -> Option<String> {
-    let workdir = workdir.map(|source| match source {
-        WorkdirSource::Original(path) => (path.as_path(), LeavesOut::Ignored),
-        WorkdirSource::Brought(path) => (path.as_path(), LeavesOut::Nothing),
-    });
-    setup::identity(workdir, mounted.iter().map(|(place, source)| (&**place, source.path.as_path(), source.leaves_out)))
-}
-
-/// What the log says of a set-up that is done.
-const SKIPPED: &str = "gradus: `setup` is skipped, because nothing has changed on this machine since it was done; \
-                       `--env GRADUS_SETUP=always` has it run";
 
 /// Fetches inputs from the loop's machine, if that is another one, does the work, and notifies the attempt; one that
 /// has ended meanwhile ignores it.
@@ -152,27 +122,19 @@ fn replaced(train: Train, brought: &Brought) -> Train {
 }
 
 impl Attempt {
-    fn has_setup_done(&self) -> bool {
-        self.setup.as_ref().and_then(SetupUse::room).is_some_and(SetupRoom::is_done)
-    }
-
     /// The inputs are staged: starts the process.
     pub(super) fn staged(&mut self, input: StagedInput, now: Duration) -> Vec<AgentEvent> {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served, brought, placed, setup, note } = input;
+        let StagedInput { path, served, brought, placed, note } = input;
         let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
-        (self.served, self.placed, self.setup) = (served, placed, setup);
+        (self.served, self.placed) = (served, placed);
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);
         }
         events.extend(match &self.work {
-            Working::Command { command: Command { setup: Some(_), .. }, .. } if self.has_setup_done() => {
-                process::say(&self.log, SKIPPED);
-                self.prepared(path, now)
-            }
             Working::Command { command: Command { setup: Some(text), .. }, .. } => {
                 self.start_program(Role::Setup, &text.clone())
             }

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::StopReason;
+use domain::Finding;
 use domain::files::{RunInput, local_mounts};
 use domain::run::AttemptEnd;
 use domain::wire::Start;
-use domain::{Cause, Finding};
 
-use super::program::setup::SetupUse;
 use super::{Attempt, Ending, Stage, Tools, workdir};
 use crate::travel::{Brought, Uploader};
 
@@ -101,12 +100,6 @@ impl Attempt {
     /// failed program are retained for `gradus ssh`.
     fn clear(&mut self, end: &AttemptEnd) {
         self.placed = None;
-        if let (AttemptEnd::Failed { finding, .. }, Some(room)) = (end, self.setup.as_ref().and_then(SetupUse::room))
-            && finding.cause == Cause::ExitCode
-        {
-            room.failed();
-        }
-        self.setup = None;
         if matches!(end, AttemptEnd::Failed { .. }) {
             return;
         }

@@ -90,54 +90,6 @@ run: |
 }
 
 #[test]
-fn a_set_up_is_skipped_where_the_machine_is_as_it_left_it() {
-    let scene = Scene::new("setups", "");
-    let around = scene.folder.ancestors().nth(3).unwrap().to_owned();
-    fs::create_dir_all(around.join("code")).unwrap();
-    fs::write(around.join("code/requirements.txt"), "torch").unwrap();
-    let job = |setup: &str, run: &str, more: &str| {
-        let around = around.display();
-        format!(
-            "workdir: {around}/code\n{more}setup: |\n  echo . >> {around}/done\n  {setup}\nrun: pwd; cat requirements.txt; {run}\n"
-        )
-    };
-    let mut number = 0;
-    // Whether the set-up ran in the next attempt.
-    let mut attempt = |file: &str| {
-        let ran = || fs::read_to_string(around.join("done")).unwrap_or_default().lines().count();
-        let before = ran();
-        number += 1;
-        scene.control.order(vec![scene.start(number, file)]);
-        let end = scene.end(number);
-        let log = scene.log(number);
-        assert_eq!(log.contains("gradus: `setup` is skipped"), ran() == before, "{log}");
-        (end, ran() > before, log)
-    };
-    let plain = job("true", "true", "");
-    let (end, ran, log) = attempt(&plain);
-    assert!(end == AttemptEnd::Succeeded && ran, "{end:?}");
-    let (end, ran, later) = attempt(&plain);
-    assert!(end == AttemptEnd::Succeeded && !ran, "{end:?}");
-    assert!(later.ends_with(&log), "in the same folder: {log}{later}");
-    assert!(scene.folder.join("attempts/setups-1-a1/workdir/requirements.txt").is_file(), "each keeps its own");
-    assert!(attempt(&job("true", "true", "envs: {A: b}\n")).1, "with other variables");
-    assert!(attempt(&plain).1, "the other one may have undone it");
-    assert!(!attempt(&plain).1);
-    fs::write(around.join("code/requirements.txt"), "jax__").unwrap();
-    let (_, ran, log) = attempt(&plain);
-    assert!(ran && log.contains("jax__"), "with other files");
-    assert!(attempt(&job("true", "true", "envs: {GRADUS_SETUP: always}\n")).1, "forced");
-    assert!(!attempt(&plain).1);
-    // What the next attempt would not find, or is of one run.
-    for setup in ["echo made > made", "sleep 60 &", "echo $GRADUS_RUN", "exit 3"] {
-        assert!(attempt(&job(setup, "true", "")).1 && attempt(&job(setup, "true", "")).1, "{setup}");
-    }
-    // A program that fails where its set-up was skipped has it run again.
-    let failing = job("true", "exit 3", "");
-    assert_eq!([attempt(&failing).1, attempt(&failing).1, attempt(&failing).1], [true, false, true]);
-}
-
-#[test]
 fn a_job_cannot_take_its_processes_out_of_their_instance() {
     let scene = Scene::new("tags", "");
     let file = "envs: {GRADUS_OWNER: x, GRADUS_INSTANCE: x, GRADUS_ATTEMPT: x, GRADUS_RUN: x}

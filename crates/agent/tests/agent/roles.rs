@@ -31,9 +31,7 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
     // `~` is beside the home, as a user's own folder is.
     let user_home = folder.ancestors().nth(3).map(|above| above.join("user"));
     let access = store::Access::default();
-    let inherited = String::new();
-    let settings = AgentSettings { folder, user_home, inherited, access, metadata: None };
-    let departure = agent::attend_with(settings, all).unwrap();
+    let departure = agent::attend_with(AgentSettings { folder, user_home, access, metadata: None }, all).unwrap();
     println!("left: {departure:?}");
     std::process::exit(departure.exit_code().into());
 }

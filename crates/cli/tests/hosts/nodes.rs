@@ -248,49 +248,6 @@ fn mounts_travel_to_a_node_and_again_only_what_has_changed() {
     assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
 }
 
-#[test]
-#[ignore = "needs hosts: `cargo xtask test` provides them"]
-fn a_set_up_is_not_repeated_on_a_node_that_is_as_it_left_it() {
-    let _turn = hosts();
-    let scene = Scene::with(&[11, 12]);
-    for host in ["11", "12"] {
-        scene.lab(&["exec", host, "sh", "-c", "rm -f /root/installed"]);
-    }
-    scene.ok(&["nodes", "pool", "host-12", "lab"]);
-    fs::create_dir_all(scene.path("code")).unwrap();
-    fs::write(scene.path("code/requirements.txt"), "torch").unwrap();
-    let job = scene.path("job.yaml");
-    let run = |infra: &str, run: &str| {
-        let text = format!(
-            "name: setup\nworkdir: code\nresources: {{infra: {infra}}}\nsetup: sleep 3; echo . >> /root/installed\nrun: |\n  hostname\n  {run}\n"
-        );
-        fs::write(&job, text).unwrap();
-        let output = scene.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"]);
-        assert!(output.status.success(), "{output:?}");
-        scene.ok(&["logs", "last"])
-    };
-    let installed = |host: &str| scene.lab(&["exec", host, "cat", "/root/installed"]).lines().count();
-    assert_eq!(run("ssh/host-11", "true").trim(), "host-11");
-    let begun = Instant::now();
-    let log = run("ssh/host-11", "true");
-    assert!(log.contains("gradus: `setup` is skipped") && log.contains("host-11"), "{log}");
-    println!("the second run took {:.1} s", begun.elapsed().as_secs_f64());
-    assert_eq!(installed("11"), 1);
-    // The other node, by its pool, has not seen it.
-    assert_eq!(run("ssh/lab", "true").trim(), "host-12");
-    assert_eq!((installed("11"), installed("12")), (1, 1));
-    // The agent is killed while the program runs: its next attempt goes on without the set-up, in the same folder.
-    let killed =
-        "pwd; test -e $GRADUS_CHECKPOINTS/once || { touch $GRADUS_CHECKPOINTS/once; kill -9 $PPID; sleep 60; }";
-    let log = run("ssh/lab", killed);
-    assert_eq!(installed("12"), 1, "{log}");
-    assert!(scene.events().contains("attempt 2") || log.matches("host-12").count() > 0, "{log}");
-    // Other files are another set-up.
-    fs::write(scene.path("code/requirements.txt"), "jax").unwrap();
-    run("ssh/lab", "true");
-    assert_eq!(installed("12"), 2);
-}
-
 /// Every file of the scene's home.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -12,7 +12,6 @@ mod link;
 mod observed;
 mod profile;
 mod resume;
-pub mod setup;
 
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
@@ -94,7 +93,7 @@ fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress], gpus: u
 }
 
 /// GPUs that the program sees: those of this machine, or of them those that the job's `CUDA_VISIBLE_DEVICES` names.
-pub fn gpus_of(start: &Start) -> usize {
+fn gpus_of(start: &Start) -> usize {
     let list = start.job.environment().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
     visible(gpus(Path::new("/dev")), list.map(|(_, list)| list))
 }

@@ -19,7 +19,7 @@ use store::Access;
 use super::super::process::{not_written, tail};
 use super::super::verdict::Role;
 use super::super::workdir::{self, MountTarget, WorkdirSource};
-use super::{Resume, command, setup};
+use super::{Resume, command};
 use crate::travel::Brought;
 
 /// Between two looks for the file.
@@ -47,14 +47,14 @@ pub struct ProfiledSteps {
     pub device: String,
 }
 
-/// Runs the program of `job` in `folder`, which is made and removed by the caller, with the caches of the home `root`, until it has logged `steps` steps more than
+/// Runs the program of `job` in `folder`, which is made and removed by the caller, until it has logged `steps` steps more than
 /// the first.
 ///
 /// # Errors
 /// Why there are no steps.
 pub fn profile(
     job: &Job,
-    (folder, root): (&Path, &Path),
+    folder: &Path,
     steps: u32,
     (user_home, access): (Option<PathBuf>, Access),
 ) -> Result<ProfiledSteps, Box<Finding>> {
@@ -66,10 +66,8 @@ pub fn profile(
     fs::create_dir_all(&checkpoints).map_err(|error| not_written("make", &checkpoints, &error))?;
     let source = program.workdir.as_deref().map(|path| WorkdirSource::Original(path.into()));
     workdir::prepare(source.as_ref(), &folder.join("workdir"), &(checkpoints, program.outputs.clone()))?;
-    let target = MountTarget { attempt: folder.to_owned(), root: root.to_owned(), user_home, access };
-    let mounted = workdir::fetch(&program.file_mounts, &Brought::default(), &target)?;
-    let _placed = workdir::place(&mounted, &target)?;
-    setup::forget(root, false);
+    let target = MountTarget { attempt: folder.to_owned(), root: folder.to_owned(), user_home, access };
+    let _placed = workdir::place(&program.file_mounts, &Brought::default(), &target)?;
     let run = RunId::new("profile".to_owned());
     let start = Start {
         attempt: run.attempt(Fence(1)),
@@ -140,7 +138,7 @@ mod tests {
     fn profiled(run: &str) -> Result<ProfiledSteps, String> {
         let folder = tempfile::tempdir().unwrap();
         let job = Job::parse(&format!("setup: echo made > made\nrun: |\n  {run}\n"), "job.yaml").unwrap().job;
-        profile(&job, (folder.path(), folder.path()), 3, (None, Access::default())).map_err(|finding| finding.message)
+        profile(&job, folder.path(), 3, (None, Access::default())).map_err(|finding| finding.message)
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod mounts;
 mod outputs;
 mod placed;
 
-pub use mounts::{MOUNTS, MountSource, MountTarget, fetch, place};
+pub use mounts::{MOUNTS, MountTarget, place};
 pub use placed::Placed;
 
 /// A folder to copy.

@@ -4,7 +4,6 @@
 //! is taken away at its end: no file of the machine's user is ever written, and one that is there already is left alone. Only
 //! a link of gradus whose attempt is over is replaced; a lock beside the copies says which are not.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
@@ -40,35 +39,27 @@ pub struct MountTarget {
 }
 
 /// Something to mount.
-#[derive(Debug)]
-pub struct MountSource {
-    pub path: PathBuf,
-    pub leaves_out: LeavesOut,
+struct Source {
+    path: PathBuf,
+    leaves_out: LeavesOut,
     /// Whether it is the user's own, and no copy yet.
     is_original: bool,
 }
 
-/// Fetches what `mounts` names; returns it with its places.
-pub fn fetch(
-    mounts: &BTreeMap<String, String>,
+/// Puts each of `mounts` in its place.
+pub fn place<'a>(
+    mounts: impl IntoIterator<Item = (&'a String, &'a String)>,
     brought: &Brought,
     target: &MountTarget,
-) -> Result<Vec<(String, MountSource)>, Finding> {
-    let fetch = |(number, (place, source)): (u32, (&String, &String))| {
-        Ok((place.clone(), fetched(number, source, brought, target)?))
-    };
-    (0..).zip(mounts).map(fetch).collect()
-}
-
-/// Puts each of `mounts` in its place.
-pub fn place(mounts: &[(String, MountSource)], target: &MountTarget) -> Result<Placed, Finding> {
+) -> Result<Placed, Finding> {
     let mut placed = Placed::default();
     for (number, (place, source)) in (0..).zip(mounts) {
         let refused = |why: &str| Finding::new(Cause::Job, format!("`file_mounts` names `{place}`, which {why}"));
         let parsed = MountPlace::parse(place).map_err(refused)?;
+        let source = fetched(number, source, brought, target)?;
         let outer = match parsed {
             MountPlace::Workdir(below) => {
-                copy_below(source, &target.attempt.join("workdir"), &below)?;
+                copy_below(&source, &target.attempt.join("workdir"), &below)?;
                 continue;
             }
             MountPlace::Root(path) => Path::new("/").join(path),
@@ -80,14 +71,14 @@ pub fn place(mounts: &[(String, MountSource)], target: &MountTarget) -> Result<P
         // Of this machine's own files, a program finds what is there.
         let is_there = source.is_original && fs::canonicalize(&outer).is_ok_and(|end| end == source.path);
         if !is_there {
-            placed.link(&outer, number, source, &target.attempt.join(MOUNTS))?;
+            placed.link(&outer, number, &source, &target.attempt.join(MOUNTS))?;
         }
     }
     Ok(placed)
 }
 
 /// The files of a mount on this machine.
-fn fetched(number: u32, source: &str, brought: &Brought, target: &MountTarget) -> Result<MountSource, Finding> {
+fn fetched(number: u32, source: &str, brought: &Brought, target: &MountTarget) -> Result<Source, Finding> {
     let (path, leaves_out, is_original) = match (is_address(source), brought.mounts.get(&number)) {
         (true, _) => (from_store(source, target)?, LeavesOut::Nothing, false),
         (false, Some(path)) => (path.clone(), LeavesOut::Nothing, false),
@@ -97,7 +88,7 @@ fn fetched(number: u32, source: &str, brought: &Brought, target: &MountTarget) -
         let message = format!("cannot read `{source}` of `file_mounts`: {error}");
         Finding::new(Cause::Job, message).hint("check the path, relative to the job file")
     })?;
-    Ok(MountSource { path, leaves_out, is_original })
+    Ok(Source { path, leaves_out, is_original })
 }
 
 /// An address names a file if the file is called like the end of it, and otherwise a folder, of one file as of many.
@@ -114,7 +105,7 @@ fn from_store(source: &str, target: &MountTarget) -> Result<PathBuf, Finding> {
 }
 
 /// Copies a mount into the working folder, over what is there.
-fn copy_below(source: &MountSource, workdir: &Path, below: &str) -> Result<(), Finding> {
+fn copy_below(source: &Source, workdir: &Path, below: &str) -> Result<(), Finding> {
     let to = workdir.join(below);
     let parent = to.parent().unwrap_or(workdir);
     // Nothing is made where a link of it leads.
@@ -130,7 +121,7 @@ fn copy_below(source: &MountSource, workdir: &Path, below: &str) -> Result<(), F
 }
 
 /// Copies a file, or what a folder holds.
-fn copy(source: &MountSource, to: &Path, home: &Path) -> Result<(), Finding> {
+fn copy(source: &Source, to: &Path, home: &Path) -> Result<(), Finding> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |error: io::Error| *not_written("copy", &path, &error)
@@ -181,7 +172,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 impl Placed {
-    fn link(&mut self, place: &Path, number: u32, source: &MountSource, folder: &Path) -> Result<(), Finding> {
+    fn link(&mut self, place: &Path, number: u32, source: &Source, folder: &Path) -> Result<(), Finding> {
         self.lock(folder)?;
         let copied = folder.join(number.to_string());
         // A program that asks where the link leads finds the same name, and its extension.
@@ -253,6 +244,7 @@ fn unplaced(place: &Path, error: &io::Error) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
 
     struct Scene {
@@ -293,8 +285,7 @@ mod tests {
             let mounts: BTreeMap<String, String> = pairs.iter().map(pair).collect();
             let (root, user_home) = (self.path("home"), Some(self.path("user")));
             let target = MountTarget { attempt, root, user_home, access: Access::default() };
-            let fetched = fetch(&mounts, &Brought::default(), &target).map_err(|finding| finding.message)?;
-            place(&fetched, &target).map_err(|finding| finding.message)
+            place(&mounts, &Brought::default(), &target).map_err(|finding| finding.message)
         }
     }
 

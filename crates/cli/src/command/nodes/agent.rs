@@ -23,6 +23,5 @@ pub fn run(args: Args, settings: &GlobalSettings) -> Result<u8, Error> {
     }
     let (access, metadata) = (settings.access.clone(), settings.metadata.clone());
     let user_home = GlobalSettings::variable("HOME").map(PathBuf::from);
-    let (folder, inherited) = (args.folder, settings.inherited.clone());
-    Ok(agent::attend(agent::AgentSettings { folder, user_home, inherited, access, metadata })?.exit_code())
+    Ok(agent::attend(agent::AgentSettings { folder: args.folder, user_home, access, metadata })?.exit_code())
 }

@@ -49,7 +49,7 @@ pub fn draft(
     let folder = Folder::make(settings)?;
     printer.say(format!("timing {steps} steps of the program on this machine …"));
     let of_machine = (GlobalSettings::variable("HOME").map(PathBuf::from), settings.access.clone());
-    let found = agent::profile(job, (&folder.0, home.root()), steps, of_machine).map_err(|finding| Error::Code {
+    let found = agent::profile(job, &folder.0, steps, of_machine).map_err(|finding| Error::Code {
         message: finding.message.clone(),
         hint: finding.hint.clone(),
         code: exit::RUN_FAILED,
