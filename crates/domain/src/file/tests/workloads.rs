@@ -27,7 +27,7 @@ fn values_of_a_workload_make_sense() {
         "8 workload.image: this key is also given by a former name (keep only `image`)",
     );
     check("steps: many", "6 workload.steps: `many` is no number (write for example `1281167`, `1.28M` or `300B`)");
-    check("steps: 0", "6 workload.steps: nothing is learned from no steps (write how many there are)");
+    check("steps: 0", "6 workload.steps: `0` is out of range: it must be at least 1 (write the number of steps)");
     check("epochs: 0", "6 workload.epochs: `0` is out of range: it must be above 0");
     check("epochs: 1\n  optimizer: adamm", "7 workload.optimizer: `adamm` is not known here (did you mean `adam`?)");
     let described = |model: &str| format!("run: echo\nworkload: {{model: {model}, batch: 64, steps: 5}}\n");
@@ -43,7 +43,7 @@ fn values_of_a_workload_make_sense() {
     );
     super::check(
         "run: echo\nworkload: {model: a.onnx, batch: 64, epochs: 5}\ndata: {samples: 0}\n",
-        "3 data.samples: nothing is learned from no samples (write how many there are)",
+        "3 data.samples: `0` is out of range: it must be at least 1 (write the number of samples)",
     );
     super::check(
         "run: echo\nworkload: {model: a.onnx, batch: 64, epochs: 5}\ndata: {samples: 10}\n",
