@@ -11,6 +11,8 @@ pub struct SpotRent {
     pub amount: Money,
     /// The price of the same machine on demand, if it is known.
     pub on_demand: Option<Rate>,
+    /// Rented in parallel and given back, or a second machine for one request: it did no work.
+    pub is_extra: bool,
 }
 
 /// What the spot machines of a run have saved.
@@ -18,7 +20,8 @@ pub struct SpotRent {
 pub struct SpotSavings {
     /// Paid for spot machines.
     pub paid: Money,
-    /// The part of it for steps that were made again and for recovering, whatever interrupted the run.
+    /// The part of it for machines that did no work: for steps that were made again, for recovering and waiting for other
+    /// machines, whatever interrupted the run, and for machines beyond those that it needed.
     pub interruptions: Money,
     /// The cost of the same work on demand, without interruptions.
     pub on_demand: Money,
@@ -50,14 +53,15 @@ impl SpotSavings {
     }
 }
 
-/// What the spot machines of one run have saved. While it had machines, the same share of the rent of each went into lost
-/// work and recovery, which machines on demand would not have been rented for.
+/// What the spot machines of one run have saved. While it had all of its machines, the same share of the rent of each went
+/// into lost work and recovery, which machines on demand would not have been rented for; so would they not for longer.
 pub fn spot_savings(rents: &[SpotRent], goodput: &Goodput) -> SpotSavings {
     let rented = goodput.wall().0.saturating_sub(goodput.waiting.0);
     let again = goodput.lost.0.saturating_add(goodput.recovery.0).min(rented);
-    let part = |of: u64| match rented {
-        0 => 0,
-        rented => u64::try_from(u128::from(of) * u128::from(again) / u128::from(rented)).unwrap_or(of),
+    let useful_of = |rent: &SpotRent| match (rented, rent.is_extra) {
+        (0, false) => rent.elapsed.0,
+        (_, true) => 0,
+        (rented, false) => scaled(rent.elapsed.0.min(rented), rented - again, rented),
     };
     let mut sum = SpotSavings::default();
     for rent in rents {
@@ -65,13 +69,21 @@ pub fn spot_savings(rents: &[SpotRent], goodput: &Goodput) -> SpotSavings {
             sum.unknown += rent.amount;
             continue;
         };
-        let useful = Elapsed(rent.elapsed.0.saturating_sub(part(rent.elapsed.0)));
-        let micros = rent.amount.micros();
+        let (useful, paid) = (useful_of(rent), rent.amount.micros());
+        let idle = scaled(paid.unsigned_abs(), rent.elapsed.0 - useful, rent.elapsed.0);
         sum.paid += rent.amount;
-        sum.interruptions += Money::from_micros(i64::try_from(part(micros.unsigned_abs())).unwrap_or(micros));
-        sum.on_demand += rate.cost(useful);
+        sum.interruptions += Money::from_micros(i64::try_from(idle).unwrap_or(paid));
+        sum.on_demand += rate.cost(Elapsed(useful));
     }
     sum
+}
+
+/// This share of an amount; 0 of nothing.
+fn scaled(amount: u64, part: u64, whole: u64) -> u64 {
+    u128::from(amount)
+        .checked_mul(u128::from(part))
+        .and_then(|product| product.checked_div(u128::from(whole)))
+        .map_or(0, |share| u64::try_from(share).unwrap_or(amount))
 }
 
 #[cfg(test)]
@@ -83,7 +95,12 @@ mod tests {
     fn rent(hours: u64, paid: i64, on_demand: Option<i64>) -> SpotRent {
         let dollars = |dollars: i64| Money::from_micros(dollars * 1_000_000);
         let rate = |dollars: i64| Rate::from_micros_per_hour(dollars * 1_000_000);
-        SpotRent { elapsed: Elapsed(hours * HOUR), amount: dollars(paid), on_demand: on_demand.map(rate) }
+        SpotRent {
+            elapsed: Elapsed(hours * HOUR),
+            amount: dollars(paid),
+            on_demand: on_demand.map(rate),
+            is_extra: false,
+        }
     }
 
     fn time(productive: u64, lost: u64, recovery: u64, waiting: u64) -> Goodput {
@@ -114,6 +131,15 @@ mod tests {
         // Of 10 hours with machines, 2 were lost and for recovering; 5 more without a machine cost nothing.
         let savings = spot_savings(&[rent(10, 20, Some(3))], &time(8, 1, 1, 5));
         assert_eq!(dollars(&savings), [20, 4, 24, 0, 4]);
+    }
+
+    #[test]
+    fn machines_that_did_no_work_save_nothing() {
+        // Four machines for 10 hours; one is lost after them, and the others wait 5 hours for another one.
+        let four = [rent(10, 10, Some(3)), rent(15, 15, Some(3)), rent(15, 15, Some(3)), rent(15, 15, Some(3))];
+        assert_eq!(dollars(&spot_savings(&four, &time(10, 0, 0, 5))), [55, 15, 120, 0, 65]);
+        let lost_race = SpotRent { is_extra: true, ..rent(1, 1, Some(3)) };
+        assert_eq!(dollars(&spot_savings(&[rent(10, 10, Some(3)), lost_race], &time(10, 0, 0, 0))), [11, 1, 30, 0, 19]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use cloud::Catalog;
 use cloud::rented::MachineChoice;
 use domain::listing::{Cloud, Listing, Price};
-use domain::{Money, Rate, RunId, Timestamp};
+use domain::run::BillLine;
+use domain::{Elapsed, InstanceId, Money, Rate, RunId, Timestamp};
 use plan::money::ledger::LedgerLine;
 use plan::money::savings::{SpotRent, SpotSavings, spot_savings};
 use plan::{Run, World};
@@ -73,24 +74,41 @@ fn rents(
         let known = world.instances.get(instance);
         known.map_or(&run.plan.offer, |instance| &instance.offer).provider.as_str()
     };
-    let mut rent = |provider: &str, kind: &str, elapsed, amount| {
+    let mut seen = BTreeSet::new();
+    let mut rent = |provider: &str, kind: &str, line: MachineRent<'_>| {
         let choice = kind.parse().ok().filter(|choice: &MachineChoice| choice.is_spot)?;
         let on_demand = prices.of(&Cloud::named(provider), &choice);
-        Some(SpotRent { elapsed, amount, on_demand })
+        // A second line of a machine's name is that of another one, which was rented for the same request.
+        let is_extra = !seen.insert(line.instance.clone()) || line.race;
+        Some(SpotRent { elapsed: line.elapsed, amount: line.amount, on_demand, is_extra })
     };
     match &run.bill {
         Some(bill) => {
-            let lines = bill.lines.iter();
-            let rents =
-                lines.filter_map(|line| rent(provider_of(&line.instance), &line.kind, line.usage.elapsed, line.amount));
+            let rents = bill.lines.iter().filter_map(|line| {
+                let BillLine { instance, usage, amount, race, .. } = line;
+                let machine = MachineRent { instance, elapsed: usage.elapsed, amount: *amount, race: *race };
+                rent(provider_of(instance), &line.kind, machine)
+            });
             rents.collect()
         }
         None => {
-            let lines = open.iter().filter(|line| line.run == *id);
-            let kind = |line: &LedgerLine| Some(world.instances.get(&line.instance)?.offer.kind.clone());
-            lines.filter_map(|line| rent(&line.provider, &kind(line)?, line.elapsed, line.amount)).collect()
+            let rents = open.iter().filter(|line| line.run == *id).filter_map(|line| {
+                let LedgerLine { instance, elapsed, amount, race, .. } = line;
+                let kind = &world.instances.get(instance)?.offer.kind;
+                let machine = MachineRent { instance, elapsed: *elapsed, amount: *amount, race: *race };
+                rent(&line.provider, kind, machine)
+            });
+            rents.collect()
         }
     }
+}
+
+/// What a line of a bill, and one of a run without a bill, have in common.
+struct MachineRent<'a> {
+    instance: &'a InstanceId,
+    elapsed: Elapsed,
+    amount: Money,
+    race: bool,
 }
 
 fn print(found: &[(RunId, SpotSavings)], dates: &BTreeSet<String>, printer: &mut Printer) {
@@ -135,8 +153,8 @@ fn value(savings: &SpotSavings) -> Value {
 mod tests {
     use super::*;
     use domain::event::{RentIntended, RunEnd, Submitted};
-    use domain::run::{Bill, BillLine, Outcome, StopBy, Usage};
-    use domain::{Bytes, Elapsed, Event, InstanceId, Job, Node, Offer, Record};
+    use domain::run::{Bill, Outcome, StopBy, Usage};
+    use domain::{Bytes, Event, Job, Node, Offer, Record};
 
     const SPOT: &str = "us-east-1/g4dn.xlarge/spot";
 
@@ -236,7 +254,7 @@ mod tests {
         let paid = Money::from_micros(1_000_000);
         // As `catalog/offers.csv` has it.
         let on_demand = Some(Rate::from_micros_per_hour(526_000));
-        let expected = vec![SpotRent { elapsed, amount: paid, on_demand }];
+        let expected = vec![SpotRent { elapsed, amount: paid, on_demand, is_extra: false }];
         assert_eq!(found(SPOT, true), expected);
         assert_eq!(found(SPOT, false), expected, "what is metered, before there is a bill");
     }
