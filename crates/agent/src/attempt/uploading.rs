@@ -96,16 +96,13 @@ impl Attempt {
         }
     }
 
-    /// Takes what `file_mounts` put on the machine away, and deletes its copies, and on a node the working folder; those of a
-    /// failed program are retained for `gradus ssh`.
+    /// Takes what `file_mounts` put on the machine away, and deletes its copies, and on a node the working folder, which a
+    /// failed program leaves for `gradus ssh`.
     fn clear(&mut self, end: &AttemptEnd) {
         self.placed = None;
-        if matches!(end, AttemptEnd::Failed { .. }) {
-            return;
-        }
         let attempt = Path::new(&self.start.folder).join("attempts").join(self.start.attempt.as_str());
         let _ = std::fs::remove_dir_all(attempt.join(workdir::MOUNTS));
-        if self.tools.remote.is_some() {
+        if self.tools.remote.is_some() && !matches!(end, AttemptEnd::Failed { .. }) {
             let _ = std::fs::remove_dir_all(attempt.join("workdir"));
         }
     }

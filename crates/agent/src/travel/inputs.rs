@@ -14,9 +14,10 @@ pub fn bring(files: &LoopFiles, address: &str, source: &str, cache: &Path) -> Re
     let listing = files.list(address)?;
     let folder = cache.join(folder_name(source));
     fs::create_dir_all(&folder).map_err(disk("make", &folder))?;
-    fetch(files, address, &listing.files, &folder)?;
+    // First, for what was a file may have become a folder.
     let keep: BTreeSet<&str> = listing.files.iter().map(|file| file.path.as_str()).collect();
     remove_others(&folder, "", &keep)?;
+    fetch(files, address, &listing.files, &folder)?;
     Ok(path_of(&listing, &folder))
 }
 

@@ -50,6 +50,10 @@ fn why_not(source: &Path) -> Option<(String, &'static str)> {
         }
         Err(error) => return Some((format!("cannot open `{}`: {error}", source.display()), "correct the path")),
     };
+    // A pipe would be waited for without end.
+    if !root.is_dir() && !root.is_file() {
+        return Some((format!("`{}` is neither a file nor a folder", root.display()), "name a file or a folder"));
+    }
     if !root.is_dir() {
         let hint = "use a file or a folder that you may read";
         return std::fs::File::open(&root)

@@ -53,13 +53,14 @@ pub fn place<'a>(
     target: &MountTarget,
 ) -> Result<Placed, Finding> {
     let mut placed = Placed::default();
+    clear_earlier(&target.attempt);
     for (number, (place, source)) in (0..).zip(mounts) {
         let refused = |why: &str| Finding::new(Cause::Job, format!("`file_mounts` names `{place}`, which {why}"));
         let parsed = MountPlace::parse(place).map_err(refused)?;
         let source = fetched(number, source, brought, target)?;
         let outer = match parsed {
             MountPlace::Workdir(below) => {
-                copy_below(&source, &target.attempt.join("workdir"), &below)?;
+                copy_below(&source, (&target.attempt.join("workdir"), &below), &target.root)?;
                 continue;
             }
             MountPlace::Root(path) => Path::new("/").join(path),
@@ -71,7 +72,7 @@ pub fn place<'a>(
         // Of this machine's own files, a program finds what is there.
         let is_there = source.is_original && fs::canonicalize(&outer).is_ok_and(|end| end == source.path);
         if !is_there {
-            placed.link(&outer, number, &source, &target.attempt.join(MOUNTS))?;
+            placed.link(&outer, number, &source, target)?;
         }
     }
     Ok(placed)
@@ -88,7 +89,23 @@ fn fetched(number: u32, source: &str, brought: &Brought, target: &MountTarget) -
         let message = format!("cannot read `{source}` of `file_mounts`: {error}");
         Finding::new(Cause::Job, message).hint("check the path, relative to the job file")
     })?;
+    // A pipe has no end, and a device is not a file.
+    if !path.is_file() && !path.is_dir() {
+        let message = format!("`{source}` of `file_mounts` is neither a file nor a folder");
+        return Err(Finding::new(Cause::Job, message).hint("name a file or a folder"));
+    }
     Ok(Source { path, leaves_out, is_original })
+}
+
+/// Deletes the copies of earlier attempts of the same run, which an agent that was killed or stopped meanwhile has left.
+fn clear_earlier(attempt: &Path) {
+    let attempts = attempt.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let folders = attempts.into_iter().flatten().flatten().map(|entry| entry.path());
+    for copies in folders.filter(|folder| folder != attempt).map(|folder| folder.join(MOUNTS)) {
+        if copies.is_dir() && !is_in_use(&copies) {
+            let _ = fs::remove_dir_all(copies);
+        }
+    }
 }
 
 /// An address names a file if the file is called like the end of it, and otherwise a folder, of one file as of many.
@@ -105,7 +122,7 @@ fn from_store(source: &str, target: &MountTarget) -> Result<PathBuf, Finding> {
 }
 
 /// Copies a mount into the working folder, over what is there.
-fn copy_below(source: &Source, workdir: &Path, below: &str) -> Result<(), Finding> {
+fn copy_below(source: &Source, (workdir, below): (&Path, &str), root: &Path) -> Result<(), Finding> {
     let to = workdir.join(below);
     let parent = to.parent().unwrap_or(workdir);
     // Nothing is made where a link of it leads.
@@ -117,10 +134,10 @@ fn copy_below(source: &Source, workdir: &Path, below: &str) -> Result<(), Findin
         return Err(outer_link(end, workdir));
     }
     fs::create_dir_all(parent).map_err(|error| *not_written("make", parent, &error))?;
-    copy(source, &to, workdir)
+    copy(source, &to, root)
 }
 
-/// Copies a file, or what a folder holds.
+/// Copies a file, or what a folder holds; `home` is left out, for it holds the copies.
 fn copy(source: &Source, to: &Path, home: &Path) -> Result<(), Finding> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -130,11 +147,8 @@ fn copy(source: &Source, to: &Path, home: &Path) -> Result<(), Finding> {
         return copy_file(&source.path, to).map_err(failed(to));
     }
     make_folder(to).map_err(failed(to))?;
-    // The home may lie within the folder; a copy of the copy would have no end.
     let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-    let inner = home.strip_prefix(&source.path).ok().and_then(|inner| inner.iter().next());
-    let except = inner.map(|name| source.path.join(name));
-    for entry in mounts::entries(&source.path, except, source.leaves_out) {
+    for entry in mounts::entries(&source.path, Some(home), source.leaves_out) {
         let WorkdirEntry { path, kind } = entry.map_err(|error| {
             let message = format!("cannot copy `{}` of `file_mounts`: {error}", source.path.display());
             Finding::new(Cause::Job, message).hint("correct the folder, or name another one")
@@ -172,14 +186,15 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 impl Placed {
-    fn link(&mut self, place: &Path, number: u32, source: &Source, folder: &Path) -> Result<(), Finding> {
+    fn link(&mut self, place: &Path, number: u32, source: &Source, target: &MountTarget) -> Result<(), Finding> {
+        let folder = &target.attempt.join(MOUNTS);
         self.lock(folder)?;
         let copied = folder.join(number.to_string());
         // A program that asks where the link leads finds the same name, and its extension.
         let copied = copied.join(place.file_name().unwrap_or_default());
         let parent = copied.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|error| *not_written("make", parent, &error))?;
-        copy(source, &copied, folder)?;
+        copy(source, &copied, &target.root)?;
         self.make_way(place)?;
         symlink(&copied, place).map_err(|error| unplaced(place, &error))?;
         self.links.push((place.to_owned(), copied));
@@ -322,6 +337,32 @@ mod tests {
         assert_eq!((scene.read("source/a.txt"), scene.read("link/a.txt")), ("a".into(), "a".into()));
         let why = scene.place("1", &[("@/x", "nothing")]).unwrap_err();
         assert!(why.contains("nothing` of `file_mounts`"), "{why}");
+    }
+
+    #[test]
+    fn of_a_folder_that_holds_the_home_only_the_home_is_left_out() {
+        let scene = Scene::new();
+        scene.write("home/own.txt", "of gradus");
+        let placed = scene.place("1", &[("all", "."), ("@/there", ".")]).unwrap();
+        for place in ["home/runs/r/attempts/1/workdir/all", "there"] {
+            let names = ["source/sub/b.txt", "key", "home/own.txt"].map(|name| scene.read(&format!("{place}/{name}")));
+            assert_eq!(names, ["b", "secret", "entity not found"], "{place}");
+        }
+        drop(placed);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_and_copies_of_earlier_attempts_do_not_pile_up() {
+        let scene = Scene::new();
+        rustix::fs::mkfifoat(rustix::fs::CWD, scene.path("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        let why = scene.place("1", &[("x", "pipe")]).unwrap_err();
+        assert!(why.ends_with("`file_mounts` is neither a file nor a folder"), "{why}");
+        scene.write("home/runs/r/attempts/1/mounts/0/big", "left by an agent that was killed");
+        let held = scene.place("2", &[("@/held", "key")]).unwrap();
+        scene.place("3", &[("x", "key")]).unwrap();
+        let is_there = |attempt: u32| scene.path(&format!("home/runs/r/attempts/{attempt}/mounts")).exists();
+        assert_eq!([1, 2].map(is_there), [false, true], "and those in use stay");
+        drop(held);
     }
 
     /// An agent that was killed has not taken its links away.

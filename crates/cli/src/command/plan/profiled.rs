@@ -49,7 +49,7 @@ pub fn draft(
     let folder = Folder::make(settings)?;
     printer.say(format!("timing {steps} steps of the program on this machine …"));
     let of_machine = (GlobalSettings::variable("HOME").map(PathBuf::from), settings.access.clone());
-    let found = agent::profile(job, &folder.0, steps, of_machine).map_err(|finding| Error::Code {
+    let found = agent::profile(job, &folder.attempt(), steps, of_machine).map_err(|finding| Error::Code {
         message: finding.message.clone(),
         hint: finding.hint.clone(),
         code: exit::RUN_FAILED,
@@ -94,8 +94,15 @@ struct Folder(PathBuf);
 impl Folder {
     fn make(settings: &GlobalSettings) -> Result<Folder, Error> {
         let path = settings.home.join("cache").join(format!("profile-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(Error::file("make the folder", &path))?;
-        Ok(Folder(path))
+        let folder = Folder(path);
+        let attempt = folder.attempt();
+        std::fs::create_dir_all(&attempt).map_err(Error::file("make the folder", &attempt))?;
+        Ok(folder)
+    }
+
+    /// Named like that of an attempt, so that what a profile that was killed has put in place is known as gradus's.
+    fn attempt(&self) -> PathBuf {
+        self.0.join("attempts/1")
     }
 }
 
