@@ -119,6 +119,11 @@ impl Scene {
                 self.append(Event::ReleaseIntended { instance, lost_race: true });
                 said
             }
+            Action::Release { instance } => {
+                let said = format!("release {}", self.world.instances[&instance].offer.kind);
+                self.append(Event::ReleaseIntended { instance, lost_race: false });
+                said
+            }
             Action::Start { run, attempt, fence, mut instances } => {
                 let kinds: Vec<&str> = instances.iter().map(|id| &*self.world.instances[id].offer.kind).collect();
                 let said = format!("start on {}", kinds.join(" "));
@@ -262,6 +267,20 @@ fn a_request_without_an_answer_is_not_waited_for_alone() {
     scene.check("rent b, rent c, rent d");
     scene.accept("c");
     scene.check("give up a, give up b, give up d");
+}
+
+#[test]
+fn a_machine_that_will_be_reclaimed_wins_no_race() {
+    let mut scene = Scene::new(1, &["a", "b", "c"], None);
+    scene.check("rent a");
+    scene.facts.machine_mut(&scene.instance("a")).silence = Some(Elapsed(20 * SECOND));
+    scene.check("rent b, rent c");
+    scene.accept("a");
+    let (instance, started) = (scene.instance("a"), scene.facts.now);
+    scene.append(Event::AgentUp { instance: instance.clone(), started, incarnation: 1 });
+    scene.append(Event::ReclaimNoticed { instance, at: started });
+    scene.accept("b");
+    scene.check("release a, give up c");
 }
 
 /// Round trips to the provider until one of nine zones has a machine, where eight are empty and the ninth comes last.

@@ -82,7 +82,8 @@ fn entrants(facts: &ObservedState, policy: &Policy, run: &Run, usable: &[Named<'
 /// Gives back what lost a race: as many machines are had as the run needs, and more were asked for.
 pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
     let needed = run.job.machines() as usize;
-    let is_held = |(_, instance): &Named<'_>| instance.state != InstanceState::Releasing;
+    // One that will be reclaimed is released for that reason.
+    let is_held = |(_, instance): &Named<'_>| instance.state != InstanceState::Releasing && instance.reclaim.is_none();
     let mut held: Vec<Named<'_>> = world.live_instances_of(run).filter(is_held).collect();
     if run.plan.alternatives.is_empty() || held.len() <= needed {
         return Vec::new();
