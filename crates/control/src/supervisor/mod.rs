@@ -100,6 +100,8 @@ pub struct Supervisor {
     started: Timestamp,
     incarnation: u64,
     attempt: Option<AttemptId>,
+    /// Whether it is to wait for others, and start with them.
+    is_member: bool,
     /// Where the others reach this machine for it, once it was prepared.
     address: Option<NodeAddress>,
     /// Every attempt that was ever started here, so that a repeated order starts nothing, and how it ended.
@@ -143,6 +145,7 @@ impl Supervisor {
             started,
             incarnation: 0,
             attempt: None,
+            is_member: false,
             address: None,
             begun: BTreeMap::new(),
             queue: EntryQueue::default(),
@@ -266,6 +269,7 @@ impl Supervisor {
         }
         self.begun.insert(start.attempt.clone(), None);
         (self.attempt, self.address) = (Some(start.attempt.clone()), None);
+        self.is_member = start.member.is_some();
         self.out.push(SupervisorOutput::Begin(start));
     }
 
@@ -276,6 +280,9 @@ impl Supervisor {
         }
         if let Some(Some(end)) = self.begun.get(attempt).cloned() {
             self.push(attempt, AgentEvent::Ended { end });
+        } else if self.attempt.as_ref() == Some(attempt) && self.is_member != is_asked_to_prepare {
+            // After the backup it was decided anew, on other machines: what the loop waits for would never come.
+            self.out.push(SupervisorOutput::End { why: StopReason::Replaced, within: None });
         } else if let (true, Some(address)) = (is_asked_to_prepare, self.address.clone()) {
             self.push(attempt, AgentEvent::Prepared { address });
         }
