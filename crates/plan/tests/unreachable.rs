@@ -181,3 +181,15 @@ fn a_machine_that_nobody_ever_knew_to_be_rented_costs_nothing_once_it_is_given_u
     });
     assert_eq!(released, Some(Elapsed(0)));
 }
+
+#[test]
+fn an_agent_that_was_never_heard_may_have_started_at_the_end_of_its_boot() {
+    let (mut world, run, id) = world();
+    world.instances.get_mut(&id).unwrap().started = None;
+    let is_released = |seconds| {
+        let mut facts = seen(&run, &id, (seconds, seconds), Some(300));
+        facts.traits.get_mut("p").unwrap().boots_within = Elapsed(100 * SECOND);
+        words(&reconcile(&world, &facts, &Policy::default())).contains(&"released")
+    };
+    assert_eq!([300, 399, 400].map(is_released), [false, false, true]);
+}

@@ -35,10 +35,13 @@ pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId,
 }
 
 /// After how long without an answer a machine must have ended by itself: as its provider declares, and never before its
-/// agent has had its lease and the time to save.
+/// agent has had its lease and the time to save. An agent that was never heard may have started as late as its machine may
+/// boot.
 fn ended_within(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Option<Elapsed> {
-    let within = facts.traits_of(instance)?.abandoned_within?;
-    Some(within.max(Elapsed(policy.lease.0.saturating_add(2 * policy.saving.0))))
+    let traits = facts.traits_of(instance)?;
+    let within = traits.abandoned_within?.max(Elapsed(policy.lease.0.saturating_add(2 * policy.saving.0)));
+    let booting = if instance.started.is_none() { traits.boots_within.0 } else { 0 };
+    Some(Elapsed(within.0.saturating_add(booting)))
 }
 
 /// When one of the two changes by time alone.
