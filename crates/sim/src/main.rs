@@ -19,7 +19,7 @@ usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by 
        cargo xtask sim --shrink SEED [--rule NAME]      print the calmest scenario in which a failing schedule still fails
 ";
 
-/// Failing schedules that are printed.
+/// Failing schedules whose reason is printed; of the others the seeds are.
 const PRINTED: usize = 10;
 
 #[allow(clippy::disallowed_methods, reason = "an executable reads its arguments")]
@@ -97,6 +97,10 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     failures.sort_by_key(|failure| failure.seed);
     for failure in failures.iter().take(PRINTED) {
         let _ = writeln!(out, "seed {}: {}", failure.seed, failure.why);
+    }
+    let more: Vec<String> = failures.iter().skip(PRINTED).map(|failure| failure.seed.to_string()).collect();
+    if !more.is_empty() {
+        let _ = writeln!(out, "and {} more: {}", more.len(), more.join(", "));
     }
     let count = seeds.end - seeds.start;
     let _ = writeln!(
