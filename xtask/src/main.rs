@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
   test --fast      the checks and tests that take seconds: nothing is linted or trained
   test --long      the whole with ten times as many runs killed, and with deliberate mistakes
   check            format, lints, arrows between crates, words, structure, licences, documents
+  check --fast     those of them that compile nothing
   check --figures  print the structure of the code in numbers
   check --offences print every offence against the checks of words and structure, known ones included
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
@@ -98,6 +99,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("test", [flag]) if flag == "--fast" => Some(test::fast(root)),
         ("test", [flag]) if flag == "--long" => Some(test::long(root)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
+        ("check", [flag]) if flag == "--fast" => Some(check::fast(root, check::Missing::Fails)),
         ("check", [flag]) if flag == "--figures" => Some(check::figures(root)),
         ("check", [flag]) if flag == "--offences" => Some(check::offences(root)),
         ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),
