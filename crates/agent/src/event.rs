@@ -67,7 +67,7 @@ impl From<PathBuf> for StagedInput {
 #[derive(Debug)]
 pub enum AttemptEvent {
     /// The inputs of the work are on this machine, or why not.
-    Staged(Result<StagedInput, Finding>),
+    Staged(Result<Box<StagedInput>, Box<Finding>>),
     /// The rank of this number has opened its socket; of a user's program the connection of this number.
     Connected(u32, UnixStream),
     /// The rank reported.

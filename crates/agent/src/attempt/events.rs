@@ -19,9 +19,9 @@ impl Attempt {
     /// Handles an event, and returns the reports about it.
     pub fn hear(&mut self, event: AttemptEvent, now: Duration) -> Vec<AgentEvent> {
         match event {
-            AttemptEvent::Staged(Ok(input)) => self.staged(input, now),
+            AttemptEvent::Staged(Ok(input)) => self.staged(*input, now),
             AttemptEvent::Staged(Err(finding)) => {
-                self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
+                self.sweep(AttemptEnd::Failed { finding: *finding, exit_code: None }, now);
                 Vec::new()
             }
             AttemptEvent::Connected(rank, stream) => {

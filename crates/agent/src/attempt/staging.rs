@@ -99,7 +99,7 @@ pub fn begin(
             let staged = work(&brought)?;
             Ok(StagedInput { brought, ..staged })
         });
-        let _ = events.send(Wakeup::Attempt(id, AttemptEvent::Staged(staged)));
+        let _ = events.send(Wakeup::Attempt(id, AttemptEvent::Staged(staged.map(Box::new).map_err(Box::new))));
     });
 }
 

@@ -118,7 +118,7 @@ fn print(found: &[(RunId, SpotSavings)], dates: &BTreeSet<String>, printer: &mut
         return printer.json(&json!({ "total": value(&sum) }));
     }
     if found.is_empty() {
-        return printer.data("no spot machine was rented".to_owned());
+        return printer.data("no spot machine was rented");
     }
     let mut rows: Vec<Vec<String>> = found.iter().map(|(id, savings)| row(id.as_str(), savings)).collect();
     rows.push(row("total", &sum));
