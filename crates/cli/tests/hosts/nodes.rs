@@ -232,7 +232,7 @@ fn mounts_travel_to_a_node_and_again_only_what_has_changed() {
     assert_eq!((left("/srv/demo"), left("/root/.demo")), (String::new(), String::new()));
     let copies = scene.lab(&["exec", "11", "find", "/root/.gradus/homes", "-path", "*attempts*", "-name", "big.bin"]);
     assert_eq!(copies, "", "the attempts' copies are gone");
-    // What somebody has there is left alone.
+    // What somebody has there is not touched.
     scene.lab(&["exec", "11", "sh", "-c", "mkdir -p /srv/demo/data; echo mine > /srv/demo/data/own"]);
     let output = run();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -1,7 +1,7 @@
 //! `file_mounts`: what an attempt's program finds beside its working folder.
 //!
 //! Below the working folder a mount is copied there. Anywhere else it is a link to a copy in the folder of the attempt, which
-//! is taken away at its end: no file of the machine's user is ever written, and one that is there already is left alone. Only
+//! is taken away at its end: no file of the machine's user is ever written, and one that is there already is not changed. Only
 //! a link of gradus whose attempt is over is replaced; a lock beside the copies says which are not.
 
 use std::fs::{self, File};
@@ -99,7 +99,9 @@ fn fetched(number: u32, source: &str, brought: &Brought, target: &MountTarget) -
 
 /// Deletes the copies of earlier attempts of the same run, which an agent that was killed or stopped meanwhile has left.
 fn clear_earlier(attempt: &Path) {
-    let attempts = attempt.parent().and_then(|folder| fs::read_dir(folder).ok());
+    // Only where attempts lie side by side: beside any other folder, what is called so is not gradus's.
+    let attempts = attempt.parent().filter(|folder| folder.ends_with("attempts"));
+    let attempts = attempts.and_then(|folder| fs::read_dir(folder).ok());
     let folders = attempts.into_iter().flatten().flatten().map(|entry| entry.path());
     for copies in folders.filter(|folder| folder != attempt).map(|folder| folder.join(MOUNTS)) {
         if copies.is_dir() && !is_in_use(&copies) {
@@ -363,6 +365,9 @@ mod tests {
         let is_there = |attempt: u32| scene.path(&format!("home/runs/r/attempts/{attempt}/mounts")).exists();
         assert_eq!([1, 2].map(is_there), [false, true], "and those in use stay");
         drop(held);
+        scene.write("user/mounts/photo", "of the user");
+        clear_earlier(&scene.path("profile"));
+        assert_eq!(scene.read("user/mounts/photo"), "of the user", "beside a folder that is no attempt's");
     }
 
     /// An agent that was killed has not taken its links away.
