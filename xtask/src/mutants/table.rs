@@ -289,6 +289,14 @@ pub(super) const MUTANTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-control", target: &["--test", "together"], filter: "" },
     },
     SourceMutant {
+        name: "a-handle-that-comes-late-is-dropped",
+        harm: "nobody gets onto a machine whose agent was faster than its provider's answer",
+        file: "crates/control/src/controller/answer.rs",
+        from: "is_some_and(Instance::lacks_handle)",
+        to: "is_some_and(|_| false)",
+        test: CargoTest { package: "gradus-control", target: &["--test", "handles"], filter: "" },
+    },
+    SourceMutant {
         name: "spares-are-rented-before-what-is-needed",
         harm: "spares are paid for that stand by for machines which are not to be had",
         file: "crates/plan/src/reconcile/order.rs",

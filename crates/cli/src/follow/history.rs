@@ -51,7 +51,7 @@ pub fn sentence(event: &Event) -> String {
                 std::iter::once(&intent.instance).chain(&intent.others).map(InstanceId::as_str).collect();
             format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, machines.join(", "))
         }
-        Event::Launched { instance, .. } => format!("machine {instance} is starting"),
+        Event::Launched { instance, .. } => format!("machine {instance} is rented"),
         Event::RentFailed { instance, finding } => {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }

@@ -3,6 +3,7 @@
 use domain::rental::{DiskFault, MachineHandle, ProviderAnswer, Refusal};
 use domain::run::InstanceState;
 use domain::{Cause, Elapsed, Event, Finding, InstanceId};
+use plan::Instance;
 
 use super::memory::{LastEvents, Pending};
 use super::{CallId, Controller, ControllerOutput};
@@ -84,9 +85,17 @@ impl Controller {
             self.dirty.waiting |= self.shortages.end(&instance.offer);
         }
         let state = self.world.instances.get(id).map(|instance| &instance.state);
-        // Otherwise its agent was faster, or it is being released already.
-        if state == Some(&InstanceState::Intended) {
-            self.note_accepted(id, handle);
+        match (state, handle) {
+            (Some(InstanceState::Intended), handle) => self.note_accepted(id, handle),
+            (_, Some(handle)) => self.learn_handle(id, handle),
+            (_, None) => {}
+        }
+    }
+
+    /// Its agent was faster than the provider's answer, or it was rented together with one that was listed earlier.
+    pub(super) fn learn_handle(&mut self, id: &InstanceId, handle: MachineHandle) {
+        if self.world.instances.get(id).is_some_and(Instance::lacks_handle) {
+            self.must(Event::Launched { instance: id.clone(), handle: Some(handle) });
         }
     }
 

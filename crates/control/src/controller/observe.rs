@@ -39,6 +39,9 @@ impl Controller {
         provider.failures = 0;
         self.clear(&format!("provider {name}"));
         self.look_for(&view, sent, asked);
+        for machine in view.machines.iter().filter(|machine| !matches!(machine.state, MachineState::Gone(_))) {
+            self.learn_handle(&machine.instance, machine.handle.clone());
+        }
         self.note_strangers(name, &view);
     }
 

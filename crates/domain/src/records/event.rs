@@ -61,7 +61,8 @@ pub enum Event {
     },
     /// A machine will be rented, with this token; money is reserved.
     RentIntended(Box<RentIntended>),
-    /// The provider has accepted the request.
+    /// The provider has accepted the request. It comes again with the handle of a machine that is there already, where
+    /// none was known.
     Launched {
         /// Our name of the machine.
         instance: InstanceId,

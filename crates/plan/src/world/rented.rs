@@ -10,8 +10,20 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Record, Timestamp};
 use super::lifecycle::{is_stopping, refuse_final};
 use super::{Instance, World};
 
+impl Instance {
+    /// Whether it was rented and may be there, and its provider's name of it is not known yet.
+    pub fn lacks_handle(&self) -> bool {
+        let is_there = !matches!(self.state, InstanceState::Intended | InstanceState::Released { .. });
+        is_there && self.handle.is_none()
+    }
+}
+
 impl World {
     pub(super) fn launched(&mut self, id: &InstanceId, handle: Option<&MachineHandle>) -> Result<(), String> {
+        if self.instance_mut(id)?.lacks_handle() && handle.is_some() {
+            self.instance_mut(id)?.handle = handle.cloned();
+            return Ok(());
+        }
         self.instance_moves(id, InstanceState::Launching)?;
         let instance = self.instance_mut(id)?;
         instance.is_accepted = true;

@@ -115,13 +115,17 @@ fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instanc
     let handle = instance.handle.as_ref().map_or("", |handle| handle.0.as_str());
     match instance.offer.provider.as_str() {
         cloud::local::NAME => Ok(Route::Here),
+        _ if handle.is_empty() => Err(Error::Usage {
+            message: format!("the provider of machine `{id}` has not said yet where it is"),
+            hint: "try again in a few seconds".to_owned(),
+        }),
         cloud::ssh::NAME => {
             let host = super::find(inventory, handle.split('/').next().unwrap_or_default())?;
             Ok(Route::Ssh { config: host.config.clone(), address: host.address.clone() })
         }
         _ => {
             let config = home.root().join("instances").join(id.as_str()).join("ssh_config");
-            match config.is_file() && !handle.is_empty() {
+            match config.is_file() {
                 true => Ok(Route::Ssh { config: Some(config), address: handle.to_owned() }),
                 false => Err(Error::Usage {
                     message: format!("`{id}` cannot be entered from here yet"),
