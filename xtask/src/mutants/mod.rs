@@ -3,8 +3,10 @@
 //! A test that never fails proves nothing. The checkout is copied below `target/`, each test must pass there, and then
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
+mod machines;
 pub(crate) mod seed;
 mod table;
+mod training;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{fmt, fs};
 
-use table::{CargoTest, MUTANTS, SourceMutant};
+use table::{CargoTest, SourceMutant, all};
 use xtask::build;
 use xtask::doing::{self, Outcome, step};
 
@@ -42,13 +44,13 @@ pub fn mutants(root: &Path, names: &[String]) -> Outcome {
 /// The mutants of these names; all where none is named.
 fn chosen(names: &[String]) -> Result<Vec<&'static SourceMutant>, String> {
     let known = |name: &String| {
-        MUTANTS.iter().find(|mutant| mutant.name == *name).ok_or_else(|| {
-            let all: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
-            format!("there is no mutant `{name}`\n  hint: there are {}", all.join(", "))
+        all().into_iter().find(|mutant| mutant.name == *name).ok_or_else(|| {
+            let names: Vec<&str> = all().into_iter().map(|mutant| mutant.name).collect();
+            format!("there is no mutant `{name}`\n  hint: there are {}", names.join(", "))
         })
     };
     match names {
-        [] => Ok(MUTANTS.iter().collect()),
+        [] => Ok(all()),
         names => names.iter().map(known).collect(),
     }
 }
@@ -152,6 +154,6 @@ mod tests {
     fn an_unknown_mutant_is_an_error_that_names_the_known_ones() {
         let error = chosen(&["buckets".to_owned()]).unwrap_err();
         assert!(error.contains("no mutant `buckets`") && error.contains("buckets-are-rebuilt"), "{error}");
-        assert_eq!(chosen(&[]).unwrap().len(), MUTANTS.len());
+        assert_eq!(chosen(&[]).unwrap().len(), all().len());
     }
 }
