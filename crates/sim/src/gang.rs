@@ -156,25 +156,34 @@ impl Simulation {
 
     /// A job that can do with fewer machines does, once they are up and the others had their time to boot.
     fn check_shrinking(&mut self) {
+        self.note_able();
+        let most = Policy::default().shrink.0 + self.scenario.traits.boots_within.0 + RESTS;
+        let late = self.able_since.iter().find(|(_, since)| self.now > **since + most);
+        if let Some(run) = late.map(|((run, _), _)| run.clone()) {
+            self.violate(format!("{run} waits for machines that it could do without"));
+        }
+    }
+
+    /// Keeps since when runs could start with fewer machines than they could use.
+    pub(crate) fn note_able(&mut self) {
+        if self.scenario.least >= self.scenario.nodes {
+            return;
+        }
         let world = &self.process.archive;
-        let least = Policy::default().shrink.0 + self.scenario.traits.boots_within.0;
         let could_start = |run: &RunId| {
             let known = world.runs.get(run).filter(|known| !known.state.is_final())?;
             let is_up = |instance: &plan::Instance| instance.state == InstanceState::Up && instance.reclaim.is_none();
             let up = world.live_instances_of(known).filter(|(_, instance)| is_up(instance)).count();
             let is_stopping = matches!(known.state, RunState::Stopping { .. });
-            let is_enough = up >= self.scenario.least as usize && self.scenario.least < self.scenario.nodes;
+            let is_enough = up >= self.scenario.least as usize;
             let could = is_enough && !is_stopping && world.active_attempt(known).is_none();
             // An attempt may have begun and ended since the last look.
             could.then(|| (run.clone(), known.attempts.len()))
         };
         let able: BTreeSet<(RunId, usize)> = self.runs.iter().filter_map(could_start).collect();
         self.able_since.retain(|waiting, _| able.contains(waiting));
-        for (run, attempts) in able {
-            let since = *self.able_since.entry((run.clone(), attempts)).or_insert(self.now);
-            if self.now > since + least + RESTS {
-                return self.violate(format!("{run} waits for machines that it could do without"));
-            }
+        for waiting in able {
+            self.able_since.entry(waiting).or_insert(self.now);
         }
     }
 }

@@ -194,6 +194,7 @@ impl Simulation {
             if let Err(illegal) = self.process.file() {
                 return self.violate(format!("the log cannot be replayed: {illegal}"));
             }
+            self.note_able();
             return self.deliver(ControllerInput::Durable { seq });
         }
         self.process.unsynced.clear();
