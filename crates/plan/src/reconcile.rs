@@ -28,6 +28,7 @@ use crate::world::{Instance, Run, World, bill};
 
 pub use choice::offers;
 pub use due::{run_due, sweep_due};
+use limits::Affords;
 pub use limits::{expires, first_answer, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
@@ -292,12 +293,17 @@ fn rent_chosen<'a>(
     if chosen.is_empty() || is_full {
         return Vec::new();
     }
-    while !limits::affords_rent(world, facts, policy, run, &chosen) {
+    loop {
+        let affords = limits::affords_rent(world, facts, policy, run, &chosen);
+        if affords == Affords::Yes {
+            break;
+        }
         // What races is one machine in the end.
         if chosen.len() == 1 || run.job.machines() > 1 {
             // What it could do without is not asked for; the run begins with what it has.
             let is_needed = missing > 0 && usable.len() < run.job.least_nodes() as usize;
-            return is_needed.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
+            let ends = affords == Affords::No && is_needed;
+            return ends.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
         }
         chosen.pop();
     }

@@ -287,3 +287,28 @@ fn a_spare_is_released_as_soon_as_its_run_is_to_stop() {
     scene.append(Event::StopRequested { run: scene.run.clone(), by: StopBy::User });
     assert_eq!(scene.settle(), ["release a-i1"], "the others save first");
 }
+
+/// Of three machines that are up one after the other, at least two always are: losing one begins no new wait.
+#[test]
+fn machines_that_come_and_go_do_not_put_off_a_start_with_fewer() {
+    let mut scene = elastic();
+    scene.settle();
+    scene.up(&[1, 2]);
+    let policy = Policy::default();
+    let starts = |scene: &Scene| scene.decide().iter().any(|action| matches!(action, Action::Start { .. }));
+    at(&mut scene, 50);
+    assert_eq!(scene.settle(), Vec::<String>::new());
+    scene.facts.traits.values_mut().for_each(|traits| traits.boots_within = Elapsed(0));
+    // Two others came, and the first two are lost.
+    for (number, lost) in [(3, 1), (4, 2)] {
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+        let instance = scene.run.instance(number);
+        scene.world.instances.get_mut(&instance).unwrap().intended = scene.facts.now;
+        scene.append(Event::AgentUp { instance, started: scene.facts.now, incarnation: 0 });
+        scene.append(Event::ReleaseIntended { instance: scene.run.instance(lost), lost_race: false });
+        scene.gone(&scene.run.instance(lost));
+    }
+    assert!(!starts(&scene));
+    at(&mut scene, policy.shrink.0 / SECOND);
+    assert!(starts(&scene), "{:?}", scene.decide());
+}

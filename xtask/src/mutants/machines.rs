@@ -155,4 +155,28 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         to: "let admitted = admit(&api, &world, &id, &event).await.unwrap_or_default();",
         test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
     },
+    SourceMutant {
+        name: "a-machine-that-was-not-heard-costs-nothing",
+        harm: "after a crash a machine is rented that the budget does not pay for",
+        file: "crates/plan/src/reconcile/limits.rs",
+        from: "let most = spent(world, run, &facts.rents_at_most(world, run)) + useless;",
+        to: "let most = known;",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "billing"], filter: "" },
+    },
+    SourceMutant {
+        name: "a-machine-out-of-reach-costs-nothing-more",
+        harm: "it trains on beside the one that replaces it, and both pass the budget",
+        file: "crates/plan/src/reconcile/limits.rs",
+        from: "silence >= policy.suspect",
+        to: "silence >= policy.lease",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "billing"], filter: "" },
+    },
+    SourceMutant {
+        name: "a-lost-machine-begins-the-wait-anew",
+        harm: "where machines come and go, a job that could do with fewer never starts",
+        file: "crates/plan/src/reconcile/fleet.rs",
+        from: "run.able_since.map_or(since, |able| able.min(since))",
+        to: "since",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "fleet"], filter: "" },
+    },
 ];

@@ -3,7 +3,7 @@
 use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
-use super::limits::{live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
+use super::limits::{lease_due, live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
 use super::{ObservedState, Policy, choice, fleet, gang, lost, patience};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
@@ -22,13 +22,15 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
     }
     let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
     let budget = budget_due(world, facts, policy, run);
+    let lease = lease_due(world, facts, policy, run);
     let rested = match choice::wait(facts, run) {
         Some(wait) => Some(wait).filter(|wait| *wait > Elapsed(0)),
         None => facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)),
     };
     let incomplete = gang::due(world, facts, policy, run);
     let fleet = fleet::due(world, facts, policy, run).filter(|_| run.job.machines() > 1);
-    [machines, deadline, budget, rested, incomplete, fleet, choice::reopens(facts, run)].into_iter().flatten().min()
+    let waits = [machines, deadline, budget, lease, rested, incomplete, fleet, choice::reopens(facts, run)];
+    waits.into_iter().flatten().min()
 }
 
 /// How long until time alone changes the actions for a sweep.

@@ -7,6 +7,7 @@
 use domain::run::{InstanceState, Sight};
 use domain::{AttemptId, Elapsed, InstanceId, RunId};
 
+use super::limits::Affords;
 use super::room::Room;
 use super::{Action, ObservedState, Policy, choice, gang, is_silent, limits, lost, order};
 use crate::world::{AttemptState, Instance, Run, RunAttempt, World};
@@ -84,7 +85,9 @@ fn shrinks_in(
     if run.job.least_nodes() == run.job.nodes() {
         return None;
     }
-    let waited = facts.now.since(gang::waiting_since(world, run)?);
+    // One that was lost meanwhile does not begin it anew, where enough others stayed up.
+    let since = gang::waiting_since(world, run)?;
+    let waited = facts.now.since(run.able_since.map_or(since, |able| able.min(since)));
     let is_booting = machines.usable.iter().any(|(_, instance)| instance.state == InstanceState::Launching);
     let boots = facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.boots_within.0);
     let grace = policy.shrink.0.saturating_add(if is_booting { boots } else { 0 });
@@ -125,7 +128,7 @@ pub(super) fn beside<'a>(
     }
     let count = rentable(id, run, run.job.machines() as usize, missing, room);
     let chosen = choice::choose(facts, policy, run, &machines.usable, count);
-    if count == 0 || chosen.is_empty() || !limits::affords_rent(world, facts, policy, run, &chosen) {
+    if count == 0 || chosen.is_empty() || limits::affords_rent(world, facts, policy, run, &chosen) != Affords::Yes {
         return Vec::new();
     }
     room.take(id, run, count);

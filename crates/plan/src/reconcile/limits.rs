@@ -131,10 +131,25 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
     Elapsed(reserve_for_ending(facts, policy, run).0.saturating_add(unseen))
 }
 
+/// Whether a run's budget pays for more machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Affords {
+    Yes,
+    /// Not before it is known what its machines have cost, and those that cannot be reached may still cost.
+    NotYet,
+    No,
+}
+
 /// Whether what is left of a run's budget pays for machines that turn out to be of no use: until they are listed, for
 /// only then they can be ended, what it takes to end them, and the least that their provider bills.
-pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run, chosen: &[Offer]) -> bool {
-    let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return true };
+pub(super) fn affords_rent(
+    world: &World,
+    facts: &ObservedState,
+    policy: &Policy,
+    run: &Run,
+    chosen: &[Offer],
+) -> Affords {
+    let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return Affords::Yes };
     let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
     let traits = |offer: &Offer| facts.traits.get(&offer.provider);
     let billed = chosen.iter().filter_map(traits).map(|traits| traits.billing.billed(Elapsed(1)).0).max();
@@ -142,7 +157,42 @@ pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy
     // One that is still on its way out costs as well.
     let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);
     let rate = run.rate().micros_per_hour().max(chosen).saturating_add(live_rate(world, run));
-    spent_so_far(world, facts, run) + Rate::from_micros_per_hour(rate).cost(Elapsed(least)) < budget.max
+    let useless = Rate::from_micros_per_hour(rate).cost(Elapsed(least));
+    let known = spent_so_far(world, facts, run) + useless;
+    let most = spent(world, run, &facts.rents_at_most(world, run)) + useless;
+    let most = most.max(known) + out_of_reach(world, facts, policy, run);
+    match most < budget.max {
+        true => Affords::Yes,
+        false if most > known => Affords::NotYet,
+        false => Affords::No,
+    }
+}
+
+/// What the machines of a run that cannot be reached may cost until their leases are over: nobody can tell their agents
+/// that others are paid for as well.
+fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
+    let leases = leases(world, facts, policy, run).filter(|(silence, ..)| *silence >= policy.suspect);
+    leases.map(|(_, left, instance)| instance.offer.rate.cost(left)).sum()
+}
+
+/// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget.
+pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
+    run.job.budget?;
+    leases(world, facts, policy, run).map(|(_, left, _)| left).filter(|left| left.0 > 0).min()
+}
+
+/// Of the machines of a run whose agents have called: how long each is silent, and what is left of its lease at most.
+fn leases<'a>(
+    world: &'a World,
+    facts: &'a ObservedState,
+    policy: &'a Policy,
+    run: &'a Run,
+) -> impl Iterator<Item = (Elapsed, Elapsed, &'a Instance)> {
+    let called = world.live_instances_of(run).filter(|(_, instance)| instance.started.is_some());
+    called.filter_map(|(id, instance)| {
+        let silence = facts.machine(id).silence?;
+        Some((silence, Elapsed(policy.lease.0.saturating_sub(silence.0)), instance))
+    })
 }
 
 fn visible_within(facts: &ObservedState, run: &Run) -> u64 {

@@ -49,6 +49,7 @@ impl World {
         self.expect(record.seq)?;
         self.follow(record).map_err(|why| Illegal { seq: record.seq, why })?;
         self.note_open(&record.event);
+        self.note_able(record);
         self.last_seq = record.seq;
         Ok(())
     }
@@ -172,6 +173,7 @@ impl World {
             settled: 0,
             accept_data_change: false,
             keeper: Keeper::default(),
+            able_since: None,
         };
         self.runs.insert(submitted.run.clone(), run);
         Ok(())

@@ -1,11 +1,11 @@
 //! Attempts on several machines: the reports of each.
 
-use domain::run::AttemptEnd;
+use domain::run::{AttemptEnd, InstanceState};
 use domain::wire::NodeAddress;
-use domain::{AttemptId, Fence, InstanceId, RunId, Timestamp};
+use domain::{AttemptId, Fence, InstanceId, Record, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptState, RunAttempt, World};
+use super::{AttemptState, Instance, RunAttempt, World};
 
 /// One machine of an attempt on several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,20 @@ impl RunAttempt {
 }
 
 impl World {
+    /// Keeps [`Run::able_since`] in step with an event that was applied.
+    pub(super) fn note_able(&mut self, record: &Record) {
+        let Some(id) = self.run_of(&record.event) else { return };
+        let Some(run) = self.runs.get(id).filter(|run| run.job.least_nodes() < run.job.nodes()) else { return };
+        let is_up = |instance: &Instance| instance.state == InstanceState::Up && instance.reclaim.is_none();
+        let up = self.live_instances_of(run).filter(|(_, instance)| is_up(instance)).count();
+        let is_able = up >= run.job.least_nodes() as usize && self.active_attempt(run).is_none();
+        let since = is_able.then(|| run.able_since.unwrap_or(record.at));
+        let id = id.clone();
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.able_since = since;
+        }
+    }
+
     /// Whether an attempt was ever started on a machine.
     pub(super) fn was_used(&self, id: &InstanceId) -> bool {
         let run = self.instances.get(id).and_then(|instance| self.runs.get(&instance.run));

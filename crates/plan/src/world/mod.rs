@@ -103,6 +103,9 @@ pub struct Run {
     /// Who keeps it going.
     #[serde(default)]
     pub keeper: Keeper,
+    /// Since when enough of its machines are up for an attempt on fewer than it could use, and none was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub able_since: Option<Timestamp>,
 }
 
 /// The result of a trial after some epochs.
