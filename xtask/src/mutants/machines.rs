@@ -179,4 +179,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         to: "since",
         test: CargoTest { package: "gradus-plan", target: &["--test", "fleet"], filter: "" },
     },
+    SourceMutant {
+        name: "agents-call-as-often-however-many",
+        harm: "the heartbeats of a thousand agents keep all cores of the server busy",
+        file: "crates/plan/src/reconcile/policy.rs",
+        from: "find(|pace| *pace >= wanted)",
+        to: "find(|_| true)",
+        test: CargoTest { package: "gradus-control", target: &["--test", "pace"], filter: "" },
+    },
 ];

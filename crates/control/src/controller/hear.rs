@@ -158,6 +158,15 @@ impl Controller {
             || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
     }
 
+    /// Tells agents to call less often the more of them there are. What a budget keeps back changes with it.
+    pub(super) fn pace_agents(&mut self) {
+        let policy = self.usual.paced(self.world.live_count());
+        if policy.heartbeat != self.policy.heartbeat {
+            self.policy = policy;
+            self.touch_all();
+        }
+    }
+
     /// How long the agents of a run may continue without the loop, limited by its budget and deadline. The lease of a
     /// run that no process waits for runs out as if there were no loop: unattended work must not cost money
     /// indefinitely.

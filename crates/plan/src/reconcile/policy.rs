@@ -5,6 +5,14 @@ use domain::run::RunState;
 
 use crate::world::Run;
 
+/// Calls that all agents together make in a second at most, as long as each may wait: about a quarter of a core
+/// (`cargo xtask bench server`).
+const CALLS_PER_SECOND: u64 = 200;
+
+/// What agents may be told to wait, in microseconds: few lengths, for a change concerns all. The longest is a third of
+/// [`Policy::suspect`].
+const PACES: [u64; 5] = [200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
+
 /// What the loop may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -26,7 +34,7 @@ pub struct Policy {
     pub doubt: Elapsed,
     /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
     pub lease: Elapsed,
-    /// When an agent calls again, while nothing is wanted of it.
+    /// When an agent calls again, while nothing is wanted of it and there are few of them ([`Policy::paced`]).
     pub heartbeat: Elapsed,
     /// When it calls again while it waits for its first command.
     pub heartbeat_idle: Elapsed,
@@ -67,6 +75,16 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// The same with so many agents: many call less often.
+    #[must_use]
+    pub fn paced(&self, agents: usize) -> Policy {
+        let wanted = (agents as u64).saturating_mul(1_000_000 / CALLS_PER_SECOND);
+        let pace = PACES.into_iter().find(|pace| *pace >= wanted).unwrap_or(PACES[PACES.len() - 1]);
+        let heartbeat = self.heartbeat.max(Elapsed(pace));
+        let idle = u128::from(self.heartbeat_idle.0) * u128::from(heartbeat.0) / u128::from(self.heartbeat.0.max(1));
+        Policy { heartbeat, heartbeat_idle: Elapsed(u64::try_from(idle).unwrap_or(u64::MAX)), ..self.clone() }
+    }
+
     /// How long an offer is not asked for that was refused so many times in succession.
     pub fn shortage(&self, refusals: u32, is_capacity: bool) -> Elapsed {
         if !is_capacity {
@@ -124,5 +142,22 @@ impl Default for Policy {
             is_admitting: true,
             doubts_earlier_calls: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_agents_call_less_often() {
+        let policy = Policy::default();
+        let paced = |agents| (policy.paced(agents).heartbeat.0 / 1_000, policy.paced(agents).heartbeat_idle.0 / 1_000);
+        assert_eq!([0, 1, 40].map(paced), [(200, 20); 3]);
+        assert_eq!([41, 100, 101, 1_000].map(paced), [(500, 50), (500, 50), (1_000, 100), (5_000, 500)]);
+        assert_eq!(paced(usize::MAX), (5_000, 500), "none is suspected for it");
+        assert!(policy.suspect.0 >= 3 * 5_000_000);
+        let slow = Policy { heartbeat: Elapsed(7_000_000), ..policy };
+        assert_eq!((slow.paced(1).heartbeat, slow.paced(1_000)), (slow.heartbeat, slow.clone()));
     }
 }

@@ -51,7 +51,7 @@ impl World {
     }
 
     /// How many instances are not released.
-    pub(crate) fn live_count(&self) -> usize {
+    pub fn live_count(&self) -> usize {
         self.index.live.len()
     }
 

@@ -4,14 +4,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use domain::wire::{Heartbeat, SCHEMA};
+use domain::wire::{Heartbeat, HeartbeatReply, SCHEMA};
 use domain::{Elapsed, InstanceId, RunId, Timestamp};
 use server::Home;
 
 use crate::http::Connection;
 use crate::{Failure, Options, Server, said};
 
-/// Between two calls of an agent.
+/// Between two calls of an agent, until the server has said how long.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Connections that submit at the same time.
@@ -75,12 +75,12 @@ fn submit_many(home: &Home, count: usize) -> Result<Vec<RunId>, Failure> {
     Ok(runs.into_inner()?)
 }
 
-/// Lets some agents call, each every five seconds.
+/// Lets some agents call, each as often as the server says.
 fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &AtomicBool, beats: &Mutex<Vec<f64>>) {
     let Ok(mut connection) = Connection::open(&home.socket()) else { return };
     let started = Timestamp(1_700_000_000_000_000 + thread as i64);
     let begun = Instant::now();
-    let pause = EVERY / some.len().max(1) as u32;
+    let mut pause = EVERY / some.len().max(1) as u32;
     let mut next = Instant::now();
     let mut times = Vec::new();
     for instance in some.iter().cycle() {
@@ -100,7 +100,12 @@ fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &Atomi
         let Ok(body) = serde_json::to_string(&heartbeat) else { return };
         let called = Instant::now();
         match connection.call("POST", "/v1/tick", &body) {
-            Ok((200, _)) => times.push(called.elapsed().as_secs_f64()),
+            Ok((200, answer)) => {
+                times.push(called.elapsed().as_secs_f64());
+                let reply: Result<HeartbeatReply, _> = serde_json::from_slice(&answer);
+                pause =
+                    reply.map_or(pause, |reply| Duration::from_micros(reply.next.micros()) / some.len().max(1) as u32);
+            }
             answer => eprintln!("a heartbeat was not answered: {answer:?}"),
         }
         next += pause;
