@@ -39,3 +39,69 @@ fn one_agent_calls_often_and_a_thousand_do_not_overrun_the_loop() {
     assert_eq!(told(1), Duration::from_micros(200_000));
     assert_eq!(told(1_000), Duration::from_micros(5_000_000));
 }
+
+mod agent {
+    use control::{Supervisor, SupervisorInput, SupervisorOutput};
+    use domain::rank::Report;
+    use domain::wire::{AgentCommand, AgentEvent, HeartbeatReply, Start};
+    use domain::{AttemptId, Duration, Elapsed, Fence, InstanceId, Job, RunId, Timestamp};
+
+    use crate::lab::SECOND;
+
+    fn start() -> AgentCommand {
+        let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
+        AgentCommand::Start(Box::new(Start {
+            run: RunId::new("a"),
+            attempt: AttemptId::new("a-a1"),
+            fence: Fence(1),
+            job,
+            job_hash: String::new(),
+            threads: 1,
+            accept_data_change: false,
+            member: None,
+            folder: String::new(),
+        }))
+    }
+
+    /// An agent whose attempt has started, the loop knows it, and wants to be called again in 30 s.
+    fn working() -> Supervisor {
+        let mut agent = Supervisor::new(InstanceId::new("a-i1"), Timestamp(0), Elapsed(60 * SECOND));
+        let answered = |acknowledged, orders| {
+            let (lease, next) = (Duration::from_secs(600), Duration::from_secs(30));
+            let reply = HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, saving: None, next, orders };
+            SupervisorInput::Answered(Some(Box::new(reply)))
+        };
+        agent.step(SupervisorInput::Timer, Elapsed(0));
+        agent.step(answered(0, vec![start()]), Elapsed(1));
+        agent.step(happened(AgentEvent::Started), Elapsed(2));
+        agent.step(answered(1, Vec::new()), Elapsed(3));
+        agent
+    }
+
+    fn happened(event: AgentEvent) -> SupervisorInput {
+        SupervisorInput::Happened { attempt: AttemptId::new("a-a1"), events: vec![event] }
+    }
+
+    fn measured() -> SupervisorInput {
+        happened(AgentEvent::Reported { rank: 0, report: Report::Note { text: "a step".to_owned() } })
+    }
+
+    #[test]
+    fn measurements_wait_for_the_next_call_and_decisions_do_not() {
+        let mut agent = working();
+        agent.step(measured(), Elapsed(SECOND));
+        assert_eq!(agent.due(), Elapsed(30 * SECOND + 3));
+        // More than half of what one call carries.
+        let called = (0..1_000).any(|_| calls(&mut agent, measured()));
+        assert!(called);
+        let mut agent = working();
+        assert!(!calls(&mut agent, measured()));
+        assert!(calls(&mut agent, happened(AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded })));
+    }
+
+    /// Whether it calls the loop because of this.
+    fn calls(agent: &mut Supervisor, input: SupervisorInput) -> bool {
+        let outputs = agent.step(input, Elapsed(SECOND));
+        outputs.iter().any(|output| matches!(output, SupervisorOutput::Call(_)))
+    }
+}

@@ -21,7 +21,7 @@ pub use queue::{EntryQueue, is_decision};
 use reason::Reclaim;
 pub use reason::{Departure, StopReason};
 
-/// Between the starts of two calls, unless an urgent event waits, in microseconds.
+/// Between the starts of two calls while more waits than one call carries, or a decision was not heard, in microseconds.
 const GAP: u64 = 30_000;
 
 /// Until a failed call is repeated, in microseconds.
@@ -385,10 +385,13 @@ impl Supervisor {
     /// When the next call is to be made, if none is in flight.
     fn call_due(&self) -> Elapsed {
         let is_news = self.reclaim.is_some_and(|reclaim| !reclaim.is_told);
-        let wanted = match (self.queue.is_urgent() || is_news, self.queue.is_empty()) {
-            (true, _) => Elapsed(0),
-            (false, false) if !self.queue.is_refused() => after(self.calls.last, GAP),
-            (false, _) => self.calls.next,
+        // Measurements wait for the next call while steps are made, as long as one call carries them.
+        let is_over = self.attempt.is_none() || self.leaving.is_some();
+        let is_behind = !self.queue.is_decided() || self.queue.measurements() >= BATCH / 2 || is_over;
+        let wanted = match self.queue.is_urgent() || is_news {
+            true => Elapsed(0),
+            false if is_behind && !self.queue.is_empty() && !self.queue.is_refused() => after(self.calls.last, GAP),
+            false => self.calls.next,
         };
         wanted.min(self.lease.ends()).max(self.calls.not_before)
     }

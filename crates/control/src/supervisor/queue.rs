@@ -102,6 +102,11 @@ impl EntryQueue {
         self.decisions.is_empty()
     }
 
+    /// How many measurements wait.
+    pub fn measurements(&self) -> usize {
+        self.measurements.len()
+    }
+
     /// Whether only measurements wait, and the loop cannot keep them now.
     pub fn is_refused(&self) -> bool {
         self.is_refused && self.decisions.is_empty()
