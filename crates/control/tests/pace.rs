@@ -9,8 +9,8 @@ use domain::{Duration, Elapsed, Event, Timestamp};
 use control::{ControllerInput, ReplyId};
 use lab::{Lab, intended, run, seen, submitted};
 
-/// What the agent of the first of so many machines is told to wait.
-fn told(machines: u64) -> Duration {
+/// The interval until the next heartbeat that the agent of the first of so many machines is told.
+fn interval(machines: u64) -> Duration {
     let mut events = vec![submitted()];
     for number in 1..=machines {
         let instance = run().instance(number);
@@ -36,8 +36,8 @@ fn told(machines: u64) -> Duration {
 
 #[test]
 fn one_agent_calls_often_and_a_thousand_do_not_overrun_the_loop() {
-    assert_eq!(told(1), Duration::from_micros(200_000));
-    assert_eq!(told(1_000), Duration::from_micros(5_000_000));
+    assert_eq!(interval(1), Duration::from_micros(200_000));
+    assert_eq!(interval(1_000), Duration::from_micros(5_000_000));
 }
 
 mod agent {
@@ -68,7 +68,8 @@ mod agent {
         let mut agent = Supervisor::new(InstanceId::new("a-i1"), Timestamp(0), Elapsed(60 * SECOND));
         let answered = |acknowledged, orders| {
             let (lease, next) = (Duration::from_secs(600), Duration::from_secs(30));
-            let reply = HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, saving: None, next, orders };
+            let reply =
+                HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, saving: None, next, orders };
             SupervisorInput::Answered(Some(Box::new(reply)))
         };
         agent.step(SupervisorInput::Timer, Elapsed(0));

@@ -27,9 +27,10 @@ use crate::sweep;
 use crate::world::{Instance, Run, World, bill};
 
 pub use choice::offers;
+pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
 use limits::Affords;
-pub use limits::{expires, first_answer, lease, reached, wind_down};
+pub use limits::{expires, first_answer, heartbeat, lease, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;

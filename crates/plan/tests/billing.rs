@@ -109,4 +109,12 @@ fn a_machine_out_of_reach_keeps_the_money_of_its_lease() {
     }
     let waits = |cents: &u64| decided(SECOND, *cents).0 && decided(20 * SECOND, *cents) == (false, false);
     assert_eq!((18..40).filter(waits).count(), 1, "40 s at a dollar an hour are one cent");
+    // One that this loop has never heard may have the lease of a server.
+    let mut scene = replacing("$0.50");
+    let instance = scene.run.instance(1);
+    scene.facts.now = Timestamp(600 * SECOND as i64);
+    scene.facts.machine_mut(&instance).silence = Some(Elapsed(SECOND));
+    assert_eq!(rents_or_stops(&scene), (true, false));
+    scene.facts.machine_mut(&instance).is_unheard = true;
+    assert_eq!(rents_or_stops(&scene), (false, false));
 }

@@ -9,7 +9,7 @@ use domain::wire::AgentCommand;
 use domain::{
     Duration, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
 };
-use plan::{ObservedState, Policy, World, lease, reached};
+use plan::{ObservedState, Policy, World, heartbeat, lease, reached};
 
 const SECOND: u64 = 1_000_000;
 
@@ -165,4 +165,15 @@ fn granted(budget: &str) -> Duration {
         [AgentCommand::Stop { within: Some(within), .. }] => *within,
         orders => panic!("{orders:?}"),
     }
+}
+
+#[test]
+fn heartbeats_of_many_agents_take_little_of_a_small_budget() {
+    let policy = Policy { heartbeat_interval: Elapsed(5 * SECOND), ..Policy::default() };
+    let interval = |budget| {
+        let (world, run, _) = world(budget, None);
+        heartbeat(&policy, &world.runs[&run]).0
+    };
+    assert_eq!([None, Some("$70"), Some("$5")].map(interval), [5 * SECOND; 3]);
+    assert_eq!([Some("$0.70"), Some("$0.07")].map(interval), [700_000, policy.heartbeat.0]);
 }

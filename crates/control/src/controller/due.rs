@@ -71,7 +71,7 @@ impl Controller {
     /// Whether a query about a machine may have a new result soon.
     fn is_changing(&self, id: &InstanceId) -> bool {
         let Some(instance) = self.world.instances.get(id) else { return false };
-        instance.state != InstanceState::Up || self.silence(id) >= self.policy.suspect
+        instance.state != InstanceState::Up || instance.lacks_handle() || self.silence(id) >= self.policy.suspect
     }
 
     /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query.

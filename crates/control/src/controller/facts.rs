@@ -57,6 +57,7 @@ impl Controller {
             sight: self.believed(instance, memory),
             rent: self.rent(instance, memory, silence),
             silence: Some(silence),
+            is_unheard: memory.heard.is_none(),
             missing: missing.map(Elapsed),
             ending: memory.end.first.map(since),
             is_launching: launch.pending.is_some() || now < launch.not_before,

@@ -62,14 +62,12 @@ impl Controller {
         let saving = self.world.runs.get(&run).filter(|run| run.job.budget.is_some());
         let saving = saving.map(|run| plan::wind_down(&self.policy, run.job.budget, run.rate()));
         let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
-        let reply = HeartbeatReply { lease, saving, ..answer(heartbeat, orders, &self.policy) };
+        let known = self.world.runs.get(&run);
+        let interval = known.map_or(self.policy.heartbeat_interval, |run| plan::heartbeat(&self.policy, run));
+        let reply = HeartbeatReply { lease, saving, ..answer(heartbeat, orders, &self.policy, interval) };
         // One that waits for other machines of its attempt waits for long.
         let waits_long = |run: &Run| run.job.machines() > 1 || self.world.active_attempt(run).is_some();
-        let next = if self.world.runs.get(&run).is_some_and(waits_long) {
-            domain::Duration::from_micros(self.policy.heartbeat.0)
-        } else {
-            reply.next
-        };
+        let next = if known.is_some_and(waits_long) { domain::Duration::from_micros(interval.0) } else { reply.next };
         self.reply(from, Some(run), HeartbeatReply { next, ..reply });
     }
 
@@ -116,8 +114,8 @@ impl Controller {
         let reply = HeartbeatReply {
             acknowledged: 0,
             measured: Some(0),
-            next: domain::Duration::from_micros(self.policy.heartbeat.0),
-            ..answer(heartbeat, orders, &self.policy)
+            next: domain::Duration::from_micros(self.policy.heartbeat_interval.0),
+            ..answer(heartbeat, orders, &self.policy, self.policy.heartbeat_interval)
         };
         self.reply(from, None, reply);
     }
@@ -125,7 +123,7 @@ impl Controller {
     /// Another agent has this name already: the provider has rented two machines for one request.
     fn hear_double(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
         self.note(heartbeat.instance.as_str(), "two agents have its name; the second is told to leave", false);
-        let reply = answer(heartbeat, vec![AgentCommand::Leave], &self.policy);
+        let reply = answer(heartbeat, vec![AgentCommand::Leave], &self.policy, self.policy.heartbeat_interval);
         self.reply(from, None, HeartbeatReply { acknowledged: 0, measured: Some(0), ..reply });
     }
 
@@ -158,11 +156,11 @@ impl Controller {
             || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
     }
 
-    /// Tells agents to call less often the more of them there are. What a budget keeps back changes with it.
-    pub(super) fn pace_agents(&mut self) {
-        let policy = self.usual.paced(self.world.live_count());
-        if policy.heartbeat != self.policy.heartbeat {
-            self.policy = policy;
+    /// Agents call less often the more of them there are. What budgets keep back changes with it.
+    pub(super) fn set_heartbeat_interval(&mut self) {
+        let interval = self.policy.interval_for(self.world.live_count());
+        if interval != self.policy.heartbeat_interval {
+            self.policy.heartbeat_interval = interval;
             self.touch_all();
         }
     }
@@ -219,9 +217,11 @@ fn marks(run: &Run) -> u64 {
     u64::from(run.restarts) + u64::from(run.error_restarts) + u64::from(run.waits) + run.attempts.len() as u64
 }
 
-fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>, policy: &Policy) -> HeartbeatReply {
+fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>, policy: &Policy, interval: Elapsed) -> HeartbeatReply {
     let acknowledged = heartbeat.entries.last().map_or(0, |entry| entry.seq);
-    let next = if orders.is_empty() { policy.heartbeat_idle } else { policy.heartbeat };
+    // One that waits for its first command calls as much more often as with few agents.
+    let idle = policy.heartbeat_idle.0.saturating_mul(interval.0) / policy.heartbeat.0.max(1);
+    let next = if orders.is_empty() { Elapsed(idle) } else { interval };
     let (next, lease) = (domain::Duration::from_micros(next.0), domain::Duration::from_micros(policy.lease.0));
     HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, saving: None, next, orders }
 }

@@ -8,8 +8,9 @@
 //! Its world holds unfinished work. A run or sweep that is settled, also on disk, leaves it; when an input concerns
 //! such a one, the shell restores it first ([`ControllerInput::Recalled`]).
 //!
-//! `message` has what goes in and out, `hear` handles heartbeats, `answer` answers of providers, `act` carries out what `plan::reconcile` decides, `facts`
-//! collects its inputs, `due` computes the next wake-up, and `mistake` handles illegal decisions.
+//! `message` has what goes in and out, `hear` handles heartbeats, `answer` answers of providers, `act` carries out what
+//! `plan::reconcile` decides, `facts` collects its inputs, `due` computes the next wake-up, and `mistake` handles illegal
+//! decisions.
 
 mod act;
 mod answer;
@@ -46,9 +47,6 @@ pub type Mistake = Illegal;
 #[derive(Debug)]
 pub struct Controller {
     world: World,
-    /// With few agents.
-    usual: Policy,
-    /// With as many as there are.
     policy: Policy,
     owner: String,
     providers: BTreeMap<String, ProviderMemory>,
@@ -98,8 +96,7 @@ impl Controller {
         let providers = providers.into_iter().map(|(name, traits)| (name, ProviderMemory::new(traits))).collect();
         let mut controller = Controller {
             durable: world.last_seq,
-            policy: policy.paced(world.live_count()),
-            usual: policy,
+            policy,
             world,
             owner: owner.to_owned(),
             providers,
@@ -190,7 +187,7 @@ impl Controller {
         if is_audit {
             self.audit();
         }
-        self.pace_agents();
+        self.set_heartbeat_interval();
         if self.is_changed {
             self.settle();
             self.is_due_changed = true;

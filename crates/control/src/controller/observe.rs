@@ -39,7 +39,8 @@ impl Controller {
         provider.failures = 0;
         self.clear(&format!("provider {name}"));
         self.look_for(&view, sent, asked);
-        for machine in view.machines.iter().filter(|machine| !matches!(machine.state, MachineState::Gone(_))) {
+        let is_there = |machine: &&SeenMachine| !matches!(machine.state, MachineState::Gone(_));
+        for machine in view.machines.iter().filter(is_there).filter(|machine| asked.contains(&machine.instance)) {
             self.learn_handle(&machine.instance, machine.handle.clone());
         }
         self.note_strangers(name, &view);

@@ -21,7 +21,8 @@ pub use queue::{EntryQueue, is_decision};
 use reason::Reclaim;
 pub use reason::{Departure, StopReason};
 
-/// Between the starts of two calls while more waits than one call carries, or a decision was not heard, in microseconds.
+/// Between the starts of two calls while much waits, a decision was not acknowledged, or nothing more will come, in
+/// microseconds.
 const GAP: u64 = 30_000;
 
 /// Until a failed call is repeated, in microseconds.

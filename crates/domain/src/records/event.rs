@@ -61,8 +61,8 @@ pub enum Event {
     },
     /// A machine will be rented, with this token; money is reserved.
     RentIntended(Box<RentIntended>),
-    /// The provider has accepted the request. It comes again with the handle of a machine that is there already, where
-    /// none was known.
+    /// The provider has accepted the request. It comes later, with the handle, where the machine's agent was heard first or
+    /// a listing shows what the provider had not named.
     Launched {
         /// Our name of the machine.
         instance: InstanceId,

@@ -47,7 +47,7 @@ pub fn sweep_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> O
 }
 
 /// Between two looks at a sweep's budget, in microseconds.
-const SWEEP_BUDGET: u64 = 500_000;
+pub(crate) const SWEEP_BUDGET: u64 = 500_000;
 
 /// When an agent has been silent for too long.
 fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {

@@ -85,7 +85,7 @@ fn shrinks_in(
     if run.job.least_nodes() == run.job.nodes() {
         return None;
     }
-    // One that was lost meanwhile does not begin it anew, where enough others stayed up.
+    // Losing one does not restart the wait where enough others stayed up.
     let since = gang::waiting_since(world, run)?;
     let waited = facts.now.since(run.able_since.map_or(since, |able| able.min(since)));
     let is_booting = machines.usable.iter().any(|(_, instance)| instance.state == InstanceState::Launching);

@@ -2,7 +2,7 @@
 
 use domain::job::Budget;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, Money, Offer, Rate, RunId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, Offer, Rate, RunId, Timestamp};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
@@ -12,6 +12,9 @@ const SHORTEST: Elapsed = Elapsed(5_000_000);
 
 /// Maximum reserve for saving, as the inverse fraction of the time that a budget buys.
 const SHARE: u64 = 10;
+
+/// Maximum interval between heartbeats, likewise.
+const HEARTBEAT_SHARE: u64 = 100;
 
 /// Budget and deadline.
 pub(super) fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
@@ -47,14 +50,21 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
 /// The time for a run to save its state and leave, which is reserved in its budget: that of the policy, but at most a
 /// tenth of the time that the budget buys, and at least five seconds.
 pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed {
-    let Some(budget) = budget else { return policy.saving };
-    let hourly = rate.micros_per_hour();
-    if hourly <= 0 {
-        return policy.saving;
-    }
-    let bought = i128::from(budget.max.micros()) * 3_600_000_000 / i128::from(hourly);
-    let share = u64::try_from(bought).unwrap_or(0) / SHARE;
-    policy.saving.min(Elapsed(share)).max(SHORTEST)
+    let Some(bought) = bought(budget, rate) else { return policy.saving };
+    policy.saving.min(Elapsed(bought.0 / SHARE)).max(SHORTEST)
+}
+
+/// The interval between the heartbeats of the agents of a run: the longer, the more agents there are; but at most a
+/// hundredth of the time that its budget buys, for two of them are kept back from it.
+pub fn heartbeat(policy: &Policy, run: &Run) -> Elapsed {
+    let crowded = policy.heartbeat_interval.max(policy.heartbeat);
+    let share = bought(run.job.budget, run.rate()).map(|bought| Elapsed(bought.0 / HEARTBEAT_SHARE));
+    share.map_or(crowded, |share| share.clamp(policy.heartbeat, crowded))
+}
+
+/// The time that a budget buys; `None` without one, or at no price.
+fn bought(budget: Option<Budget>, rate: Rate) -> Option<Elapsed> {
+    time_to_spend(budget?.max, rate.micros_per_hour())
 }
 
 /// How long an agent of this run may continue without an answer: its lease, but at most until only the reserve of its
@@ -72,7 +82,7 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
         RunState::Stopping { .. } => Some(wind_down(policy, run.job.budget, run.rate())),
         _ => budget.into_iter().chain(deadline).min(),
     };
-    policy.lease.min(least.unwrap_or(policy.lease).max(policy.heartbeat))
+    policy.lease.min(least.unwrap_or(policy.lease).max(heartbeat(policy, run)))
 }
 
 /// How long the agent of a machine may wait for its first answer: until the money reserved for it only pays for ending
@@ -83,7 +93,7 @@ pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance:
     let rate = run.rate().max(instance.offer.rate.times(run.job.nodes()));
     let ending = rate.cost(reserve_for_ending(facts, policy, run));
     let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
-    time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(policy.heartbeat))
+    time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(heartbeat(policy, run)))
 }
 
 /// When a machine is of no use any more, whatever happens: its run's deadline is over and what was saved after it, or the
@@ -135,7 +145,7 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Affords {
     Yes,
-    /// Not before it is known what its machines have cost, and those that cannot be reached may still cost.
+    /// Not while the cost of its machines is unknown, or one that cannot be reached may train on.
     NotYet,
     No,
 }
@@ -171,28 +181,29 @@ pub(super) fn affords_rent(
 /// What the machines of a run that cannot be reached may cost until their leases are over: nobody can tell their agents
 /// that others are paid for as well.
 fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
-    let leases = leases(world, facts, policy, run).filter(|(silence, ..)| *silence >= policy.suspect);
-    leases.map(|(_, left, instance)| instance.offer.rate.cost(left)).sum()
+    let called = called(world, run).filter(|(id, _)| {
+        let machine = facts.machine(id);
+        machine.is_unheard || machine.silence.is_some_and(|silence| silence >= policy.suspect)
+    });
+    called.map(|(id, instance)| instance.offer.rate.cost(lease_left(facts, policy, id))).sum()
 }
 
 /// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget.
 pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     run.job.budget?;
-    leases(world, facts, policy, run).map(|(_, left, _)| left).filter(|left| left.0 > 0).min()
+    called(world, run).map(|(id, _)| lease_left(facts, policy, id)).filter(|left| left.0 > 0).min()
 }
 
-/// Of the machines of a run whose agents have called: how long each is silent, and what is left of its lease at most.
-fn leases<'a>(
-    world: &'a World,
-    facts: &'a ObservedState,
-    policy: &'a Policy,
-    run: &'a Run,
-) -> impl Iterator<Item = (Elapsed, Elapsed, &'a Instance)> {
-    let called = world.live_instances_of(run).filter(|(_, instance)| instance.started.is_some());
-    called.filter_map(|(id, instance)| {
-        let silence = facts.machine(id).silence?;
-        Some((silence, Elapsed(policy.lease.0.saturating_sub(silence.0)), instance))
-    })
+/// The machines of a run whose agents have called some loop.
+fn called<'a>(world: &'a World, run: &'a Run) -> impl Iterator<Item = (&'a InstanceId, &'a Instance)> {
+    world.live_instances_of(run).filter(|(_, instance)| instance.started.is_some())
+}
+
+/// What is left of a machine's lease at most. An earlier loop may have granted a longer one.
+fn lease_left(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> Elapsed {
+    let machine = facts.machine(id);
+    let lease = if machine.is_unheard { policy.lease_longest.max(policy.lease) } else { policy.lease };
+    Elapsed(machine.silence.map_or(0, |silence| lease.0.saturating_sub(silence.0)))
 }
 
 fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
@@ -203,7 +214,7 @@ fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elap
     let traits = facts.traits.get(&run.plan.offer.provider);
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     // One until it calls, and one for the messages on their way.
-    let wait = policy.heartbeat.0.saturating_mul(2);
+    let wait = heartbeat(policy, run).0.saturating_mul(2);
     Elapsed(wind_down(policy, run.job.budget, run.rate()).0.saturating_add(wait).saturating_add(beyond))
 }
 

@@ -34,8 +34,10 @@ pub struct ObservedMachine {
     pub sight: Option<Sight>,
     /// Rented time, as last reported by its agent.
     pub rent: Option<Elapsed>,
-    /// Time since its agent last called.
+    /// Time since its agent last called, or since the loop began.
     pub silence: Option<Elapsed>,
+    /// Whether its agent has not called since the loop began.
+    pub is_unheard: bool,
     /// How long it has been continuously missing from its provider's views, since the last launch request must have taken
     /// effect.
     pub missing: Option<Elapsed>,
@@ -52,6 +54,7 @@ static UNOBSERVED: ObservedMachine = ObservedMachine {
     sight: None,
     rent: None,
     silence: None,
+    is_unheard: false,
     missing: None,
     ending: None,
     is_launching: false,

@@ -5,13 +5,13 @@ use domain::run::RunState;
 
 use crate::world::Run;
 
-/// Calls that all agents together make in a second at most, as long as each may wait: about a quarter of a core
+/// Heartbeats of all agents in a second at most, where there are no more than a thousand: about a quarter of a core
 /// (`cargo xtask bench server`).
-const CALLS_PER_SECOND: u64 = 200;
+const HEARTBEATS_PER_SECOND: u64 = 200;
 
-/// What agents may be told to wait, in microseconds: few lengths, for a change concerns all. The longest is a third of
-/// [`Policy::suspect`].
-const PACES: [u64; 5] = [200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
+/// Intervals between the heartbeats of an agent, in microseconds: few, for a change concerns everything. The longest is a
+/// third of [`Policy::suspect`].
+const HEARTBEAT_INTERVALS: [u64; 5] = [200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
 
 /// What the loop may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,12 @@ pub struct Policy {
     pub doubt: Elapsed,
     /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
     pub lease: Elapsed,
-    /// When an agent calls again, while nothing is wanted of it and there are few of them ([`Policy::paced`]).
+    /// The longest lease that any loop grants: that of `gradus serve`.
+    pub lease_longest: Elapsed,
+    /// The shortest interval between the heartbeats of an agent that works.
     pub heartbeat: Elapsed,
+    /// That interval with as many agents as there are ([`Policy::interval_for`]).
+    pub heartbeat_interval: Elapsed,
     /// When it calls again while it waits for its first command.
     pub heartbeat_idle: Elapsed,
     /// A machine with our tag that no run has is ended after so long.
@@ -75,14 +79,16 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The same with so many agents: many call less often.
-    #[must_use]
-    pub fn paced(&self, agents: usize) -> Policy {
-        let wanted = (agents as u64).saturating_mul(1_000_000 / CALLS_PER_SECOND);
-        let pace = PACES.into_iter().find(|pace| *pace >= wanted).unwrap_or(PACES[PACES.len() - 1]);
-        let heartbeat = self.heartbeat.max(Elapsed(pace));
-        let idle = u128::from(self.heartbeat_idle.0) * u128::from(heartbeat.0) / u128::from(self.heartbeat.0.max(1));
-        Policy { heartbeat, heartbeat_idle: Elapsed(u64::try_from(idle).unwrap_or(u64::MAX)), ..self.clone() }
+    /// The interval between an agent's heartbeats where there are so many agents. A change for the better waits until there
+    /// are a fifth fewer than it needs.
+    pub fn interval_for(&self, agents: usize) -> Elapsed {
+        let interval = |agents: usize| {
+            let wanted = (agents as u64).saturating_mul(1_000_000 / HEARTBEATS_PER_SECOND);
+            let longest = HEARTBEAT_INTERVALS[HEARTBEAT_INTERVALS.len() - 1];
+            HEARTBEAT_INTERVALS.into_iter().find(|interval| *interval >= wanted).unwrap_or(longest)
+        };
+        let (least, most) = (interval(agents), interval(agents.saturating_add(agents / 4)));
+        Elapsed(self.heartbeat_interval.0.clamp(least, most))
     }
 
     /// How long an offer is not asked for that was refused so many times in succession.
@@ -123,7 +129,9 @@ impl Default for Policy {
             silence_remote: Elapsed(45_000_000),
             doubt: Elapsed(1_000_000),
             lease: Elapsed(60_000_000),
+            lease_longest: Elapsed(1_800_000_000),
             heartbeat: Elapsed(200_000),
+            heartbeat_interval: Elapsed(200_000),
             heartbeat_idle: Elapsed(20_000),
             strangers: Elapsed(600_000_000),
             replace: Elapsed(10_000_000),
@@ -151,13 +159,16 @@ mod tests {
 
     #[test]
     fn many_agents_call_less_often() {
-        let policy = Policy::default();
-        let paced = |agents| (policy.paced(agents).heartbeat.0 / 1_000, policy.paced(agents).heartbeat_idle.0 / 1_000);
-        assert_eq!([0, 1, 40].map(paced), [(200, 20); 3]);
-        assert_eq!([41, 100, 101, 1_000].map(paced), [(500, 50), (500, 50), (1_000, 100), (5_000, 500)]);
-        assert_eq!(paced(usize::MAX), (5_000, 500), "none is suspected for it");
+        let mut policy = Policy::default();
+        let mut millis = |agents| {
+            policy.heartbeat_interval = policy.interval_for(agents);
+            policy.heartbeat_interval.0 / 1_000
+        };
+        assert_eq!([0, 1, 40, 41, 100, 101, 1_000].map(&mut millis), [200, 200, 200, 500, 500, 1_000, 5_000]);
+        assert_eq!(millis(usize::MAX), 5_000, "none is suspected for it");
+        // It does not change with each machine around a limit.
+        assert_eq!([401, 400, 321, 320, 400].map(&mut millis), [5_000, 5_000, 5_000, 2_000, 2_000]);
+        assert_eq!([401, 0].map(&mut millis), [5_000, 200]);
         assert!(policy.suspect.0 >= 3 * 5_000_000);
-        let slow = Policy { heartbeat: Elapsed(7_000_000), ..policy };
-        assert_eq!((slow.paced(1).heartbeat, slow.paced(1_000)), (slow.heartbeat, slow.clone()));
     }
 }

@@ -9,7 +9,7 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Wo
 use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial, wind_down};
+use crate::reconcile::{Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, wind_down};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// The actions for one sweep. The limits apply to all of its trials together.
@@ -47,7 +47,9 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let saving = |machines: usize| {
         let rate = sweep.plan.offer.rate.times(sweep.job.machines());
-        let one = rate.cost(wind_down(policy, sweep.job.budget, rate)).micros();
+        // One heartbeat until it is told, one for messages on their way, and the time between two looks at the budget.
+        let told = policy.heartbeat_interval.max(policy.heartbeat).0.saturating_mul(2).saturating_add(SWEEP_BUDGET);
+        let one = rate.cost(Elapsed(wind_down(policy, sweep.job.budget, rate).0.saturating_add(told))).micros();
         Money::from_micros(one.saturating_mul(machines as i64))
     };
     let mut affords_more = true;

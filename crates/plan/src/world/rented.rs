@@ -21,7 +21,8 @@ impl Instance {
 impl World {
     pub(super) fn launched(&mut self, id: &InstanceId, handle: Option<&MachineHandle>) -> Result<(), String> {
         if self.instance_mut(id)?.lacks_handle() && handle.is_some() {
-            self.instance_mut(id)?.handle = handle.cloned();
+            let instance = self.instance_mut(id)?;
+            (instance.is_accepted, instance.handle) = (true, handle.cloned());
             return Ok(());
         }
         self.instance_moves(id, InstanceState::Launching)?;

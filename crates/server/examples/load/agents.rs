@@ -75,7 +75,7 @@ fn submit_many(home: &Home, count: usize) -> Result<Vec<RunId>, Failure> {
     Ok(runs.into_inner()?)
 }
 
-/// Lets some agents call, each as often as the server says.
+/// Lets some agents call, each at the interval that the server gives.
 fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &AtomicBool, beats: &Mutex<Vec<f64>>) {
     let Ok(mut connection) = Connection::open(&home.socket()) else { return };
     let started = Timestamp(1_700_000_000_000_000 + thread as i64);

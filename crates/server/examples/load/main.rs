@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask bench server`, or `load [--runs N] [--events N] [--agents N] [--seconds N] [--gradus PROGRAM]`: writes
 //! a history of N settled runs with so many events each, starts a server over it in a separate process, submits a run
-//! for each agent, lets all agents call as often as it tells them, and meanwhile submits and lists. The machines are simulated
+//! for each agent, lets all agents call at its intervals, and meanwhile submits and lists. The machines are simulated
 //! by a provider that accepts every request. The disk, the sockets and the events are real.
 
 mod agents;

@@ -116,7 +116,7 @@ fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instanc
     match instance.offer.provider.as_str() {
         cloud::local::NAME => Ok(Route::Here),
         _ if handle.is_empty() => Err(Error::Usage {
-            message: format!("the provider of machine `{id}` has not said yet where it is"),
+            message: format!("machine `{id}` has no address yet: its provider has not reported it"),
             hint: "try again in a few seconds".to_owned(),
         }),
         cloud::ssh::NAME => {
