@@ -139,7 +139,10 @@ impl Agent {
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
             Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
             Wakeup::Devices(report) => {
-                let attempt = self.attempt.as_ref()?.id().clone();
+                let now = self.clock.now();
+                let attempt = self.attempt.as_mut()?;
+                attempt.note_devices(&report, now);
+                let attempt = attempt.id().clone();
                 let events = vec![AgentEvent::Reported { rank: 0, report }];
                 Some(SupervisorInput::Happened { attempt, events })
             }
@@ -151,9 +154,9 @@ impl Agent {
     fn turn(&mut self) -> Vec<SupervisorInput> {
         let Some(attempt) = &mut self.attempt else { return Vec::new() };
         let (id, now) = (attempt.id().clone(), self.clock.now());
-        let told = attempt.look_at_origin(now);
+        let told = attempt.look_at_origin(now).into_iter().chain(attempt.look_at_use(now));
         let happened = |event| SupervisorInput::Happened { attempt: id.clone(), events: vec![event] };
-        let mut inputs: Vec<SupervisorInput> = told.map(happened).into_iter().collect();
+        let mut inputs: Vec<SupervisorInput> = told.map(happened).collect();
         if let Some(end) = attempt.turn(now) {
             self.attempt = None;
             inputs.push(SupervisorInput::Ended { attempt: id, end });

@@ -1,7 +1,7 @@
 //! Orders for an agent, and the events that its reports cause.
 
 use domain::rank::Report;
-use domain::run::{AttemptEnd, InstanceState, RunState};
+use domain::run::{AttemptEnd, InstanceState, RunState, StopBy};
 use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Event, InstanceId, Job, RunId, Work};
 
@@ -137,6 +137,11 @@ pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event
                 domain::Work::Train(_) => None,
                 domain::Work::Command(_) => Some(Event::AttemptReady { attempt: entry.attempt.clone(), ready: None }),
             }
+        }
+        (_, AgentEvent::Idle) => {
+            let run = world.runs.get(&attempt.run)?;
+            let is_on = !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. });
+            is_on.then(|| Event::StopRequested { run: attempt.run.clone(), by: StopBy::Idle })
         }
         (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Started | AgentEvent::Reported { .. }) => {
             None

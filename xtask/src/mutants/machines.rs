@@ -1,6 +1,6 @@
 //! Mutants of machines: decisions, the loop, agents, the server, clouds.
 
-use super::table::{CargoTest, SourceMutant};
+use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {

@@ -4,6 +4,7 @@
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
 mod machines;
+mod mutant;
 pub(crate) mod seed;
 mod table;
 mod training;
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{fmt, fs};
 
-use table::{CargoTest, SourceMutant, all};
+use mutant::{CargoTest, SourceMutant};
+use table::all;
 use xtask::build;
 use xtask::doing::{self, Outcome, step};
 

@@ -1,6 +1,6 @@
 //! Mutants of training: models, data, checkpoints.
 
-use super::table::{CargoTest, SourceMutant};
+use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const TRAINING: &[SourceMutant] = &[
     SourceMutant {

@@ -7,12 +7,13 @@ use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 use node::oom::KillCounters;
+use node::processes;
 
 use super::process::Exit;
 use super::program::{Observer, ProgramLink};
 use super::staging::first_rank;
 use super::verdict::Role;
-use super::{Attempt, Stage, Working};
+use super::{ATTEMPT, Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 
 impl Attempt {
@@ -124,6 +125,9 @@ impl Attempt {
         if let (Report::Checkpointed(_), Some(uploader)) = (&report, &self.uploader) {
             uploader.saved();
         }
+        if !matches!(report, Report::Note { .. }) {
+            self.note_use(now);
+        }
         match &mut self.work {
             Working::Train { watchdog, reports, .. } => {
                 watchdog.hear(&report, now);
@@ -139,6 +143,40 @@ impl Attempt {
         let serving = self.served.as_mut().filter(|serving| now >= serving.origin.due())?;
         let text = serving.origin.look(serving.served.silence(), now)?;
         Some(reported(Report::Note { text }))
+    }
+
+    /// Looks at whether the program is idle, if that is due.
+    pub fn look_at_use(&mut self, now: Duration) -> Option<AgentEvent> {
+        let is_running = matches!(self.stage, Stage::Running { role: Role::Program, .. }) && self.ending.is_none();
+        let idle = self.idle.as_mut().filter(|idle| now >= idle.due())?;
+        if !is_running {
+            idle.used(now);
+        }
+        // Whoever works on a rented machine does so over SSH, beside the program.
+        let own = match self.tools.remote {
+            Some(_) => processes::reachable(),
+            None => processes::numbers(ATTEMPT, self.start.attempt.as_str()),
+        };
+        // What cannot be read is not idle.
+        let Ok(own) = own else {
+            idle.used(now);
+            return None;
+        };
+        idle.look(processes::cpu_time(&own), now).then_some(AgentEvent::Idle)
+    }
+
+    /// Takes in what the machine's GPUs do.
+    pub fn note_devices(&mut self, report: &Report, now: Duration) {
+        let Report::Devices { devices } = report else { return };
+        if devices.iter().any(|device| device.busy_percent.is_some_and(|busy| busy > 0)) {
+            self.note_use(now);
+        }
+    }
+
+    pub(super) fn note_use(&mut self, now: Duration) {
+        if let Some(idle) = &mut self.idle {
+            idle.used(now);
+        }
     }
 }
 

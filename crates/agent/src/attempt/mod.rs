@@ -38,7 +38,7 @@ use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::{Observer, ProgramLink, Resume, WatchedPlaces};
+use program::{Idleness, Observer, ProgramLink, Resume, WatchedPlaces};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
@@ -65,6 +65,8 @@ pub struct Attempt {
     placed: Option<workdir::Placed>,
     /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
+    /// Since when the program is idle, where that matters.
+    idle: Option<Idleness>,
 }
 
 enum Working {
@@ -128,24 +130,33 @@ impl Attempt {
                 // A program works without it, too.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
-                let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-                let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
-                let attempt = Attempt {
-                    start,
-                    tools,
-                    work,
-                    stage,
-                    ending,
-                    stacks_until,
-                    log,
-                    served,
-                    uploader,
-                    nodes,
-                    copies,
-                    placed,
-                };
-                Ok((attempt, Vec::new()))
+                Ok((Attempt::new(start, tools, work, (log, uploader), now), Vec::new()))
             }
+        }
+    }
+
+    fn new(
+        start: Start,
+        tools: Tools,
+        work: Working,
+        (log, uploader): (PathBuf, Option<Uploader>),
+        now: Duration,
+    ) -> Attempt {
+        let timeout = start.job.idle_timeout.map(|timeout| Duration::from_micros(timeout.micros()));
+        Attempt {
+            start,
+            tools,
+            work,
+            stage: Stage::Staging,
+            ending: None,
+            stacks_until: None,
+            log,
+            served: None,
+            uploader,
+            nodes: Vec::new(),
+            placed: None,
+            copies: Vec::new(),
+            idle: timeout.map(|timeout| Idleness::new(timeout, now)),
         }
     }
 
@@ -171,10 +182,7 @@ impl Attempt {
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
-        let (stage, ending, stacks_until, served) = (Stage::Staging, None, None, None);
-        let (nodes, copies, placed) = (Vec::new(), Vec::new(), None);
-        let mut attempt =
-            Attempt { start, tools, work, stage, ending, stacks_until, log, served, uploader, nodes, copies, placed };
+        let mut attempt = Attempt::new(start, tools, work, (log, uploader), now);
         let events = match staging::place(&data.path)? {
             Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
                 attempt.start_rank(&path, now)?
@@ -342,7 +350,8 @@ impl Attempt {
                 hangs.min(peers.kill_at()).min(look)
             }
             (Stage::Running { .. }, None, Working::Command { link, .. }) => {
-                link.as_ref().map_or(Duration::MAX, ProgramLink::hangs_at)
+                let idle = self.idle.as_ref().map_or(Duration::MAX, Idleness::due);
+                link.as_ref().map_or(Duration::MAX, ProgramLink::hangs_at).min(idle)
             }
             (Stage::Ended { since, .. }, _, _) => *since + self.late(),
             (Stage::Sweeping { next, .. }, _, _) => *next,

@@ -188,14 +188,16 @@ pub fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 pub fn ended(entries: &[Entry], attempt: &AttemptId) -> Option<AttemptEnd> {
     entries.iter().filter(|entry| entry.attempt == *attempt).find_map(|entry| match &entry.event {
         AgentEvent::Ended { end } => Some(end.clone()),
-        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Reported { .. } | AgentEvent::Unknown => None,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Reported { .. } => None,
+        AgentEvent::Idle | AgentEvent::Unknown => None,
     })
 }
 
 pub fn reports(entries: &[Entry]) -> Vec<Report> {
     let reports = entries.iter().filter_map(|entry| match &entry.event {
         AgentEvent::Reported { report, .. } => Some(report.clone()),
-        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } | AgentEvent::Unknown => None,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } => None,
+        AgentEvent::Idle | AgentEvent::Unknown => None,
     });
     reports.collect()
 }

@@ -2,6 +2,7 @@
 
 use domain::event::RunEnd;
 use domain::rank::Ready;
+use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Keeper, Outcome};
 use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, RunId};
@@ -51,7 +52,7 @@ pub fn sentence(event: &Event) -> String {
                 std::iter::once(&intent.instance).chain(&intent.others).map(InstanceId::as_str).collect();
             format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, machines.join(", "))
         }
-        Event::Launched { instance, .. } => format!("machine {instance} is rented"),
+        Event::Launched { instance, handle } => launched(instance, handle.as_ref()),
         Event::RentFailed { instance, finding } => {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
@@ -145,8 +146,15 @@ fn run_end(end: &RunEnd) -> String {
             domain::run::StopBy::User => "stopped by request".to_owned(),
             domain::run::StopBy::Budget => "stopped by its budget".to_owned(),
             domain::run::StopBy::Deadline => "stopped by its deadline".to_owned(),
+            domain::run::StopBy::Idle => "stopped because its program was idle".to_owned(),
         },
     }
+}
+
+fn launched(instance: &InstanceId, handle: Option<&MachineHandle>) -> String {
+    let name = handle.filter(|handle| handle.0 != instance.as_str());
+    let name = name.map_or(String::new(), |handle| format!(": its provider names it {}", handle.0));
+    format!("machine {instance} is rented{name}")
 }
 
 /// A message may continue with a program's last lines.

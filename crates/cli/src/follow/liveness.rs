@@ -98,7 +98,8 @@ pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
     let entries = live.filter_map(|id| look(home, id)).flat_map(|probe| probe.entries);
     let reports = entries.filter_map(|entry| match entry.event {
         AgentEvent::Reported { report, .. } => Some(report),
-        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } | AgentEvent::Unknown => None,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } => None,
+        AgentEvent::Idle | AgentEvent::Unknown => None,
     });
     reports.filter_map(|report| step_of(&report)).max()
 }

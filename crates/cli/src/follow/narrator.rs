@@ -345,5 +345,6 @@ pub fn stopping(by: StopBy) -> &'static str {
         StopBy::User => "stopping: requested",
         StopBy::Budget => "stopping: budget reached; the rest pays for the last checkpoint",
         StopBy::Deadline => "stopping: deadline reached",
+        StopBy::Idle => "stopping: the program has been idle for its `idle_timeout`",
     }
 }

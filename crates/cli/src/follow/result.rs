@@ -198,7 +198,7 @@ fn result_lines(ended: &EndedRun<'_>) -> Vec<String> {
     }
     if let RunState::Stopped { by } = run.state {
         let more = match by {
-            StopBy::User => "",
+            StopBy::User | StopBy::Idle => "",
             StopBy::Budget => " --budget AMOUNT",
             StopBy::Deadline => " --deadline DURATION",
         };

@@ -107,7 +107,7 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
     }
     if let SweepState::Ended { how: SweepEnd::Stopped { by, .. } } = &sweep.state {
         let more = match by {
-            StopBy::User => "",
+            StopBy::User | StopBy::Idle => "",
             StopBy::Budget => " --budget AMOUNT",
             StopBy::Deadline => " --deadline DURATION",
         };

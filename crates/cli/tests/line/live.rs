@@ -18,6 +18,22 @@ fn a_program_is_heard_while_it_runs_unless_quiet_is_asked_for() {
     assert!(!quiet.err.contains("rank 0 |"), "{}", quiet.err);
 }
 
+/// It waits for ever, saves when it is stopped, and ends at once when it is resumed.
+#[test]
+fn a_program_that_is_idle_for_its_timeout_is_stopped_and_can_be_resumed() {
+    let home = Home::new();
+    let text = "name: idle\nrun: |\n  cd $GRADUS_CHECKPOINTS\n  [ -e saved ] && exit 0\n  trap 'touch saved; exit 0' TERM\n  \
+                sleep 600 & wait\nidle_timeout: 5s\n";
+    let job = home.job("idle.yaml", text);
+    let stopped = home.gradus(&["run", job.to_str().unwrap()]);
+    assert_eq!(stopped.code, Some(103), "{}", stopped.err);
+    assert!(stopped.err.contains("stopping: the program has been idle for its `idle_timeout`"), "{}", stopped.err);
+    let status = home.gradus(&["status", "idle"]);
+    assert!(status.out.contains("its program was idle for 5s; resume it with `gradus resume idle"), "{}", status.out);
+    let resumed = home.gradus(&["resume", "idle", "--yes"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+}
+
 #[test]
 fn a_budget_that_cannot_pay_for_a_start_rents_nothing() {
     let home = Home::new();

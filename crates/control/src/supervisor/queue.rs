@@ -121,7 +121,7 @@ impl EntryQueue {
 /// Whether losing the event would cost work; measurements would not.
 pub fn is_decision(event: &AgentEvent) -> bool {
     match event {
-        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } => true,
+        AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Idle | AgentEvent::Ended { .. } => true,
         AgentEvent::Reported { report, .. } => match report {
             Report::Ready(_) | Report::Exported(_) | Report::Trained => true,
             Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,

@@ -43,6 +43,8 @@ pub(crate) struct JobFile {
     pub budget: Option<BudgetKeys>,
     /// Limit on the time from submission to end.
     pub deadline: Option<Duration>,
+    /// Stop the run when its `run` program has been idle for so long: less than 5 % of a core, no work on a GPU, nothing reported. Without it nothing is stopped.
+    pub idle_timeout: Option<Duration>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
     pub envs: Option<BTreeMap<String, Option<EnvText>>>,
     /// Secret environment variables, such as tokens: encrypted at rest, passed to the program only, and masked in logs and reports. `NAME: null` takes the value from `--secret NAME`.

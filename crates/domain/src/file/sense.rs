@@ -24,6 +24,9 @@ const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "htt
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
+/// The shortest `idle_timeout`, in microseconds.
+const SHORTEST_IDLE: u64 = 5_000_000;
+
 /// The problems and warnings found.
 pub(super) struct Validator {
     pub problems: Vec<Problem>,
@@ -84,6 +87,14 @@ impl Validator {
         }
         if job.deadline.is_some_and(|deadline| deadline.micros() == 0) {
             self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
+        }
+        if job.idle_timeout.is_some_and(|idle| idle.micros() < SHORTEST_IDLE) {
+            let message = "a program may wait for a second without being idle";
+            self.wrong("idle_timeout", message, "write five seconds or more, such as `10m`");
+        }
+        if job.idle_timeout.is_some() && matches!(work, Some(Work::Train(_))) {
+            let message = "`train:` is never idle: steps that do not come are a hang, and it is tried again";
+            self.wrong("idle_timeout", message, "leave the key out");
         }
         match (&job.workload, work) {
             (Some(_), Some(Work::Train(_))) => {

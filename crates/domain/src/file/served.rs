@@ -103,7 +103,11 @@ pub const SKY_KEYS: &[SkyKey] = &[
         "install what the program needs in `setup`",
     ),
     no("resources.labels", "labels are not supported yet", LEAVE_OUT),
-    no("resources.autostop", "a machine is always released when its run ends", LEAVE_OUT),
+    no(
+        "resources.autostop",
+        "a machine is always released when its run ends",
+        "leave it out, or write `idle_timeout: 10m` to stop a run whose program is idle",
+    ),
     no("resources.hooks", "hooks are not supported yet", LEAVE_OUT),
     no("resources.priority", "runs start in order of submission", LEAVE_OUT),
     no("resources.priority_class", "runs start in order of submission", LEAVE_OUT),

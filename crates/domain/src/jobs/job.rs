@@ -34,6 +34,9 @@ pub struct Job {
     pub budget: Option<Budget>,
     /// The longest it may take from its submission to its end.
     pub deadline: Option<Duration>,
+    /// After how long of idleness a program is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Duration>,
     /// Which ends of an attempt are tried again.
     pub recovery: Recovery,
     /// Machines that may be rented, for plans over the market.

@@ -86,6 +86,8 @@ pub enum AgentEvent {
         /// The report, nested because its tag has a different name.
         report: Report,
     },
+    /// Its program has been idle for the job's `idle_timeout`.
+    Idle,
     /// All its ranks have ended.
     Ended {
         /// How.

@@ -40,6 +40,8 @@ pub enum StopBy {
     Budget,
     /// The deadline passed.
     Deadline,
+    /// Its program was idle for `idle_timeout`.
+    Idle,
 }
 
 /// Who keeps a run going.

@@ -45,13 +45,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-    let saving = |machines: usize| {
-        let rate = sweep.plan.offer.rate.times(sweep.job.machines());
-        // One heartbeat until it is told, one for messages on their way, and the time between two looks at the budget.
-        let told = policy.heartbeat_interval.max(policy.heartbeat).0.saturating_mul(2).saturating_add(SWEEP_BUDGET);
-        let one = rate.cost(Elapsed(wind_down(policy, sweep.job.budget, rate).0.saturating_add(told))).micros();
-        Money::from_micros(one.saturating_mul(machines as i64))
-    };
+    let saving = |machines: usize| saving(policy, sweep, machines);
     let mut affords_more = true;
     if let Some(budget) = sweep.job.budget {
         affords_more = spent + saving(open + 1) < budget.max;
@@ -96,6 +90,15 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
             vec![end(world, id, sweep, Some(format!("{failed} trials have failed; at most {most} may")))]
         }
     }
+}
+
+/// What is kept back from a sweep's budget to end so many trials: their time to save, a heartbeat until each is told, one
+/// for messages on their way, and the time between two looks at the budget.
+fn saving(policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
+    let rate = sweep.plan.offer.rate.times(sweep.job.machines());
+    let told = policy.heartbeat_interval.max(policy.heartbeat).0.saturating_mul(2).saturating_add(SWEEP_BUDGET);
+    let time = wind_down(policy, sweep.job.budget, rate).0.saturating_add(told);
+    Money::from_micros(rate.cost(Elapsed(time)).micros().saturating_mul(trials as i64))
 }
 
 /// The next trial as a run. One with invalid values, or that does not fit the machine, is submitted all the same, so

@@ -94,6 +94,7 @@ pub fn job() -> (Job, Plan) {
         needs: Needs::default(),
         budget: None,
         deadline: None,
+        idle_timeout: None,
         recovery: Recovery::default(),
         wants: Default::default(),
         workload: None,

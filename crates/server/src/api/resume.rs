@@ -51,7 +51,7 @@ pub(super) async fn resume(
     }
     let resumption = plan::resume::run(&world, clock::now(), &id, &event);
     let refused = match resumption.map_err(|illegal| ApiError::new(409, illegal.why))? {
-        Resumption::Allowed | Resumption::Reached(StopBy::User) => None,
+        Resumption::Allowed | Resumption::Reached(StopBy::User | StopBy::Idle) => None,
         Resumption::Unfinished => Some((format!("run `{run}` is still running"), "stop it first")),
         Resumption::Complete => Some((format!("run `{run}` has ended with its result"), "submit the job again")),
         Resumption::TrialOf(sweep) => Some((format!("run `{run}` is a trial of sweep `{sweep}`"), "resume the sweep")),

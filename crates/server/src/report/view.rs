@@ -288,6 +288,7 @@ fn stopper(by: StopBy) -> &'static str {
         StopBy::User => "the user",
         StopBy::Budget => "the budget",
         StopBy::Deadline => "the deadline",
+        StopBy::Idle => "its idle timeout",
     }
 }
 

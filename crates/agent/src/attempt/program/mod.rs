@@ -8,11 +8,13 @@ use std::process::Command;
 use domain::wire::{NodeAddress, NodeRank, Start};
 
 mod hosts;
+mod idle;
 mod link;
 mod observed;
 mod profile;
 mod resume;
 
+pub use idle::Idleness;
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
 pub use profile::{ProfiledSteps, profile};

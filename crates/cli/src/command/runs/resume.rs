@@ -182,7 +182,7 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
                 format!("run `{id}` is a trial of sweep `{sweep}`, whose budget and deadline apply to all trials");
             (message, format!("resume the sweep: `gradus resume {sweep}`"))
         }
-        Resumption::Reached(StopBy::User) => return Ok(true),
+        Resumption::Reached(StopBy::User | StopBy::Idle) => return Ok(true),
         Resumption::Reached(stop @ (StopBy::Budget | StopBy::Deadline)) => {
             let (limit, flag) = if stop == StopBy::Budget {
                 ("budget", "--budget AMOUNT")

@@ -87,7 +87,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 
@@ -252,6 +252,11 @@ fn money_and_time_make_sense() {
     check("budget: $5", "2 budget: expected a mapping, found the text `$5` (write `budget: {max: $5}`)");
     check("deadline: 1h30m", "ok");
     check("deadline: 90s", "ok");
+    check("idle_timeout: 10m", "ok");
+    check(
+        "idle_timeout: 1s",
+        "2 idle_timeout: a program may wait for a second without being idle (write five seconds or more, such as `10m`)",
+    );
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
     check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");
     check(

@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "name",
     "project",
     "num_nodes",
@@ -18,6 +18,7 @@ const ORDER: [&str; 14] = [
     "progress",
     "budget",
     "deadline",
+    "idle_timeout",
 ];
 
 /// A job file that is being written: keys and their values, in any order.

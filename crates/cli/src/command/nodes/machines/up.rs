@@ -46,6 +46,9 @@ pub struct Args {
     /// When it is given back, whatever runs on it
     #[arg(long = "for", value_name = "TIME", default_value = "8h")]
     time: String,
+    /// Give it back when nothing has used its processors or GPUs for so long
+    #[arg(long, value_name = "TIME")]
+    idle: Option<String>,
     /// Project that the cost is counted under
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
@@ -71,6 +74,7 @@ fn compose(args: &Args) -> JobText {
         ("resources.max_price", args.max_price.as_ref()),
         ("budget.max", args.budget.as_ref()),
         ("deadline", Some(&args.time)),
+        ("idle_timeout", args.idle.as_ref()),
     ];
     for (key, value) in text {
         value.into_iter().for_each(|value| job.text(key, value));
@@ -83,7 +87,7 @@ fn compose(args: &Args) -> JobText {
 }
 
 /// The flags that the keys of the job file come from.
-const FLAGS: [(&str, &str); 9] = [
+const FLAGS: [(&str, &str); 10] = [
     ("name", "NAME"),
     ("project", "--project"),
     ("resources.infra", "--infra"),
@@ -93,6 +97,7 @@ const FLAGS: [(&str, &str); 9] = [
     ("resources.max_price", "--max-price"),
     ("budget.max", "--budget"),
     ("deadline", "--for"),
+    ("idle_timeout", "--idle"),
 ];
 
 /// A problem of the job file that nobody has written, as one of the flag that it comes from.

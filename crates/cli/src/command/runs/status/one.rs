@@ -177,6 +177,10 @@ fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
 fn stopped(id: &RunId, run: &Run, by: StopBy) -> String {
     match by {
         StopBy::User => format!("stopped with `gradus stop`; resume it with `gradus resume {id}`"),
+        StopBy::Idle => {
+            let idle = run.job.idle_timeout.map_or(String::new(), |timeout| format!(" for {timeout}"));
+            format!("its program was idle{idle}; resume it with `gradus resume {id}`")
+        }
         StopBy::Budget => {
             let budget = run.job.budget.map_or(String::new(), |budget| format!(" of {}", budget.max));
             format!("its budget{budget} is spent; resume it with `gradus resume {id} --budget AMOUNT`")
