@@ -25,6 +25,9 @@ use crate::tools::Tools;
 use crate::travel::{LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 
+/// A loop that has not answered for longer is away: what would be reported now may be wrong when it is back.
+const HEARD_WITHIN: Elapsed = Elapsed(30_000_000);
+
 /// Supervises the instance in `settings.folder`.
 pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Error> {
     let fail = |doing| {
@@ -139,9 +142,8 @@ impl Agent {
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
             Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
             Wakeup::Devices(report) => {
-                let now = self.clock.now();
                 let attempt = self.attempt.as_mut()?;
-                attempt.note_devices(&report, now);
+                attempt.note_devices(&report);
                 let attempt = attempt.id().clone();
                 let events = vec![AgentEvent::Reported { rank: 0, report }];
                 Some(SupervisorInput::Happened { attempt, events })
@@ -152,9 +154,11 @@ impl Agent {
 
     /// Runs the attempt's due timers.
     fn turn(&mut self) -> Vec<SupervisorInput> {
+        let now = self.clock.now();
+        let is_heard = self.supervisor.unanswered_for(Elapsed::from_std(now)) < HEARD_WITHIN;
         let Some(attempt) = &mut self.attempt else { return Vec::new() };
-        let (id, now) = (attempt.id().clone(), self.clock.now());
-        let told = attempt.look_at_origin(now).into_iter().chain(attempt.look_at_use(now));
+        let id = attempt.id().clone();
+        let told = attempt.look_at_origin(now).into_iter().chain(attempt.check_idle(is_heard, now));
         let happened = |event| SupervisorInput::Happened { attempt: id.clone(), events: vec![event] };
         let mut inputs: Vec<SupervisorInput> = told.map(happened).collect();
         if let Some(end) = attempt.turn(now) {

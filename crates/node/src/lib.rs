@@ -19,6 +19,7 @@ pub mod oom;
 pub mod processes;
 pub mod session;
 mod spool;
+pub mod terminals;
 pub mod workdir;
 
 pub use digest::sha256;

@@ -4,15 +4,14 @@
 //! to. A process is signalled through a pidfd that was opened before its tag was read, so a reused process id is never
 //! signalled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::param::clock_ticks_per_second;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// The variable that names the owner.
 pub const OWNER: &str = "GRADUS_OWNER";
@@ -85,16 +84,29 @@ pub fn values(variable: &str, value: &str, wanted: &str) -> io::Result<BTreeSet<
     Ok(values)
 }
 
-/// The numbers of the processes whose owner is the caller's, or of all where that is root; the caller aside.
+/// The numbers of all processes, the caller aside.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn reachable() -> io::Result<Vec<i32>> {
-    let own = getuid();
-    let is_own = |pid: &Pid| {
-        own.is_root() || fs::metadata(format!("/proc/{pid}")).is_ok_and(|entry| entry.uid() == own.as_raw())
+pub fn all() -> io::Result<Vec<i32>> {
+    Ok(others()?.map(Pid::as_raw_pid).collect())
+}
+
+/// The numbers of the processes that carry `variable` with `value`, and of all their descendants, which may be another
+/// user's or have overwritten their environment; the caller aside.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn family(variable: &str, value: &str) -> io::Result<Vec<i32>> {
+    let tagged: BTreeSet<i32> = numbers(variable, value)?.into_iter().collect();
+    let stat = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let parents: BTreeMap<i32, i32> =
+        all()?.into_iter().filter_map(|pid| Some((pid, fields(&stat(&pid)?)?.nth(1)?.parse().ok()?))).collect();
+    let is_of = |pid: &i32| {
+        let line = std::iter::successors(Some(*pid), |pid| parents.get(pid).copied());
+        line.take(parents.len() + 1).any(|ancestor| tagged.contains(&ancestor))
     };
-    Ok(others()?.filter(is_own).map(Pid::as_raw_pid).collect())
+    Ok(parents.keys().copied().filter(is_of).collect())
 }
 
 /// The processor time of processes, with that of their children that were waited for. Those that have ended count nothing.
@@ -103,11 +115,14 @@ pub fn cpu_time(pids: &[i32]) -> Duration {
     Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second().max(1) as f64)
 }
 
-/// Fields 14 to 17 of `/proc/PID/stat` (`man 5 proc`): in user and kernel mode, by itself and by its children. Its name,
-/// which may hold spaces and brackets, ends at the last bracket.
+/// In user and kernel mode, by itself and by its children: fields 14 to 17.
 fn ticks(stat: &str) -> Option<u64> {
-    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
-    fields.map(|field| field.parse::<u64>().ok()).sum()
+    fields(stat)?.skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// The fields of `/proc/PID/stat` from the third on (`man 5 proc`). The second, its name, may hold spaces and brackets.
+fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
 fn tag(variable: &str, value: &str) -> Vec<u8> {
@@ -132,6 +147,7 @@ fn environment(pid: Pid) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufRead;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -148,10 +164,27 @@ mod tests {
             cpu_time(&[pid])
         });
         let grows = used.take(3_000).any(|used| used >= Duration::from_millis(50));
-        let is_reachable = reachable().unwrap().contains(&pid);
+        let is_there = all().unwrap().contains(&pid);
         busy.kill().unwrap();
         busy.wait().unwrap();
-        assert!(grows && is_reachable);
+        assert!(grows && is_there);
         assert_eq!(cpu_time(&[pid]), Duration::ZERO, "one that has ended counts nothing");
+    }
+
+    #[test]
+    fn a_family_has_descendants_without_the_tag() {
+        let script = "env -i sh -c 'echo $$; exec sleep 60' & wait";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).env("GRADUS_TEST_FAMILY", "a").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (parent, sleeper): (i32, i32) = (i32::try_from(child.id()).unwrap(), line.trim().parse().unwrap());
+        let found = family("GRADUS_TEST_FAMILY", "a").unwrap();
+        let tagged = numbers("GRADUS_TEST_FAMILY", "a").unwrap();
+        rustix::process::kill_process(Pid::from_raw(sleeper).unwrap(), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&parent) && found.contains(&sleeper), "{found:?}");
+        assert!(!tagged.contains(&sleeper) && !found.contains(&i32::try_from(std::process::id()).unwrap()));
     }
 }

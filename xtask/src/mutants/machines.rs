@@ -187,4 +187,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         to: "find(|_| true)",
         test: CargoTest { package: "gradus-control", target: &["--test", "pace"], filter: "" },
     },
+    SourceMutant {
+        name: "a-suspended-machine-is-idle",
+        harm: "a program that works is stopped when a laptop wakes up",
+        file: "crates/agent/src/attempt/program/idle.rs",
+        from: "now.saturating_sub(at).min(2 * self.pause())",
+        to: "now.saturating_sub(at)",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "idle" },
+    },
 ];

@@ -7,7 +7,7 @@ use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 use node::oom::KillCounters;
-use node::processes;
+use node::{processes, terminals};
 
 use super::process::Exit;
 use super::program::{Observer, ProgramLink};
@@ -15,6 +15,9 @@ use super::staging::first_rank;
 use super::verdict::Role;
 use super::{ATTEMPT, Attempt, Stage, Working};
 use crate::event::AttemptEvent;
+
+/// A GPU that is busy for less of the time, in percent, only shows a desktop.
+const GPU_IN_USE: u32 = 3;
 
 impl Attempt {
     /// Handles an event, and returns the reports about it.
@@ -126,7 +129,7 @@ impl Attempt {
             uploader.saved();
         }
         if !matches!(report, Report::Note { .. }) {
-            self.note_use(now);
+            self.note_use();
         }
         match &mut self.work {
             Working::Train { watchdog, reports, .. } => {
@@ -145,37 +148,37 @@ impl Attempt {
         Some(reported(Report::Note { text }))
     }
 
-    /// Looks at whether the program is idle, if that is due.
-    pub fn look_at_use(&mut self, now: Duration) -> Option<AgentEvent> {
+    /// Checks whether the program is idle, if that is due. Nothing is while the loop does not answer.
+    pub fn check_idle(&mut self, is_heard: bool, now: Duration) -> Option<AgentEvent> {
         let is_running = matches!(self.stage, Stage::Running { role: Role::Program, .. }) && self.ending.is_none();
         let idle = self.idle.as_mut().filter(|idle| now >= idle.due())?;
-        if !is_running {
-            idle.used(now);
-        }
+        let has_called = match &self.work {
+            Working::Command { link: Some(link), .. } => link.moved().is_some_and(|at| at + idle.pause() >= now),
+            Working::Command { .. } | Working::Train { .. } => false,
+        };
         // Whoever works on a rented machine does so over SSH, beside the program.
-        let own = match self.tools.remote {
-            Some(_) => processes::reachable(),
-            None => processes::numbers(ATTEMPT, self.start.attempt.as_str()),
+        let (pids, has_typed) = match self.tools.remote {
+            Some(_) => (processes::all(), terminals::has_input(idle.pause())),
+            None => (processes::family(ATTEMPT, self.start.attempt.as_str()), false),
         };
-        // What cannot be read is not idle.
-        let Ok(own) = own else {
-            idle.used(now);
-            return None;
-        };
-        idle.look(processes::cpu_time(&own), now).then_some(AgentEvent::Idle)
+        if has_called || has_typed || !is_heard || !is_running {
+            idle.note_use();
+        }
+        let used = pids.ok().map(|pids| processes::cpu_time(&pids));
+        idle.check(used.filter(|_| is_heard && is_running), now).then_some(AgentEvent::Idle)
     }
 
-    /// Takes in what the machine's GPUs do.
-    pub fn note_devices(&mut self, report: &Report, now: Duration) {
+    /// Takes in what the machine's GPUs do. What cannot be seen of one counts as use.
+    pub fn note_devices(&mut self, report: &Report) {
         let Report::Devices { devices } = report else { return };
-        if devices.iter().any(|device| device.busy_percent.is_some_and(|busy| busy > 0)) {
-            self.note_use(now);
+        if devices.iter().any(|device| device.busy_percent.is_none_or(|busy| busy >= GPU_IN_USE)) {
+            self.note_use();
         }
     }
 
-    pub(super) fn note_use(&mut self, now: Duration) {
+    fn note_use(&mut self) {
         if let Some(idle) = &mut self.idle {
-            idle.used(now);
+            idle.note_use();
         }
     }
 }

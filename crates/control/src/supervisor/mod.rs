@@ -164,11 +164,6 @@ impl Supervisor {
         Supervisor { incarnation, ..self }
     }
 
-    /// How long it may go on alone, as the loop said last.
-    pub fn lease(&self) -> Elapsed {
-        self.lease.length
-    }
-
     /// Handles one input at the time `now`, which is not before the last one, and returns outputs.
     pub fn step(&mut self, input: SupervisorInput, now: Elapsed) -> Vec<SupervisorOutput> {
         match input {
@@ -374,13 +369,6 @@ impl Supervisor {
             reclaim: self.reclaim.map(|reclaim| Duration::from_micros(reclaim.at.0.saturating_sub(now.0))),
         }));
         self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: true, ..reclaim });
-    }
-
-    /// The deadline of the call in flight if a budget bounds the lease: a call that fails later would exceed the
-    /// budget.
-    fn money_ends(&self) -> Option<Elapsed> {
-        let is_bound = self.calls.is_under_way && self.lease.saving.is_some();
-        is_bound.then(|| after(self.lease.ends().max(self.calls.last), LAST_CALL))
     }
 
     /// When the next call is to be made, if none is in flight.

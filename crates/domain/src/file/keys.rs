@@ -43,7 +43,7 @@ pub(crate) struct JobFile {
     pub budget: Option<BudgetKeys>,
     /// Limit on the time from submission to end.
     pub deadline: Option<Duration>,
-    /// Stop the run when its `run` program has been idle for so long: less than 5 % of a core, no work on a GPU, nothing reported. Without it nothing is stopped.
+    /// Stop the run when its `run` program has been idle for this long: it used less than 5 % of a core and no GPU, and did not call the package `gradus`. Default: never.
     pub idle_timeout: Option<Duration>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
     pub envs: Option<BTreeMap<String, Option<EnvText>>>,

@@ -89,11 +89,10 @@ impl Validator {
             self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
         }
         if job.idle_timeout.is_some_and(|idle| idle.micros() < SHORTEST_IDLE) {
-            let message = "a program may wait for a second without being idle";
-            self.wrong("idle_timeout", message, "write five seconds or more, such as `10m`");
+            self.wrong("idle_timeout", "it is at least 5 s", "write `5s` or more, such as `10m`");
         }
         if job.idle_timeout.is_some() && matches!(work, Some(Work::Train(_))) {
-            let message = "`train:` is never idle: steps that do not come are a hang, and it is tried again";
+            let message = "it is for a `run:` program; a `train:` job that makes no steps is restarted as hung";
             self.wrong("idle_timeout", message, "leave the key out");
         }
         match (&job.workload, work) {

@@ -110,7 +110,7 @@ fn train_and_run_exclude_each_other() {
         "7 setup: `setup` is for a `run:` program; `train:` needs none (leave the key out)
          8 workdir: `workdir` is for a `run:` program; `train:` needs none (leave the key out)",
     );
-    let idle = "7 idle_timeout: `train:` is never idle: steps that do not come are a hang, and it is tried again (leave the key out)";
+    let idle = "7 idle_timeout: it is for a `run:` program; a `train:` job that makes no steps is restarted as hung (leave the key out)";
     check(&(train_with("seed: 1") + "idle_timeout: 10m\n"), idle);
     check(&(train_with("seed: 1") + "envs: {A: 1}\nbudget: {max: $1}\ndeadline: 1h\n"), "ok");
     check("train: {}\n", "

@@ -111,6 +111,11 @@ impl ProgramLink {
         member.rank == Some(0) || matches!(report, Report::Note { .. })
     }
 
+    /// When a process of the program last made a call; none where no process is connected.
+    pub fn moved(&self) -> Option<Duration> {
+        self.members.values().map(|member| member.moved).max()
+    }
+
     /// Whether the program has reported anything itself.
     pub fn has_reported(&self) -> bool {
         self.has_reported

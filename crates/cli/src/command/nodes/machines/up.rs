@@ -46,7 +46,7 @@ pub struct Args {
     /// When it is given back, whatever runs on it
     #[arg(long = "for", value_name = "TIME", default_value = "8h")]
     time: String,
-    /// Give it back when nothing has used its processors or GPUs for so long
+    /// Give it back when it has been idle for this long: less than 5 % of a core, no GPU, no input in a terminal
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
     /// Project that the cost is counted under
