@@ -55,6 +55,9 @@ pub fn newest_step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
 /// Measurements in which the newest step is looked for.
 const NEWEST: u64 = 8;
 
+/// Measurements in which the newest use of GPUs is looked for: more than the fastest steps add between two of them.
+const DEVICES_WITHIN: u64 = 20_000;
+
 impl Series {
     /// Opens the measurements of a home, made on first use.
     ///
@@ -151,6 +154,33 @@ impl Series {
         let sql = "SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2";
         let mut points = self.select(sql, run, most)?;
         points.reverse();
+        Ok(points)
+    }
+
+    /// What the GPUs of a run's machine did last; none where that is not among the newest measurements. Fast steps push it
+    /// out of the few that are read for everything else.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn newest_devices(&self, run: &RunId) -> Result<Option<(u64, Point)>, Error> {
+        let sql = "SELECT number, attempt, at, report FROM
+            (SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2)
+            WHERE report LIKE '{\"report\":\"devices\"%' ORDER BY number DESC LIMIT 1";
+        Ok(self.select(sql, run, DEVICES_WITHIN)?.pop())
+    }
+
+    /// The newest points of a run, oldest first, at most `most`, and before them what its GPUs did last.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn newest_with_devices(&self, run: &RunId, most: u64) -> Result<Vec<(u64, Point)>, Error> {
+        let mut points = self.newest(run, most)?;
+        if !points.iter().any(|(_, point)| matches!(point.report, Report::Devices { .. })) {
+            let attempt = points.last().map(|(_, point)| point.attempt.clone());
+            // What an earlier attempt's machine did is over.
+            let devices = self.newest_devices(run)?.filter(|(_, point)| Some(&point.attempt) == attempt.as_ref());
+            points.splice(0..0, devices);
+        }
         Ok(points)
     }
 

@@ -133,7 +133,7 @@ pub(super) async fn newest(api: &Api, id: RunId, most: u64) -> Result<(Vec<Value
     let api = api.clone();
     blocking(move || {
         let series = Series::open(&api.home).map_err(ApiError::inside)?;
-        let points = series.newest(&id, most).map_err(ApiError::inside)?;
+        let points = series.newest_with_devices(&id, most).map_err(ApiError::inside)?;
         let points = points.into_iter().map(|(seq, point)| point_json(seq, point)).collect();
         Ok((points, newest_step(&series, &id).map_err(ApiError::inside)?))
     })

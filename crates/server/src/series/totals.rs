@@ -135,6 +135,28 @@ mod tests {
     }
 
     #[test]
+    fn what_devices_do_is_found_behind_many_fast_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let (run, instance) = (RunId::new("r"), InstanceId::new("r-i1"));
+        let devices = Report::Devices { devices: Vec::new() };
+        let event = AgentEvent::Reported { rank: 0, report: devices.clone() };
+        let mut entries = vec![Entry { seq: 1, attempt: AttemptId::new("r-a1"), event }];
+        entries.extend((2..=300).map(|number| step(number, "r-a1", number)));
+        let mut series = Series::open(&home).unwrap();
+        series.keep(domain::Timestamp(1), &run, &instance, &entries).unwrap();
+        assert!(series.newest(&run, 200).unwrap().iter().all(|(_, point)| point.report != devices));
+        let newest = series.newest_with_devices(&run, 200).unwrap();
+        assert_eq!((newest.len(), &newest[0].1.report), (201, &devices));
+        // Once, where it is among the newest already.
+        assert_eq!(series.newest_with_devices(&run, 300).unwrap().len(), 300);
+        assert_eq!(series.newest_devices(&RunId::new("other")).unwrap(), None);
+        let later: Vec<Entry> = (301..=600).map(|number| step(number, "r-a2", number)).collect();
+        series.keep(domain::Timestamp(2), &run, &instance, &later).unwrap();
+        assert_eq!(series.newest_with_devices(&run, 200).unwrap().len(), 200, "another attempt's");
+    }
+
+    #[test]
     fn goodput_is_read_as_it_was_written() {
         let parts = [1, 2, 3, 4, 5, 6, 7].map(domain::Elapsed);
         let [productive, start_up, data_wait, checkpoint, recovery, lost, waiting] = parts;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::rank::{DeviceUse, Evaluated, EvaluatedSplit, Report};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy, Usage};
+use domain::series::Point;
 use domain::{InstanceId, Money, RunId};
 use plan::{AttemptState, Goodput, Instance, Run, World};
 use serde_json::json;
@@ -62,7 +63,7 @@ pub fn of_home<'a>(
         liveness: Liveness::of(home, world, id, run),
         waits_for: world.instance_before(id, run).map(|instance| instance.run.clone()),
         step: step(home, world, series, id, run),
-        newest: newest(series, id, NEWEST),
+        newest: newest_with_devices(series, id),
         goodput: goodput(state, series, id)?,
         spent: plan::spent(world, run, &meters(home, world)),
         ended: run.instances.iter().filter_map(gone).collect(),
@@ -249,8 +250,16 @@ fn device_line(device: &DeviceUse) -> String {
 
 /// The newest measurements of a run; none where they cannot be read, which was said when they were opened.
 fn newest(series: Option<&Series>, id: &RunId, number: u64) -> Vec<Report> {
-    let points = series.and_then(|series| series.newest(id, number).ok()).unwrap_or_default();
-    points.into_iter().map(|(_, point)| point.report).collect()
+    reports(series.map(|series| series.newest(id, number)))
+}
+
+/// The same for everything that is shown of a run.
+fn newest_with_devices(series: Option<&Series>, id: &RunId) -> Vec<Report> {
+    reports(series.map(|series| series.newest_with_devices(id, NEWEST)))
+}
+
+fn reports(points: Option<Result<Vec<(u64, Point)>, server::Error>>) -> Vec<Report> {
+    points.and_then(Result::ok).unwrap_or_default().into_iter().map(|(_, point)| point.report).collect()
 }
 
 fn validation(report: &Report) -> Option<&Evaluated> {
