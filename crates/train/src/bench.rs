@@ -1,7 +1,8 @@
 //! Benchmarks of the step function and the snapshot, in blocks on demand: `gradus-rank bench CASE`.
 //!
 //! One argument describes the case as JSON; each line on stdin requests one block, and one line of JSON answers it:
-//! `steps 10` times ten steps on a fixed batch, `snapshots 5` five snapshots and five plain copies of as many bytes.
+//! `steps 10` times ten steps on a fixed batch, `kernels 3` lists what three steps execute, `snapshots 5` times five
+//! snapshots and five plain copies of as many bytes.
 //! With several `processes`, the first one starts the others and forwards each request to them; `apart 10` times steps
 //! whose gradients are exchanged after the backward pass. Between the blocks the process sleeps, so that another
 //! program can be measured alternately; `benches/peers/torch_step.py` supports the same case and `steps N`. `gradus
@@ -82,6 +83,7 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
         let mut answer = match line.split_once(' ') {
             Some(("steps", count)) => bench.steps(count.parse()?, false)?,
             Some(("apart", count)) => bench.steps(count.parse()?, true)?,
+            Some(("kernels", count)) => bench.kernels(count.parse()?)?,
             Some(("snapshots", count)) => bench.snapshots(count.parse()?)?,
             Some(_) | None => return Err(format!("`{line}` is not understood").into()),
         };
@@ -222,10 +224,11 @@ impl Bench {
         ranks.hook(&trainer.network, case.train.parallel)?;
         trainer.optimizer.defer(lag(device) > 0);
         let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
-        let (cuda_graphs, why) = CudaGraphRunner::asked(&case.train, device, trainer.network.weights(), ranks.size())?;
-        if let Some(why) = why {
-            return Err(format!("no passes are repeated: {why}\n  hint: leave `--cuda-graphs` out").into());
+        let graphs = CudaGraphRunner::of(&case.train, device, trainer.network.weights(), ranks.size())?;
+        if let (Some(true), Some(why)) = (case.train.cuda_graphs, graphs.why_not) {
+            return Err(format!("no CUDA graph is captured: {why}\n  hint: leave `--cuda-graphs` out").into());
         }
+        let cuda_graphs = graphs.runner;
         Ok(Bench { ranks, trainer, config, batch, lr, cuda_graphs })
     }
 
@@ -260,6 +263,18 @@ impl Bench {
         }
         let each = whole.elapsed().as_secs_f64() / count.max(1) as f64;
         Ok(json!({"seconds": vec![each; count], "loss": loss, "host_seconds": on_host / count.max(1) as f64}))
+    }
+
+    /// What so many steps execute on the device, or which operators on a CPU; times in seconds, of all executions.
+    fn kernels(&mut self, count: usize) -> Result<Value, Box<dyn Error>> {
+        let device = self.config.device;
+        let steps = || -> Result<(), torch::Error> { (0..count).try_for_each(|_| self.step()?.read().map(|_| ())) };
+        let ((), kernels) = torch::profiled(device, steps)?;
+        let described = |kernel: torch::KernelTime| {
+            let seconds = kernel.time.as_secs_f64();
+            json!({"name": kernel.name, "count": kernel.count, "seconds": seconds, "on_device": kernel.on_device})
+        };
+        Ok(json!({"kernels": kernels.into_iter().map(described).collect::<Vec<_>>()}))
     }
 
     /// FLOP/s of the fastest of some matrix products, large enough that launch overhead is negligible: the achievable

@@ -16,7 +16,7 @@ use crate::{build, peers};
 const NAME: &str = "libgradus-cuda.so";
 
 /// Its sources.
-const SOURCES: [&str; 3] = ["nccl.cpp", "graph.cpp", "version.cpp"];
+const SOURCES: [&str; 4] = ["nccl.cpp", "graph.cpp", "batch_norm.cpp", "version.cpp"];
 
 /// Folders of headers within the installed packages: PyTorch's, CUDA's and NCCL's.
 const HEADERS: [&str; 4] =

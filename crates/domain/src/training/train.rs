@@ -79,9 +79,9 @@ pub struct Train {
     /// Activation checkpointing: which blocks recompute their activations in the backward pass. Less memory for a third more arithmetic, with the same results.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
-    /// Capture forward and backward pass as a CUDA graph per batch shape and replay it, which saves launch overhead of small kernels. Needs a GPU, a single rank and no `recompute`; otherwise it has no effect.
-    #[serde(default, skip_serializing_if = "is_usual")]
-    pub cuda_graphs: bool,
+    /// Whether forward and backward pass are captured as a CUDA graph per batch shape and replayed, which saves the launch overhead of kernels. Default: on a GPU with a single rank, without `recompute`, for every network that can be captured (not detectors and TorchScript modules), if the device has twice the memory of the passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda_graphs: Option<bool>,
     /// Dropout probability, for models that have dropout. Default: as in the model's paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
@@ -156,6 +156,22 @@ impl Train {
                 Task::TextClassification
             }
             (None, Some(Loss::CrossEntropy | Loss::Bce | Loss::Mse) | None) => Task::ImageClassification,
+        }
+    }
+
+    /// Why the passes of a step cannot be captured as a CUDA graph, which must be the same for every batch; `None` if
+    /// they can.
+    pub fn why_not_captured(&self) -> Option<&'static str> {
+        match self.recompute {
+            _ if self.processes > 1 => Some("ranks exchange gradients in the backward pass"),
+            Recompute::Blocks | Recompute::Every(_) => Some("recomputed blocks draw their random numbers again"),
+            Recompute::None if self.model.architecture().is_none() => {
+                Some("what a module of your own does besides is unknown")
+            }
+            Recompute::None if self.task() == Task::ObjectDetection => {
+                Some("the number of objects differs between images")
+            }
+            Recompute::None => None,
         }
     }
 

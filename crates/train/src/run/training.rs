@@ -11,6 +11,7 @@ use domain::rank::{Ready, Report, Sample, Step};
 
 use super::Context;
 use super::checkpointer::Checkpointer;
+use super::checks::with_memory_advice;
 use super::commands::Commands;
 use super::export::write_step;
 use super::guard::{DeferredStep, DeferredSteps, FiniteGuard, Reaction, RollBack, StepHealth};
@@ -106,9 +107,9 @@ impl<'a> Training<'a> {
         let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
         let loader = data.train(train, from, ranks.share());
         let device = context.options.device;
-        let (cuda_graphs, why) = CudaGraphRunner::asked(train, device, trainer.network.weights(), ranks.size())?;
-        if let Some(why) = why {
-            context.note(format!("`cuda_graphs` changes nothing: {why}"));
+        let graphs = CudaGraphRunner::of(train, device, trainer.network.weights(), ranks.size())?;
+        if let Some(why) = graphs.why_not {
+            context.note(format!("steps run without CUDA graphs: {why}"));
         }
         Ok(Training {
             evaluator: Evaluator { context, data, ranks },
@@ -119,7 +120,7 @@ impl<'a> Training<'a> {
             commands: Commands::on(channel),
             timeline: if train.profile { Timeline::on(device) } else { Timeline::off() },
             loader,
-            cuda_graphs,
+            cuda_graphs: graphs.runner,
             monitor: LoaderMonitor::new(spec, data),
             guard: FiniteGuard::default(),
             deferred: DeferredSteps::new(lag),
@@ -224,8 +225,11 @@ impl<'a> Training<'a> {
             optimizer.set_momentum(momentum);
         }
         let step = TrainStep { network, optimizer, ranks, cuda_graphs: self.cuda_graphs.as_mut() };
-        let outcome = begin_step(step, config, &batch.samples, lr, timeline)?;
+        let outcome = begin_step(step, config, &batch.samples, lr, timeline)
+            .map_err(|error| with_memory_advice(error, trainer, evaluator.context, ranks, &batch.samples))?;
         timeline.stepped();
+        let given_up = CudaGraphRunner::drop_if_given_up(&mut self.cuda_graphs);
+        given_up.into_iter().for_each(|why| evaluator.context.note(why));
         let share = batch.samples.share;
         let from = if trainer.progress.epoch == batch.epoch { trainer.progress.position } else { 0 };
         timeline.time(Phase::Exchange, || ranks.sync_buffers(&trainer.network, share.counted))?;

@@ -2,7 +2,7 @@
 
 use checkpoint::Dtype;
 use domain::finding::{Cause, Finding};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::Named;
@@ -23,17 +23,15 @@ impl HostCopies {
     }
 
     pub(super) fn add(&mut self, named: &Named) -> Result<(), Error> {
-        let tensor = named.tensor.f_detach().map_err(torch::Error::from)?;
-        let plain = tensor.f_to_device(Device::Cpu).and_then(|tensor| tensor.f_contiguous());
-        let plain = plain.map_err(torch::Error::from)?;
+        let tensor = &named.tensor;
         let dtype =
-            dtype(plain.kind()).ok_or_else(|| state_mismatch(&format!("`{}` is {:?}", named.name, plain.kind())))?;
-        let length = plain.numel() * dtype.bytes() as usize;
+            dtype(tensor.kind()).ok_or_else(|| state_mismatch(&format!("`{}` is {:?}", named.name, tensor.kind())))?;
+        let length = tensor.numel() * dtype.bytes() as usize;
         let old = self.spare.iter().rposition(|old| old.name == named.name).map(|place| self.spare.remove(place));
         let mut bytes = old.map(|old| old.bytes).unwrap_or_default();
         bytes.resize(length, 0);
-        plain.f_copy_data_u8(&mut bytes, plain.numel()).map_err(torch::Error::from)?;
-        let shape = plain.size().into_iter().map(i64::unsigned_abs).collect();
+        torch::copy_to_bytes(tensor, &mut bytes)?;
+        let shape = tensor.size().into_iter().map(i64::unsigned_abs).collect();
         self.made.push(checkpoint::Tensor { name: named.name.clone(), dtype, shape, bytes });
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::detect::{self, LossSums};
 use crate::model::Network;
 use crate::optim::ModelOptimizer;
 use crate::ranks::Ranks;
-use crate::torch::{Error, Result};
+use crate::torch::{self, Error, Result};
 
 pub use batch::{BatchShare, BatchTensors, image_batch, mixed_targets};
 pub use config::StepConfig;
@@ -101,7 +101,7 @@ pub fn begin_step(
     let passes = Passes { network, config, ranks, target_tokens, is_detection: is_split && batch.labels.dim() == 3 };
     let mut sums = Sums::default();
     let mut start = 0;
-    if let Some(cuda_graphs) = &cuda_graphs {
+    if let Some(cuda_graphs) = &mut cuda_graphs {
         cuda_graphs.begin()?;
     }
     for length in micro_batch_sizes(batch, config.accumulate, ranks)? {
@@ -130,6 +130,31 @@ pub fn begin_step(
         loss = timeline.time(Phase::Exchange, || ranks.sum_tensor(loss))?;
     }
     PendingStep::begin(loss, &flag)
+}
+
+/// Peak bytes of tensors on the device during both passes of the first `samples` of a batch; nothing is updated, and no
+/// gradients are left.
+///
+/// # Errors
+/// If libtorch fails, such as for want of memory.
+pub fn peak_of_passes(
+    network: &Network,
+    optimizer: &ModelOptimizer,
+    config: &StepConfig,
+    batch: &BatchTensors,
+    samples: i64,
+    ranks: &Ranks,
+) -> Result<u64> {
+    let parameters: Vec<Tensor> =
+        network.weights().parameters().iter().map(|named| named.tensor.shallow_clone()).collect();
+    torch::drop_gradients(&parameters)?;
+    torch::begin_device_peak()?;
+    let passes = Passes { network, config, ranks, target_tokens: None, is_detection: false };
+    let loss = passes.forward(&batch.part(0, samples)?, None)?;
+    optimizer.loss(loss)?.f_backward()?;
+    let peak = torch::device_memory()?.peak;
+    torch::drop_gradients(&parameters)?;
+    Ok(peak)
 }
 
 /// Sums over the micro-batches of a step.

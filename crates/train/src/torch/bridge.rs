@@ -35,6 +35,22 @@ pub(super) mod ffi {
         weight_decay: f64,
     }
 
+    /// The executions of one kernel of a device, or of one operator of libtorch on a CPU.
+    struct KernelTime {
+        name: String,
+        count: u64,
+        nanoseconds: u64,
+        /// Whether it ran on the device; otherwise it is a call of the host, such as a launch.
+        on_device: bool,
+    }
+
+    /// Bytes of the accelerator: of tensors now and at most, and what this process can have in all.
+    struct DeviceMemory {
+        current: u64,
+        peak: u64,
+        capacity: u64,
+    }
+
     extern "Rust" {
         type AutogradClosure;
 
@@ -76,6 +92,8 @@ pub(super) mod ffi {
         fn recompute(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn gate(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
+        fn add(tensors: &[Borrowed], others: &[Borrowed]) -> Result<()>;
+        fn copy(tensors: &[Borrowed], others: &[Borrowed]) -> Result<()>;
 
         fn largest(tensors: &[Borrowed]) -> Result<UniquePtr<Tensor>>;
 
@@ -96,7 +114,10 @@ pub(super) mod ffi {
         fn channels_last(tensor: &Tensor) -> Result<UniquePtr<Tensor>>;
         fn set_deterministic(on: bool) -> Result<()>;
         fn set_tf32(on: bool) -> Result<()>;
-        fn device_peak_bytes() -> Result<u64>;
+        fn begin_device_peak() -> Result<()>;
+        fn device_memory() -> Result<DeviceMemory>;
+        fn profile_begin(cuda: bool) -> Result<()>;
+        fn profile_end() -> Result<Vec<KernelTime>>;
         fn build_configuration() -> Result<String>;
     }
 }
@@ -206,6 +227,24 @@ pub(super) fn lend_values<T: Element, R>(
     // dropped here.
     let lent = unsafe { Tensor::f_from_blob(values.as_ptr().cast(), size, &strides, T::KIND, Device::Cpu)? };
     work(&lent)
+}
+
+/// Copies a tensor's values to memory of the host, in C order; `false` if there are not as many bytes.
+pub(super) fn copy_to_bytes(values: &Tensor, bytes: &mut [u8]) -> super::Result<bool> {
+    let size = values.size();
+    if values.numel() * values.kind().elt_size_in_bytes() != bytes.len() {
+        return Ok(false);
+    }
+    let mut strides = vec![1; size.len()];
+    for place in (1..size.len()).rev() {
+        strides[place - 1] = strides[place] * size[place];
+    }
+    // SAFETY: as many bytes lie there as values of this kind need, borrowed for this call alone; the tensor over them is
+    // dropped here, after a copy that has ended when it returns, since the memory is not pinned.
+    let mut host =
+        unsafe { Tensor::f_from_blob(bytes.as_mut_ptr().cast_const(), &size, &strides, values.kind(), Device::Cpu)? };
+    host.f_copy_(values)?;
+    Ok(true)
 }
 
 /// One tensor as a C++ reference.

@@ -17,7 +17,7 @@ pub fn open_cuda() -> bool {
 }
 
 /// The version of the names and arguments in `libgradus-cuda.so`, as in `cuda/version.cpp`: raised with each change.
-pub(super) const CUDA_PART: u32 = 1;
+pub(super) const CUDA_PART: u32 = 2;
 
 /// Why a `libgradus-cuda.so` that was found is not used.
 static REFUSED: OnceLock<String> = OnceLock::new();

@@ -3,8 +3,9 @@
 //! One idea: the C++ is a few plain functions (`shim.cpp`), the FFI boundary is one file ([`bridge`]), and everything
 //! here is safe, returns a [`Result`], and reports errors in one line.
 
+mod accelerator;
 mod bridge;
-pub mod graph;
+pub mod cuda;
 pub mod group;
 mod load;
 pub mod module;
@@ -14,6 +15,7 @@ use cxx::UniquePtr;
 use tch::kind::Element;
 use tch::{Device, Kind, Tensor};
 
+pub use accelerator::{DeviceMemory, KernelTime, PeakMemory, begin_device_peak, device_memory, peak_memory, profiled};
 pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_allocator};
 
 /// What libtorch refused to do.
@@ -263,6 +265,16 @@ pub fn set_gradients(parameters: &[Tensor], gradients: &[Tensor]) -> Result<()> 
     Ok(ffi::set_gradients(&lend(parameters), &lend(gradients))?)
 }
 
+/// Adds to every tensor the one it is paired with, in place.
+pub fn add(tensors: &[Tensor], others: &[Tensor]) -> Result<()> {
+    Ok(ffi::add(&lend(tensors), &lend(others))?)
+}
+
+/// Copies to every tensor the values of the one it is paired with.
+pub fn copy(tensors: &[Tensor], others: &[Tensor]) -> Result<()> {
+    Ok(ffi::copy(&lend(tensors), &lend(others))?)
+}
+
 /// Gives back the memory of a tensor, which its views share. Until [`allocate_memory`], each lies where there is no
 /// memory: a processor that reads or writes one ends the process, and touches nothing else. On a CUDA device the address
 /// is none of the device's: a kernel fails there, which a later call reports as an illegal access, and not where it began;
@@ -282,6 +294,17 @@ pub fn copied(tensor: &Tensor) -> Result<Tensor> {
     let mut copy = values.f_empty_like()?;
     copy.f_copy_(&values)?;
     Ok(copy)
+}
+
+/// Copies a tensor's values to memory of the host, in C order.
+///
+/// # Errors
+/// If there are not as many bytes as the values have.
+pub fn copy_to_bytes(values: &Tensor, bytes: &mut [u8]) -> Result<()> {
+    match bridge::copy_to_bytes(&values.f_detach()?, bytes)? {
+        true => Ok(()),
+        false => Err(Error::new(format!("{} bytes cannot hold a tensor of {:?}", bytes.len(), values.size()))),
+    }
 }
 
 /// Seeds the generators of every device.
@@ -325,30 +348,6 @@ pub fn set_tf32(on: bool) -> Result<()> {
 /// Threads within one operation and between operations; part of the result of a run.
 pub fn set_threads(threads: u32) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
-}
-
-/// The most memory that was ever used: of this process, and of tensors on the accelerator (0 without one).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeakMemory {
-    /// Bytes of this process in RAM.
-    pub host: u64,
-    /// Bytes of tensors on the accelerator.
-    pub device: u64,
-}
-
-impl PeakMemory {
-    /// Of the accelerator where there is one, for that is the memory that runs out; else of the process.
-    pub fn largest(self) -> u64 {
-        if self.device > 0 { self.device } else { self.host }
-    }
-}
-
-/// Reads both figures; the host's is 0 where the system does not state it.
-pub fn peak_memory() -> Result<PeakMemory> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
-    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
-    Ok(PeakMemory { host: kibibytes << 10, device: ffi::device_peak_bytes()? })
 }
 
 /// Microseconds of processor time that this process has taken, all its threads together; 0 where the system does not

@@ -4,6 +4,10 @@
 #include <sys/mman.h>
 
 #include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,6 +18,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
@@ -29,6 +34,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 
 namespace gradus {
 
@@ -266,6 +272,16 @@ void set_gradients(Tensors parameters, Tensors gradients) {
   }
 }
 
+void add(Tensors tensors, Tensors others) {
+  at::NoGradGuard guard;
+  at::_foreach_add_(list(tensors), list(others));
+}
+
+void copy(Tensors tensors, Tensors others) {
+  at::NoGradGuard guard;
+  at::_foreach_copy_(list(tensors), list(others));
+}
+
 void release_memory(const at::Tensor &tensor) {
   auto *storage = tensor.storage().unsafeGetStorageImpl();
   TORCH_CHECK(storage->allocator() != nullptr, "the tensor's memory is not the library's");
@@ -316,13 +332,55 @@ void set_tf32(bool on) {
   context.setAllowTF32CuDNN(on);
 }
 
-std::uint64_t device_peak_bytes() {
-  // A library for CUDA names an accelerator also where no driver is.
-  if (!at::accelerator::getAccelerator(false).has_value() || at::accelerator::deviceCount() == 0) {
-    return 0;
+namespace {
+
+// A library for CUDA names an accelerator also where no driver is.
+bool has_accelerator() {
+  return at::accelerator::getAccelerator(false).has_value() && at::accelerator::deviceCount() > 0;
+}
+
+} // namespace
+
+void begin_device_peak() {
+  if (has_accelerator()) {
+    at::accelerator::emptyCache();
+    at::accelerator::resetPeakStats(at::accelerator::getDeviceIndex());
   }
-  auto statistics = at::accelerator::getDeviceStats(at::accelerator::getDeviceIndex());
-  return static_cast<std::uint64_t>(statistics.allocated_bytes[0].peak);
+}
+
+DeviceMemory device_memory() {
+  if (!has_accelerator()) {
+    return DeviceMemory{0, 0, 0};
+  }
+  auto device = at::accelerator::getDeviceIndex();
+  auto statistics = at::accelerator::getDeviceStats(device);
+  auto free = at::accelerator::getMemoryInfo(device).first;
+  return DeviceMemory{static_cast<std::uint64_t>(statistics.allocated_bytes[0].current),
+                      static_cast<std::uint64_t>(statistics.allocated_bytes[0].peak),
+                      static_cast<std::uint64_t>(statistics.reserved_bytes[0].current) + free};
+}
+
+void profile_begin(bool cuda) {
+  namespace impl = torch::profiler::impl;
+  impl::ProfilerConfig config(impl::ProfilerState::KINETO);
+  std::set<impl::ActivityType> activities{cuda ? impl::ActivityType::CUDA : impl::ActivityType::CPU};
+  torch::autograd::profiler::prepareProfiler(config, activities);
+  torch::autograd::profiler::enableProfiler(config, activities);
+}
+
+rust::Vec<KernelTime> profile_end() {
+  auto result = torch::autograd::profiler::disableProfiler();
+  std::map<std::pair<bool, std::string>, std::pair<std::uint64_t, std::uint64_t>> sums;
+  for (const auto &event : result->events()) {
+    auto &[count, nanoseconds] = sums[{event.deviceType() != at::kCPU, event.name()}];
+    count += 1;
+    nanoseconds += event.durationNs();
+  }
+  rust::Vec<KernelTime> kernels;
+  for (const auto &[key, sum] : sums) {
+    kernels.push_back(KernelTime{rust::String::lossy(key.second), sum.first, sum.second, key.first});
+  }
+  return kernels;
 }
 
 rust::String build_configuration() { return rust::String::lossy(at::show_config()); }

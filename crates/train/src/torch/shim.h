@@ -38,6 +38,8 @@ struct Borrowed;
 struct SgdConstants;
 struct AdamwConstants;
 struct AutogradClosure;
+struct KernelTime;
+struct DeviceMemory;
 using Tensors = rust::Slice<const Borrowed>;
 
 // Mixed precision, on this thread.
@@ -59,6 +61,8 @@ void lerp(Tensors tensors, Tensors towards, double share);
 std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work);
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work);
 void set_gradients(Tensors parameters, Tensors gradients);
+void add(Tensors tensors, Tensors others);
+void copy(Tensors tensors, Tensors others);
 
 std::unique_ptr<at::Tensor> largest(Tensors tensors);
 
@@ -89,7 +93,12 @@ void set_random_state(std::int32_t device, const at::Tensor &state);
 std::unique_ptr<at::Tensor> channels_last(const at::Tensor &tensor);
 void set_deterministic(bool on);
 void set_tf32(bool on);
-std::uint64_t device_peak_bytes();
+void begin_device_peak();
+DeviceMemory device_memory();
 rust::String build_configuration();
+
+// Kernels of the CUDA device and calls of its driver, or operators on the CPU, from `profile_begin` to `profile_end`.
+void profile_begin(bool cuda);
+rust::Vec<KernelTime> profile_end();
 
 } // namespace gradus

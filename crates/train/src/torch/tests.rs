@@ -87,6 +87,42 @@ fn gradients_are_measured_scaled_and_forgotten() {
 }
 
 #[test]
+fn tensors_are_added_and_copied_in_pairs() {
+    let (sums, others) = ([vector(&[1.0, 2.0]), vector(&[3.0])], [vector(&[10.0, 20.0]), vector(&[30.0])]);
+    add(&sums, &others).unwrap();
+    close(&values(&sums[0]), &[11.0, 22.0]);
+    close(&values(&sums[1]), &[33.0]);
+    copy(&sums, &others).unwrap();
+    close(&values(&sums[0]), &[10.0, 20.0]);
+}
+
+#[test]
+fn values_are_copied_to_bytes_in_c_order() {
+    let tensor = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3]).transpose(0, 1);
+    let mut bytes = vec![0; 24];
+    copy_to_bytes(&tensor, &mut bytes).unwrap();
+    let found: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|number| f32::from_le_bytes(*number)).collect();
+    assert_eq!(found, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    let error = copy_to_bytes(&tensor, &mut bytes[..20]).unwrap_err();
+    assert_eq!(error.to_string(), "20 bytes cannot hold a tensor of [3, 2]");
+}
+
+#[test]
+fn a_profile_names_what_was_executed() {
+    let _turn = turn();
+    let matrix = Tensor::ones([64, 64], (Kind::Float, Device::Cpu));
+    let (sum, kernels) =
+        profiled(Device::Cpu, || Ok(matrix.f_mm(&matrix)?.f_mm(&matrix)?.f_sum(Kind::Float)?)).unwrap();
+    close(&values(&sum), &[64.0 * 64.0 * 4096.0]);
+    let product = kernels.iter().find(|kernel| kernel.name == "aten::mm").unwrap();
+    assert_eq!((product.count, product.on_device), (2, false));
+    assert!(!product.time.is_zero() && kernels.is_sorted_by(|one, other| one.time >= other.time));
+    // One that failed is over too.
+    assert!(profiled(Device::Cpu, || Err::<(), _>(Error::new("no"))).is_err());
+    assert!(profiled(Device::Cpu, || Ok(())).is_ok());
+}
+
+#[test]
 fn random_state_round_trips() {
     let _turn = turn();
     seed(7).unwrap();
@@ -171,8 +207,9 @@ fn a_library_for_cuda_says_what_it_was_built_for_before_it_is_used() {
     let check = |path: &CString, version: u32| load::open_if_built_for(path, version, torch);
     assert_eq!(check(&CString::new("/nowhere/libgradus-cuda.so").unwrap(), load::CUDA_PART), Ok(false));
     let refused = check(&other, load::CUDA_PART).unwrap_err();
-    assert!(refused.contains("it is version 1 for PyTorch 2.1.0, and this program needs"), "{refused}");
-    assert!(check(&good, load::CUDA_PART + 1).unwrap_err().contains("needs version 2"));
+    let (part, next) = (load::CUDA_PART, load::CUDA_PART + 1);
+    assert!(refused.contains(&format!("it is version {part} for PyTorch 2.1.0, and this program needs")), "{refused}");
+    assert!(check(&good, next).unwrap_err().contains(&format!("needs version {next}")));
     assert!(check(&silent, load::CUDA_PART).unwrap_err().contains("does not say what it was built for"));
     assert!(!load::is_known(c"gradus_stand_in") && !load::is_known(c"gradus_cuda_built_for"));
     assert_eq!(check(&good, load::CUDA_PART), Ok(true));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use domain::architecture::{Architecture, Reads};
 use domain::rank::Sample;
-use domain::train::{Model, Precision};
+use domain::train::{Model, Precision, Train};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -39,9 +39,9 @@ pub struct Args {
     /// Use activation checkpointing on blocks
     #[arg(long)]
     recompute: bool,
-    /// Use CUDA graphs, as `train.cuda_graphs` of a job file
-    #[arg(long, conflicts_with_all = ["recompute", "processes"])]
-    cuda_graphs: bool,
+    /// Whether to use CUDA graphs, as `train.cuda_graphs` of a job file [default: where passes can be captured]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    cuda_graphs: Option<bool>,
     /// Ranks; steps are timed with gradient all-reduce overlapping the backward pass, and after it
     #[arg(long, value_name = "RANKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: u32,
@@ -137,10 +137,9 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
         "processes": args.processes, "memory_format": if args.channels_last { "channels_last" } else { "contiguous" },
         "recompute": if args.recompute { "blocks" } else { "none" }, "cuda_graphs": args.cuda_graphs,
     });
-    if args.cuda_graphs && architecture.reads() == Reads::DetectionImages {
-        let message =
-            format!("`{name}` has a varying number of objects per image, so CUDA graphs cannot capture its step");
-        return Err(usage(message, "remove `--cuda-graphs`"));
+    let parsed: Option<Train> = serde_json::from_value(job.clone()).ok();
+    if let (Some(true), Some(why)) = (args.cuda_graphs, parsed.and_then(|train| train.why_not_captured())) {
+        return Err(usage(format!("{why}, so CUDA graphs cannot capture a step"), "remove `--cuda-graphs`"));
     }
     let mut size = 0;
     match architecture.reads() {
@@ -289,8 +288,8 @@ fn entry(args: &Args, figures: &Value, settings: &GlobalSettings, threads: u32) 
         "precision": environment["precision"], "channels_last": args.channels_last, "recompute": args.recompute,
         "threads": threads, "processes": args.processes, "torch": environment["torch"],
     });
-    if args.cuda_graphs {
-        case["cuda_graphs"] = json!(true);
+    if let Some(cuda_graphs) = args.cuda_graphs {
+        case["cuda_graphs"] = json!(cuda_graphs);
     }
     entry.case = case.as_object().cloned().unwrap_or_default();
     let kept = ["step_ms", "step_ms_low", "step_ms_high", "samples_per_s", "peak_bytes", "tflops", "mfu"];

@@ -237,19 +237,10 @@ impl Validator {
         }
     }
 
-    /// A recorded graph must be the same for every batch.
     fn cuda_graphs(&mut self, train: &Train) {
-        let message = match train.recompute {
-            _ if !train.cuda_graphs => return,
-            _ if train.processes > 1 => "ranks exchange gradients in the backward pass",
-            Recompute::Blocks | Recompute::Every(_) => "recomputed blocks draw their random numbers again",
-            Recompute::None if train.model.architecture().is_none() => {
-                "what a module of your own does besides is unknown"
-            }
-            Recompute::None if train.task() == Task::ObjectDetection => "the number of objects differs between images",
-            Recompute::None => return,
-        };
-        let message = format!("{message}, so a step cannot be captured as a CUDA graph");
-        self.wrong("train.cuda_graphs", message, "leave the key out");
+        if let (Some(true), Some(why)) = (train.cuda_graphs, train.why_not_captured()) {
+            let message = format!("{why}, so a step cannot be captured as a CUDA graph");
+            self.wrong("train.cuda_graphs", message, "leave the key out");
+        }
     }
 }

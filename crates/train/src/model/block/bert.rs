@@ -46,7 +46,7 @@ impl BertLayer {
 
     pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let inner = pass.fork(x)?;
-        let (query, key, value) = (self.query.forward(&inner)?, self.key.forward(&inner)?, self.value.forward(&inner)?);
+        let [query, key, value] = Linear::three([&self.query, &self.key, &self.value], &inner)?;
         let mask = pass.mask.as_ref().map(|mask| mask.f_unsqueeze(1)?.f_unsqueeze(1)).transpose()?;
         let mask = mask.as_ref().map_or(AttentionMask::Full, AttentionMask::Boolean);
         let dropout = pass.dropout(DROPOUT);

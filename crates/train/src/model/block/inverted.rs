@@ -3,33 +3,10 @@
 
 use tch::Tensor;
 
-use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, relu};
+use crate::model::nn::layer::{Activation, BatchNorm, Conv, ConvWindow, relu};
 use crate::model::nn::stochastic_depth::stochastic_depth;
 use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
-
-/// The activation after a normalisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model) enum Activation {
-    None,
-    Relu,
-    Relu6,
-    HardSwish,
-    Silu,
-}
-
-impl Activation {
-    pub(in crate::model) fn of(self, x: Tensor) -> Result<Tensor> {
-        match self {
-            Activation::None => Ok(x),
-            Activation::Relu => relu(x),
-            Activation::Relu6 => Ok(x.f_relu6()?),
-            // Not in place: its derivative needs the input, which no other operation saves.
-            Activation::HardSwish => Ok(x.f_hardswish()?),
-            Activation::Silu => Ok(x.f_silu()?),
-        }
-    }
-}
 
 /// A convolution, its normalisation and an activation: `0` and `1` of torchvision's `Conv2dNormActivation`.
 #[derive(Debug)]
@@ -56,7 +33,7 @@ impl ConvNormActivation {
     }
 
     pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.activation.of(self.norm.forward(&self.conv.forward(x)?, pass)?)
+        self.norm.activated(&self.conv.forward(x)?, None, self.activation, pass)
     }
 }
 

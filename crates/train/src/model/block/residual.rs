@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, relu};
+use crate::model::nn::layer::{Activation, BatchNorm, Conv, ConvWindow};
 use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
 
@@ -64,9 +64,8 @@ impl BasicBlock {
     }
 
     pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
-        let out = self.bn2.forward(&self.conv2.forward(&out)?, pass)?;
-        self.shortcut.add(x, out, pass)
+        let out = self.bn1.activated(&self.conv1.forward(x)?, None, Activation::Relu, pass)?;
+        self.bn2.activated(&self.conv2.forward(&out)?, Some(&self.shortcut.of(x, pass)?), Activation::Relu, pass)
     }
 }
 
@@ -94,10 +93,9 @@ impl Bottleneck {
     }
 
     pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
-        let out = relu(self.bn2.forward(&self.conv2.forward(&out)?, pass)?)?;
-        let out = self.bn3.forward(&self.conv3.forward(&out)?, pass)?;
-        self.shortcut.add(x, out, pass)
+        let out = self.bn1.activated(&self.conv1.forward(x)?, None, Activation::Relu, pass)?;
+        let out = self.bn2.activated(&self.conv2.forward(&out)?, None, Activation::Relu, pass)?;
+        self.bn3.activated(&self.conv3.forward(&out)?, Some(&self.shortcut.of(x, pass)?), Activation::Relu, pass)
     }
 }
 
@@ -122,16 +120,15 @@ impl Skip {
         }
     }
 
-    /// `relu(out + shortcut of x)`.
-    fn add(&self, x: &Tensor, mut out: Tensor, pass: &Pass) -> Result<Tensor> {
-        let shortcut = match self {
-            Skip::Identity => x.shallow_clone(),
+    /// What is added to the output of the convolutions.
+    fn of(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match self {
+            Skip::Identity => Ok(x.shallow_clone()),
             Skip::Padded(widens) => {
                 let halved = x.f_slice(2, 0, None, 2)?.f_slice(3, 0, None, 2)?;
-                halved.f_constant_pad_nd([0, 0, 0, 0, widens / 2, widens - widens / 2])?
+                Ok(halved.f_constant_pad_nd([0, 0, 0, 0, widens / 2, widens - widens / 2])?)
             }
-            Skip::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
-        };
-        relu(out.f_add_(&shortcut)?)
+            Skip::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass),
+        }
     }
 }

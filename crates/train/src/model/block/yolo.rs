@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow};
+use crate::model::nn::layer::{Activation, BatchNorm, Conv, ConvWindow};
 use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
 
@@ -47,7 +47,7 @@ impl ConvBnSilu {
     }
 
     pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        Ok(self.bn.forward(&self.conv.forward(x)?, pass)?.f_silu()?)
+        self.bn.activated(&self.conv.forward(x)?, None, Activation::Silu, pass)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use crate::model::block::ModelBlock;
-use crate::model::block::inverted::{Activation, ConvNormActivation, InvertedConfig, InvertedResidual};
-use crate::model::nn::layer::{ConvWindow, Linear, global_average};
+use crate::model::block::inverted::{ConvNormActivation, InvertedConfig, InvertedResidual};
+use crate::model::nn::layer::{Activation, ConvWindow, Linear, global_average};
 use crate::model::nn::{Pass, Weights};
 use crate::model::shape::ImageShape;
 use crate::torch::Result;

@@ -13,7 +13,7 @@ use tch::Tensor;
 
 use crate::model::block::ModelBlock;
 use crate::model::block::residual::{BasicBlock, Bottleneck, Shortcut};
-use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, Linear, global_average, max_pool, relu};
+use crate::model::nn::layer::{Activation, BatchNorm, Conv, ConvWindow, Linear, global_average, max_pool};
 use crate::model::nn::{Pass, Weights};
 use crate::model::shape::ImageShape;
 use crate::torch::Result;
@@ -108,7 +108,7 @@ impl Resnet {
     }
 
     pub(in crate::model) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let x = relu(self.bn1.forward(&self.conv1.forward(images)?, pass)?)?;
+        let x = self.bn1.activated(&self.conv1.forward(images)?, None, Activation::Relu, pass)?;
         if self.pooled_stem { max_pool(&x, 3, 2, 1) } else { Ok(x) }
     }
 

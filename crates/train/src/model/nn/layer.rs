@@ -5,8 +5,9 @@ use std::rc::Rc;
 use tch::{Device, Kind, Tensor};
 
 use super::{BatchNormMode, Pass, Weights};
-use crate::torch::Result;
+use crate::torch::cuda::norm::FusedBatchNorm;
 use crate::torch::group::ProcessGroup;
+use crate::torch::{Error, Result};
 
 /// A fully connected layer.
 #[derive(Debug)]
@@ -42,6 +43,19 @@ impl Linear {
     /// `x · weightᵀ + bias`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+
+    /// The outputs of three layers for the same `x`. On a CUDA device by one product: `x` is converted to the format of
+    /// products once instead of three times, and its gradient is added up within the product.
+    pub fn three([first, second, third]: [&Linear; 3], x: &Tensor) -> Result<[Tensor; 3]> {
+        if !x.device().is_cuda() {
+            return Ok([first.forward(x)?, second.forward(x)?, third.forward(x)?]);
+        }
+        let weight = Tensor::f_cat(&[&first.weight, &second.weight, &third.weight], 0)?;
+        let bias = Tensor::f_cat(&[&first.bias, &second.bias, &third.bias], 0)?;
+        let sizes = [first, second, third].map(|layer| layer.bias.numel() as i64);
+        let outputs = x.f_linear(&weight, Some(&bias))?.f_split_with_sizes(sizes, -1)?;
+        outputs.try_into().map_err(|_| Error::new("a product of three layers has fewer parts"))
     }
 
     /// The same where the outputs, `count` in all, may be divided among ranks.
@@ -133,6 +147,46 @@ fn by_fan_out(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], wi
     weights.normal(format!("{name}.weight"), &[outputs, inputs / groups, kernel, kernel], deviation)
 }
 
+/// The activation after a normalisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// The values as they are.
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, 0), 6)`.
+    Relu6,
+    /// `x · min(max(x + 3, 0), 6) / 6` (Howard et al. 2019).
+    HardSwish,
+    /// `x · sigmoid(x)`.
+    Silu,
+}
+
+impl Activation {
+    /// Applies it.
+    pub fn of(self, x: Tensor) -> Result<Tensor> {
+        match self {
+            Activation::None => Ok(x),
+            Activation::Relu => relu(x),
+            Activation::Relu6 => Ok(x.f_relu6()?),
+            // Not in place: its derivative needs the input, which no other operation saves.
+            Activation::HardSwish => Ok(x.f_hardswish()?),
+            Activation::Silu => Ok(x.f_silu()?),
+        }
+    }
+
+    /// Its number in the fused kernels.
+    fn number(self) -> i32 {
+        match self {
+            Activation::None => 0,
+            Activation::Relu => 1,
+            Activation::Relu6 => 2,
+            Activation::HardSwish => 3,
+            Activation::Silu => 4,
+        }
+    }
+}
+
 /// Batch normalisation over samples, height and width (Ioffe and Szegedy 2015).
 #[derive(Debug)]
 pub struct BatchNorm {
@@ -172,6 +226,18 @@ impl BatchNorm {
 
     /// Normalizes by the batch's statistics in training mode, otherwise by the running ones.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.activated(x, None, Activation::None, pass)
+    }
+
+    /// The activation of the normalized `x`, to which a `shortcut` of its shape is added before. On a CUDA device all of it
+    /// is one pass over memory, where the kernels take it.
+    pub fn activated(
+        &self,
+        x: &Tensor,
+        shortcut: Option<&Tensor>,
+        activation: Activation,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let (mean, var) = (Some(&self.running_mean), Some(&self.running_var));
         let (mean, var, share) = match pass.running {
             BatchNormMode::KeepRunning if pass.train => (None, None, self.momentum),
@@ -181,10 +247,23 @@ impl BatchNorm {
         if pass.train && mean.is_some() {
             let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
         }
-        if let (true, Some(group)) = (pass.train, &self.sync) {
-            return self.forward_synced(x, group, mean.map(|_| share));
+        let mut out = match &self.sync {
+            Some(group) if pass.train => self.forward_synced(x, group, mean.map(|_| share))?,
+            Some(_) | None => {
+                let (weight, bias, eps) = (&self.weight, &self.bias, self.eps);
+                let running = mean.zip(var).map(|(mean, var)| (mean, var, share));
+                let activation = activation.number();
+                let fused = FusedBatchNorm { weight, bias, running, eps, residual: shortcut, activation };
+                if let Some(out) = if pass.train { fused.forward(x)? } else { None } {
+                    return Ok(out);
+                }
+                x.f_batch_norm(Some(weight), Some(bias), mean, var, pass.train, share, eps, true)?
+            }
+        };
+        if let Some(shortcut) = shortcut {
+            out = out.f_add_(shortcut)?;
         }
-        Ok(x.f_batch_norm(Some(&self.weight), Some(&self.bias), mean, var, pass.train, share, self.eps, true)?)
+        activation.of(out)
     }
 }
 

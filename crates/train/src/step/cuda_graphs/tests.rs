@@ -14,19 +14,53 @@ use crate::step::{StepConfig, TrainStep, timed_step};
 
 struct Again;
 
-struct Kept(Tensor);
+struct Kept {
+    parameters: Vec<Tensor>,
+    loss: Tensor,
+    gradients: Vec<Tensor>,
+}
+
+fn shared(tensors: &[Tensor]) -> Vec<Tensor> {
+    tensors.iter().map(Tensor::shallow_clone).collect()
+}
 
 impl GraphRecorder for Again {
-    fn record(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)> {
-        let place = Tensor::f_full([0i64; 0], f64::NAN, (Kind::Float, Device::Cpu))?;
-        Ok((Box::new(Kept(place.shallow_clone())), place))
+    fn record(&self, parameters: &[Tensor], _: &mut dyn FnMut() -> Result<Tensor>) -> Result<CapturedPasses> {
+        assert!(gradients(parameters)?.iter().all(|gradient| !gradient.defined()), "a gradient would be added to");
+        let loss = Tensor::f_full([0i64; 0], f64::NAN, (Kind::Float, Device::Cpu))?;
+        let unset = |parameter: &Tensor| Ok(parameter.f_detach()?.f_full_like(f64::NAN)?);
+        let gradients: Vec<Tensor> = parameters.iter().map(unset).collect::<Result<_>>()?;
+        let kept = Kept { parameters: shared(parameters), loss: loss.shallow_clone(), gradients: shared(&gradients) };
+        Ok(CapturedPasses { graph: Box::new(kept), loss, gradients })
     }
 }
 
 impl RecordedGraph for Kept {
     fn repeat(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<()> {
-        self.0.shallow_clone().f_copy_(&work()?)?;
-        Ok(())
+        let before = gradients(&self.parameters)?;
+        torch::drop_gradients(&self.parameters)?;
+        self.loss.shallow_clone().f_copy_(&work()?)?;
+        let after = gradients(&self.parameters)?;
+        if after.iter().all(Tensor::defined) {
+            torch::copy(&self.gradients, &after)?;
+        }
+        torch::set_gradients(&self.parameters, &before)
+    }
+}
+
+/// Has no memory for a graph, or cannot record what it is given.
+struct Refuses {
+    has_room: bool,
+    why: &'static str,
+}
+
+impl GraphRecorder for Refuses {
+    fn has_room(&self) -> Result<bool> {
+        Ok(self.has_room)
+    }
+
+    fn record(&self, _: &[Tensor], work: &mut dyn FnMut() -> Result<Tensor>) -> Result<CapturedPasses> {
+        work().and(Err(Error::new(self.why)))
     }
 }
 
@@ -120,25 +154,62 @@ fn more_shapes_than_are_kept_are_computed_as_usual() {
 
 #[test]
 fn what_cannot_be_recorded_is_said_with_the_way_out() {
-    struct Refuses;
-    impl GraphRecorder for Refuses {
-        fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)> {
-            work().and(Err(Error::new("operation not permitted when stream is capturing")))
-        }
-    }
     let _turn = torch::turn();
     let network = network(Model::BertMini);
-    let mut repeated = CudaGraphRunner::by(Box::new(Refuses), network.weights()).unwrap();
+    let why = "operation not permitted when stream is capturing";
+    let recorder = || Box::new(Refuses { has_room: true, why });
+    let mut repeated = CudaGraphRunner::by(recorder(), network.weights()).unwrap();
     let part = batch(Model::BertMini, 0, 2);
     let mut passes = |part: &BatchTensors, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
     for _ in 0..FIRST {
         let _ = repeated.pass(&part, None, &mut passes).unwrap();
     }
-    let error = repeated.pass(&part, None, &mut passes).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the passes of a step cannot be recorded (leave `cuda_graphs` out): operation not permitted when stream is capturing"
-    );
+    let expected = "the passes of a step cannot be captured as a CUDA graph (write `cuda_graphs: false`): operation not permitted \
+                    when stream is capturing";
+    assert_eq!(repeated.pass(&part, None, &mut passes).unwrap_err().to_string(), expected);
+    // What broke a capture is an error for every job; only memory is done without.
+    let runner = CudaGraphRunner::by(recorder(), network.weights()).unwrap();
+    let mut optional = CudaGraphRunner { is_required: false, ..runner };
+    for _ in 0..FIRST {
+        let _ = optional.pass(&part, None, &mut passes).unwrap();
+    }
+    assert_eq!(optional.pass(&part, None, &mut passes).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn a_job_that_does_not_ask_for_graphs_goes_on_without() {
+    let _turn = torch::turn();
+    for (has_room, why) in [(true, "CUDA out of memory"), (false, "less than twice")] {
+        let network = network(Model::BertMini);
+        let runner =
+            CudaGraphRunner::by(Box::new(Refuses { has_room, why: "CUDA out of memory" }), network.weights()).unwrap();
+        let mut runner = CudaGraphRunner { is_required: false, ..runner };
+        let part = batch(Model::BertMini, 0, 2);
+        let mut passes = |part: &BatchTensors, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
+        for _ in 0..FIRST {
+            let _ = runner.pass(&part, None, &mut passes).unwrap();
+        }
+        assert_eq!(runner.gave_up, None);
+        for _ in 0..2 {
+            assert!(runner.pass(&part, None, &mut passes).unwrap().equal(&part.values.sum(Kind::Float)));
+        }
+        let mut runner = Some(runner);
+        let note = CudaGraphRunner::drop_if_given_up(&mut runner).unwrap();
+        assert!(note.contains(why) && runner.is_none(), "{note}");
+        assert_eq!(CudaGraphRunner::drop_if_given_up(&mut runner), None);
+    }
+}
+
+#[test]
+fn a_graph_leaves_room_for_passes_of_other_shapes() {
+    let check = |current: u64, peak: u64, capacity: u64, expected: bool| {
+        assert_eq!(leaves_room(DeviceMemory { current, peak, capacity }), expected, "{current} {peak} {capacity}");
+    };
+    check(10, 30, 80, true);
+    check(10, 45, 80, true);
+    check(10, 46, 80, false);
+    check(10, 10, 10, true);
+    check(30, 20, 10, true);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 // A part of `libgradus-cuda.so` like `nccl.cpp`: the executable links the tensor library for processors. `graph.rs` looks
 // these names up. Nothing throws across the border: what went wrong is returned as text, and nothing where all is well.
 
+#include "attempt.h"
+
 #include <memory>
-#include <string>
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -13,6 +14,8 @@
 #include <c10/cuda/CUDAStream.h>
 
 namespace {
+
+using gradus::attempt;
 
 struct Recording {
   // Recording wants a stream of its own; the default one cannot be recorded.
@@ -23,21 +26,6 @@ struct Recording {
   c10::cuda::CUDAStream stream;
   at::cuda::CUDAGraph graph;
 };
-
-template <typename Work> const char *attempt(Work &&work) noexcept {
-  static thread_local std::string wrong;
-  try {
-    work();
-    return nullptr;
-  } catch (const c10::Error &error) {
-    wrong = error.what_without_backtrace();
-  } catch (const std::exception &error) {
-    wrong = error.what();
-  } catch (...) {
-    wrong = "an exception of unknown kind";
-  }
-  return wrong.c_str();
-}
 
 } // namespace
 

@@ -7,7 +7,7 @@
 #endif
 
 // `CUDA_PART` of `load.rs`; raised with each change of a name or an argument.
-#define GRADUS_CUDA_PART "1"
+#define GRADUS_CUDA_PART "2"
 
 extern "C" const char *gradus_cuda_built_for() noexcept {
   return "version " GRADUS_CUDA_PART " for PyTorch " GRADUS_TORCH_VERSION;

@@ -15,6 +15,10 @@ use crate::state::Trainer;
 use crate::step::{StepConfig, micro_batches};
 use crate::torch;
 
+mod memory;
+
+pub use memory::with_advice as with_memory_advice;
+
 /// Refuses what this program does not support, before any work starts.
 pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
     if version != domain::torch::VERSION {
@@ -131,18 +135,19 @@ pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Res
 pub fn name_smaller_part(train: &Train, ranks: &Ranks, error: Error) -> Error {
     match &error {
         Error::Torch(inner) if inner.is_out_of_memory() => {
-            let hint = smaller_part(train, ranks.shares());
+            let hint = smaller_part(train, ranks.shares(), None);
             Finding::new(Cause::OutOfMemory, format!("memory ran out: {inner}")).hint(hint).into()
         }
         Error::Torch(_) | Error::Data(_) | Error::Checkpoint(_) | Error::Finding(_) => error,
     }
 }
 
-/// What to write so that each of `shares` computes half as many samples at a time.
-fn smaller_part(train: &Train, shares: u32) -> String {
+/// What to write so that each of `shares` computes fewer samples at a time: as many as are known to `fit`, or else half.
+fn smaller_part(train: &Train, shares: u32, fit: Option<u32>) -> String {
     let (share, now) = (train.batch.div_ceil(shares.max(1)), train.accumulate.max(1));
-    if now < share {
-        let next = now.saturating_mul(2).min(share);
+    let half = now.saturating_mul(2).min(share);
+    let next = fit.map_or(half, |fit| half.max(share.div_ceil(fit.max(1)).next_power_of_two().min(share)));
+    if now < share && fit != Some(0) {
         let [before, after] = [share.div_ceil(now), share.div_ceil(next)];
         return format!(
             "write `accumulate: {next}`, which computes {after} samples at a time instead of {before}; or lower `batch`"
@@ -203,11 +208,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_part_that_fits_is_named() {
+        let check = |batch: u32, fit: u32, expected: &str| {
+            let train = json!({"model": "resnet50", "data": {"path": ""}, "epochs": 1, "batch": batch});
+            let hint = smaller_part(&serde_json::from_value(train).unwrap(), 1, Some(fit));
+            assert!(hint.contains(expected), "{hint}");
+        };
+        check(2048, 137, "write `accumulate: 16`, which computes 128 samples at a time instead of 2048;");
+        check(2048, 2000, "write `accumulate: 2`,");
+        check(64, 1, "write `accumulate: 64`, which computes 1 samples at a time");
+        check(10, 3, "write `accumulate: 4`, which computes 3 samples at a time");
+        // Two passes lie: what failed must become smaller all the same.
+        check(64, 100, "write `accumulate: 2`,");
+        check(64, 0, "not even one sample at a time fits: write `recompute: blocks`");
+    }
+
+    #[test]
     fn the_next_smaller_part_is_named() {
         let check = |keys: Value, shares: u32, expected: &str| {
             let mut train = json!({"model": "resnet50", "data": {"path": ""}, "epochs": 1, "batch": 64});
             keys.as_object().unwrap().iter().for_each(|(key, value)| train[key] = value.clone());
-            let hint = smaller_part(&serde_json::from_value(train).unwrap(), shares);
+            let hint = smaller_part(&serde_json::from_value(train).unwrap(), shares, None);
             assert!(hint.contains(expected), "{hint}");
         };
         check(json!({}), 1, "write `accumulate: 2`, which computes 32 samples at a time instead of 64;");

@@ -1,7 +1,7 @@
 //! CUDA graphs: operations of a CUDA device that are recorded once and replayed with a single launch.
 //!
-//! `cuda/graph.cpp` is a separate library that is loaded at run time ([`super::open_cuda`]); without it nothing can be
-//! recorded. It never ran on a device.
+//! `graph.cpp` is a separate library that is loaded at run time ([`crate::torch::open_cuda`]); without it nothing can be
+//! recorded.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use libc::{c_char, c_int, c_void};
 
-use super::{Error, Result};
+use crate::torch::{Error, Result};
 
 type Begin = unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> *const c_char;
 type Act = unsafe extern "C" fn(*mut c_void) -> *const c_char;
@@ -38,7 +38,7 @@ impl CudaGraphLibrary {
         let begin = look_up(c"gradus_graph_begin")?;
         let [end, repeat] = [look_up(c"gradus_graph_end")?, look_up(c"gradus_graph_repeat")?];
         let forget = look_up(c"gradus_graph_forget")?;
-        // SAFETY: `cuda/graph.cpp` defines the functions of these names with these signatures.
+        // SAFETY: `graph.cpp` defines the functions of these names with these signatures.
         unsafe {
             Some(CudaGraphLibrary {
                 begin: std::mem::transmute::<*mut c_void, Begin>(begin.as_ptr()),
@@ -70,9 +70,14 @@ impl CudaGraphLibrary {
         let graph = CudaGraph { recording, library: self };
         let result = work();
         // SAFETY: what `begin` wrote, ended once.
-        let ended = check(unsafe { (self.end)(recording.as_ptr()) });
-        let result = result?;
-        ended.map(|()| (graph, result))
+        match (result, check(unsafe { (self.end)(recording.as_ptr()) })) {
+            (Ok(value), Ok(())) => Ok((graph, value)),
+            (Err(error), Ok(())) => Err(error),
+            // A capture that cannot be ended leaves generators and allocator unusable, and must not pass for one that only
+            // lacked memory.
+            (Err(error), Err(_)) if !error.is_out_of_memory() => Err(error),
+            (_, Err(broken)) => Err(broken),
+        }
     }
 }
 
@@ -94,13 +99,13 @@ impl Drop for CudaGraph {
     }
 }
 
-fn look_up(name: &CStr) -> Option<NonNull<c_void>> {
+pub(super) fn look_up(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: looks a name up; it ends with a zero byte.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
 /// The text that a function returned, as an error.
-fn check(wrong: *const c_char) -> Result<()> {
+pub(super) fn check(wrong: *const c_char) -> Result<()> {
     if wrong.is_null() {
         return Ok(());
     }
