@@ -44,7 +44,8 @@ def out_of_memory():
             break
         advice = re.search(r"accumulate: (\d+)", again.get("hint") or "")
         accumulate = int(advice[1]) if advice else 0
-    case("the advice", accumulate > 0 and tries == 1, f"after {tries} tries" if accumulate else "names no `accumulate`",
+    hint = (why or {}).get("hint") or "none"
+    case("the advice", accumulate > 0 and tries == 1, f"{hint}; after {tries} tries",
          accumulate=accumulate)  # fmt: skip
 
 

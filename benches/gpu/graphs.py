@@ -1,4 +1,4 @@
-"""Steps with and without `cuda_graphs`, in turn: the same losses, and what a single launch is worth where a step is short."""
+"""Steps with and without CUDA graphs, in turn: the same losses, and what a single launch is worth where a step is short."""
 
 from suite import ON_CPU, attempt, case, described, left, mean, median, ours
 

@@ -22,9 +22,9 @@ def feeds(model, batch, epochs):
         "model": model,
         "data": {
             "path": "images",
-            "image": 64 if ON_CPU else 224,
+            "size": 64 if ON_CPU else 224,
             "workers": max(1, (os.cpu_count() or 2) - 2),
-            "augment": [{"random_resized_crop": 64 if ON_CPU else 224}, "flip"],
+            "augment": ["random_resized_crop", "flip"],
         },
         "epochs": epochs,
         "batch": batch,
@@ -41,7 +41,7 @@ def feeds(model, batch, epochs):
     total = sum(step["step_us"] for step in measured)
     waited = 100 * sum(step["data_wait_us"] for step in measured) / max(total, 1)
     rate = 1e6 * sum(step["samples"] for step in measured) / max(total, 1)
-    case(model, waited < 1, "", batch=batch, steps=len(measured), samples_per_s=rate, data_wait_percent=waited)
+    case(model, bool(measured) and waited < 1, "", batch=batch, steps=len(measured), samples_per_s=rate, data_wait_percent=waited)
 
 
 attempt("resnet50", feeds, "resnet18" if ON_CPU else "resnet50", 8 if ON_CPU else 128, 2 if ON_CPU else 6)

@@ -25,15 +25,15 @@ def left():
     return LIMIT - (time.monotonic() - BEGAN)
 
 
-def case(name, ok=None, note="", **figures):
+def case(name, ok=None, note="", /, **figures):
     """Reports a case: `ok` true or false, or none where there is no right and wrong."""
     print(json.dumps({"case": name, "ok": ok, "note": note, "figures": figures}), flush=True)
 
 
-def attempt(name, work, *arguments):
+def attempt(name, work, *arguments, **keys):
     """Does the work of a case; what it raises is how the case failed."""
     try:
-        return work(*arguments)
+        return work(*arguments, **keys)
     except Exception as error:  # noqa: BLE001 - a case that fails must not end the section
         case(name, False, f"{type(error).__name__}: {error}"[:300])
         return None

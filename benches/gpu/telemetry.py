@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+import sys
 import time
 
 from digits import job
@@ -15,7 +16,8 @@ def profile():
     sums = json.loads(path.read_text())["otherData"]
     phases = {key.replace(" ", "_") + "_ms": value / 1e3 for key, value in sums["sums_us"].items() if value}
     note = next((report["text"] for report in said if "bottleneck" in report.get("text", "")), "")
-    case("profile", sums["steps"] > 0 and "backward_ms" in phases, note[-80:], steps=sums["steps"], **phases)
+    # A replayed graph counts as a forward pass.
+    case("profile", sums["steps"] > 0 and "forward_ms" in phases, note[-80:], steps=sums["steps"], **phases)
 
 
 def telemetry():
@@ -24,6 +26,7 @@ def telemetry():
         time.sleep(20)
         status = json.loads(run(GRADUS, "--home", "home-b", "status", "last", "--json").strip().splitlines()[-1])
         device = (status.get("devices") or [{}])[0]
+        print(json.dumps(status)[:2000] if not device else "", file=sys.stderr)
         case("NVML in the status", bool(device), "" if device else "the status says nothing of the device", **{
             key: value for key, value in device.items() if isinstance(value, (int, float, str))
         })  # fmt: skip

@@ -1,11 +1,11 @@
 """PyTorch's side of `cargo xtask bench train`: the step of the same model, timed in blocks on demand.
 
-    torch_step.py [compiled|max-autotune] CASE
+    torch_step.py [compiled|reduce-overhead|max-autotune] CASE
 
 Takes the same case, and answers `steps N` in the same way, as `gradus-rank bench`. The models are torchvision's and the
 `transformers` library's. Written as a PyTorch user writes it who wants it fast: fused optimiser, autocast, gradients
 set to none; the loss is read at every step, as ours is. With `compiled`, the model goes through `torch.compile`, with
-`max-autotune` in that mode. On a GPU nothing is read until the last step of a block is over, by both, and the first answer
+another word in that mode: `reduce-overhead` replays CUDA graphs, as ours does. On a GPU nothing is read until the last step of a block is over, by both, and the first answer
 says how many operations a step takes.
 """
 
@@ -136,9 +136,34 @@ def steps(times):
     }
 
 
+def kernels(times):
+    """What so many steps execute on the device, as `gradus-rank bench` says it of its own."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
+        for _ in range(times):
+            step()
+        if on_gpu:
+            torch.cuda.synchronize()
+    rows = [
+        {"name": row.key, "count": row.count, "seconds": row.device_time_total / 1e6, "on_device": True}
+        for row in profiler.key_averages()
+        if row.device_type == torch.autograd.DeviceType.CUDA
+    ]
+    rows += [
+        {"name": row.key, "count": row.count, "seconds": row.cpu_time_total / 1e6, "on_device": False}
+        for row in profiler.key_averages()
+        if row.device_type == torch.autograd.DeviceType.CPU
+    ]
+    return {"kernels": sorted(rows, key=lambda row: -row["seconds"])}
+
+
 flops = operations()
 for line in sys.stdin:
     request, times = line.split()
+    if request == "kernels":
+        print(json.dumps(kernels(int(times))), flush=True)
+        continue
     assert request == "steps", line
     answer = steps(int(times))
     if on_gpu:

@@ -143,12 +143,13 @@ def loss(said, truths, size):
     """A loop over frames and objects, for clarity; `truths` is frames × objects × (class, four edges), class −1 for none."""
     middles, strides = [], []
     for stride in STRIDES:
-        rows, columns = torch.meshgrid(torch.arange(size // stride), torch.arange(size // stride), indexing="ij")
+        cells = torch.arange(size // stride, device=said.device)
+        rows, columns = torch.meshgrid(cells, cells, indexing="ij")
         middles.append(torch.stack([columns, rows], -1).reshape(-1, 2) + 0.5)
         strides += [stride] * len(middles[-1])
-    middles, strides = torch.cat(middles), torch.tensor(strides, dtype=torch.float32)[:, None]
+    middles, strides = torch.cat(middles), torch.tensor(strides, dtype=torch.float32, device=said.device)[:, None]
     edges, scores = said[..., : 4 * BINS].unflatten(-1, (4, BINS)), said[..., 4 * BINS :]
-    distances = edges.softmax(-1) @ torch.arange(BINS, dtype=torch.float32)
+    distances = edges.softmax(-1) @ torch.arange(BINS, dtype=torch.float32, device=said.device)
     boxes = torch.cat([middles - distances[..., :2], middles + distances[..., 2:]], -1)
     wanted, sure = torch.zeros_like(boxes), torch.zeros_like(scores)
     with torch.no_grad():

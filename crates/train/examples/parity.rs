@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use domain::train::{Labels, Task, Train};
+use domain::train::{Labels, MemoryFormat, Task, Train};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use train::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             eprintln!("{note}");
         }
     }
-    let batch = batch(&case.batch, device)?;
+    let batch = batch(&case, device)?;
     let mut answer: Vec<(String, Tensor)> = Vec::new();
     let forward = |is_training: bool| {
         recipe.format.forward(device, || trainer.network.forward(&batch.values, &batch.pass(is_training)))
@@ -107,8 +107,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(Tensor::write_safetensors(&answer, output)?)
 }
 
-fn batch(path: &str, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
-    let mut tensors = Tensor::read_safetensors(path)?;
+fn batch(case: &Case, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
+    let mut tensors = Tensor::read_safetensors(&case.batch)?;
     for (_, tensor) in &mut tensors {
         *tensor = tensor.f_to_device(device)?;
     }
@@ -116,7 +116,11 @@ fn batch(path: &str, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
         let place = tensors.iter().position(|(known, _)| known == name)?;
         Some(tensors.swap_remove(place).1)
     };
-    let (values, labels) = (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
+    let (mut values, labels) =
+        (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
+    if case.train.memory_format == MemoryFormat::ChannelsLast {
+        values = torch::channels_last(&values)?;
+    }
     let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;
     let share = BatchShare::all(labels.size().first().map_or(0, |count| *count as usize));
     Ok(BatchTensors { values, mask, labels, share, class_weights: None })

@@ -26,7 +26,8 @@ const LIBRARY: &str = "libgradus-cuda.so";
 const PROGRAMS: [&str; 5] = ["gradus", "gradus-rank", "xtask", "examples/parity", "examples/collectives"];
 
 /// Folders of which every file of a kind is packed, and where it lies in the pack.
-const FOLDERS: [(&str, &str, &str); 2] = [("benches/gpu", "py", "gpu"), ("crates/train/src/torch/cuda", "cpp", "cuda")];
+const CUDA: &str = "crates/train/src/torch/cuda";
+const FOLDERS: [(&str, &str, &str); 3] = [("benches/gpu", "py", "gpu"), (CUDA, "cpp", "cuda"), (CUDA, "h", "cuda")];
 
 /// Single files, and where they lie in the pack.
 const FILES: [(&str, &str); 7] = [
@@ -59,8 +60,9 @@ pub(super) fn archive(root: &Path) -> PathBuf {
 /// When something does not build, is missing, or the archive is too large to be carried.
 pub(super) fn pack(root: &Path) -> Outcome {
     eprintln!("{}", build::setup(root)?);
-    let arguments =
-        ["build", "--release", "--package", "gradus-cli", "--package", "gradus-train", "--bins", "--examples"];
+    let packages = ["--package", "gradus-cli", "--package", "gradus-train", "--package", "xtask"];
+    let arguments: Vec<&str> =
+        ["build", "--release"].into_iter().chain(packages).chain(["--bins", "--examples"]).collect();
     doing::step("building what is packed", || {
         doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")
     })?;

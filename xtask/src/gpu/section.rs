@@ -42,13 +42,14 @@ const fn section(
 }
 
 /// All sections, the most worth knowing first.
-pub const SECTIONS: [Section; 18] = [
+pub const SECTIONS: [Section; 19] = [
     section("start", "Executables start", Needs::Python, "start.py", &[], 30),
     section("device", "Device, driver and measured ceilings", Needs::Device, "facts.py", &[], 60),
     section("digits", "Digits trains", Needs::Libtorch, "digits.py", &["train"], 60),
     section("resume", "Resume after kills, bit for bit", Needs::Libtorch, "digits.py", &["resume"], 120),
     section("parity-bf16", "Parity with PyTorch, bf16", Needs::Device, "parity.py", &["bf16"], 180),
     section("speed", "Step against PyTorch", Needs::Device, "speed.py", &["resnet50", "bert_base", "gpt2"], 300),
+    section("kernels", "Kernels of a step", Needs::Device, "step_kernels.py", &["resnet50", "bert_base", "gpt2"], 150),
     section("parity-fp32", "Parity with PyTorch, fp32", Needs::Device, "parity.py", &["fp32"], 150),
     section("errors", "Out of memory, killed ranks", Needs::Device, "errors.py", &[], 120),
     section("graphs", "CUDA graphs", Needs::Device, "graphs.py", &[], 120),
