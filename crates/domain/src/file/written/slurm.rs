@@ -41,7 +41,7 @@ const FLAGS: [&str; 8] =
     ["exclusive", "requeue", "no-requeue", "hold", "parsable", "oversubscribe", "no-kill", "contiguous"];
 
 /// Options without a counterpart: the reason, and the hint.
-const LEFT_OUT: [(&[&str], &str, &str); 9] = [
+const LEFT_OUT: [(&[&str], &str, &str); 10] = [
     (&["output", "error", "open-mode"], "output is kept with the run", "read it with `gradus logs RUN`"),
     (
         &["partition", "account", "qos", "clusters", "reservation", "licenses", "constraint"],
@@ -50,6 +50,7 @@ const LEFT_OUT: [(&[&str], &str, &str); 9] = [
     ),
     (&["array"], "a job has no array", "submit the job several times with `--env`, or search values with `sweep:`"),
     (&["mail-type", "mail-user"], "no mail is sent", "put `gradus wait RUN && mail …` behind it"),
+    (&["time-min"], "a run ends when it is done, and by `--time` at the latest", ""),
     (&["exclusive", "oversubscribe"], "a machine runs the jobs of one home folder", ""),
     (&["requeue"], "lost attempts are retried by default", ""),
     (
@@ -94,6 +95,8 @@ struct Asked {
     gpus: Option<(Option<String>, u64, u32)>,
     /// Of all nodes, if not of each.
     gpus_together: bool,
+    /// Of each task, if not of each node.
+    gpus_per_task: bool,
     memory_per_core: Option<(String, u32)>,
 }
 
@@ -201,7 +204,7 @@ fn apply(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line
         "mem" => import.job.plain("resources.memory", size(value)),
         "mem-per-cpu" => asked.memory_per_core = Some((value.to_owned(), line)),
         "tmp" => import.job.plain("resources.disk_size", size(value)),
-        "time" | "time-min" => deadline(import, &key, value, line),
+        "time" => deadline(import, &key, value, line),
         "gres" | "gpus-per-node" | "gpus" | "gpus-per-task" => gpus(import, asked, option, value, line),
         "chdir" => {
             import.job.text("workdir", value);
@@ -241,8 +244,10 @@ fn deadline(import: &mut Import, key: &str, value: &str, line: u32) {
     let parts: Option<Vec<u64>> = rest.split(':').map(|part| part.parse().ok()).collect();
     let days_number = days.map_or(Some(0), |days| days.parse::<u64>().ok());
     let seconds = match (parts.as_deref(), days_number) {
-        (Some([hours]), Some(days)) if days > 0 => Some(days * 86_400 + hours * 3_600),
-        (Some([hours, minutes]), Some(days)) if days > 0 => Some(days * 86_400 + hours * 3_600 + minutes * 60),
+        (Some([hours]), Some(number)) if days.is_some() => Some(number * 86_400 + hours * 3_600),
+        (Some([hours, minutes]), Some(number)) if days.is_some() => {
+            Some(number * 86_400 + hours * 3_600 + minutes * 60)
+        }
         (Some([minutes]), Some(_)) => Some(minutes * 60),
         (Some([minutes, seconds]), Some(_)) => Some(minutes * 60 + seconds),
         (Some([hours, minutes, seconds]), Some(days)) => Some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds),
@@ -268,8 +273,8 @@ fn gpus(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line:
     let count = parts.last().and_then(|count| count.parse::<u64>().ok());
     let model = parts.first().filter(|model| model.parse::<u64>().is_err()).map(|model| model.to_uppercase());
     asked.gpus_together = option == "gpus";
-    let count = count.unwrap_or(1) * if option == "gpus-per-task" { asked.tasks_per_node() } else { 1 };
-    asked.gpus = Some((model, count, line)).filter(|(_, count, _)| *count > 0);
+    asked.gpus_per_task = option == "gpus-per-task";
+    asked.gpus = Some((model, count.unwrap_or(1), line)).filter(|(_, count, _)| *count > 0);
 }
 
 /// Settings that depend on several options.
@@ -288,7 +293,7 @@ fn together(import: &mut Import, asked: &Asked) {
     }
     if let Some((model, count, line)) = &asked.gpus {
         let nodes = if asked.gpus_together { asked.nodes.unwrap_or(1) } else { 1 };
-        let count = count.div_ceil(nodes.max(1));
+        let count = if asked.gpus_per_task { count * tasks } else { count.div_ceil(nodes.max(1)) };
         let kind = model.clone().unwrap_or_else(|| "1GB+".to_owned());
         import.job.text("resources.accelerators", format!("{kind}:{count}"));
         if model.is_none() {

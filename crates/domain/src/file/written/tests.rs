@@ -333,6 +333,8 @@ fn options_of_slurm_mean_what_they_mean_there() {
         ("90:30", "1h30m30s"),
         ("12:00:00", "12h"),
         ("2-0", "48h"),
+        ("0-08:00", "8h"),
+        ("0-12", "12h"),
         ("1-12:30", "36h30m"),
         ("UNLIMITED", "none"),
         ("soon", "none"),
@@ -349,12 +351,13 @@ fn options_of_slurm_mean_what_they_mean_there() {
         ("-G 8 -N 2", "1GB+:4"),
         ("--gres=gpu:2", "1GB+:2"),
         ("--gres=gpu", "1GB+:1"),
-        ("--gpus-per-task=1 --ntasks=4", "1GB+:1"),
+        ("--gpus-per-task=1 --ntasks=4", "1GB+:4"),
         ("--ntasks=4 --gpus-per-task=1", "1GB+:4"),
         ("--gres=nvme:1", "none"),
     ] {
         check(gpus, "accelerators", expected);
     }
+    check("--time=24:00:00 --time-min=01:00:00", "deadline", "24h");
     check("-D /scratch/me", "workdir", "/scratch/me");
     check("--nodes=2-4", "num_nodes", "2");
     check("--no-requeue", "job_recovery", "none");
