@@ -5,14 +5,14 @@ mod lab;
 use std::collections::BTreeSet;
 
 use domain::event::RentIntended;
-use domain::rental::{MachineState, ProviderAnswer, ProviderCall, ProviderView};
+use domain::rental::{MachineState, ProviderAnswer, ProviderCall, ProviderTraits, ProviderView};
 use domain::run::{AttemptEnd, InstanceState, RunState, StopBy};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, SCHEMA};
 use domain::{AttemptId, Cause, Duration, Elapsed, Event, Fence, Finding, InstanceId, Record, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile};
 
 use control::{ControllerInput, Departure, ReplyId, StopReason, Supervisor, SupervisorInput, SupervisorOutput};
-use lab::{Lab, SECOND, run, seen, submitted, up};
+use lab::{Lab, SECOND, TRAITS, run, seen, submitted, up};
 
 fn heartbeat(number: u64, entries: Vec<Entry>) -> ControllerInput {
     let (instance, started) = (run().instance(number), Timestamp(0));
@@ -296,4 +296,22 @@ fn a_view_without_the_machine_of_a_healthy_job_ends_nothing() {
         lab.steps = 0;
     }
     assert_eq!(lab.controller.world().instances[&run().instance(1)].state, InstanceState::Up);
+}
+
+/// A node that is added while the loop runs is used by what waits for one.
+#[test]
+fn a_run_waits_for_a_place_until_its_provider_has_one() {
+    let mut lab = Lab::new(Vec::new(), |call, _| match call {
+        ProviderCall::Launch(_) => ProviderAnswer::Doubt("no reply".into()),
+        ProviderCall::Observe(_) => ProviderAnswer::Unavailable("no reply".into()),
+        _ => ProviderAnswer::Ending,
+    });
+    let launches = |lab: &Lab<_>| lab.calls.iter().filter(|(_, call)| *call == "launch").count();
+    lab.controller.set_traits([("sim", ProviderTraits { places: Some(0), ..TRAITS })]);
+    lab.step(ControllerInput::Request { from: ReplyId(1), event: Box::new(submitted()) });
+    lab.pass(30 * SECOND);
+    assert_eq!(launches(&lab), 0);
+    lab.controller.set_traits([("sim", ProviderTraits { places: Some(1), ..TRAITS })]);
+    lab.step(ControllerInput::Timer);
+    assert_eq!(launches(&lab), 1);
 }

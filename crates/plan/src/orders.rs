@@ -5,7 +5,7 @@ use domain::run::{AttemptEnd, InstanceState, RunState, StopBy};
 use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Event, InstanceId, Job, RunId, Work};
 
-use crate::reconcile::{Policy, wind_down};
+use crate::reconcile::{Policy, budget_of, wind_down};
 use crate::spot::{Hazard, hazard};
 use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
@@ -29,7 +29,7 @@ pub fn orders(
         return Vec::new();
     }
     if matches!(run.state, RunState::Stopping { .. }) {
-        let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
+        let within = Some(Duration::from_micros(wind_down(policy, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     // A machine that will be reclaimed ends everything: its own agent knows the remaining time.
@@ -38,7 +38,7 @@ pub fn orders(
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within: None }];
     }
     if state.is_resizing {
-        let within = Some(Duration::from_micros(wind_down(policy, run.job.budget, run.rate()).0));
+        let within = Some(Duration::from_micros(wind_down(policy, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     let order = Box::new(start(&instance.run, run, attempt));

@@ -9,6 +9,7 @@ mod due;
 mod fleet;
 mod gang;
 mod given_up;
+mod lease;
 mod limits;
 mod lost;
 mod observed;
@@ -17,6 +18,7 @@ mod policy;
 mod retry;
 mod room;
 mod scope;
+mod trials;
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
@@ -29,8 +31,9 @@ use crate::world::{Instance, Run, World, bill};
 pub use choice::offers;
 pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
+pub use lease::{expires, first_answer, lease};
 use limits::Affords;
-pub use limits::{expires, first_answer, heartbeat, lease, reached, wind_down};
+pub use limits::{heartbeat, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;
@@ -38,6 +41,8 @@ pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
+pub(crate) use trials::spent_at_most;
+pub use trials::{budget_of, is_limited};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -122,7 +122,10 @@ impl Controller {
         let name = instance.offer.provider.clone();
         let now = self.now.monotonic;
         if !self.providers.contains_key(&name) {
-            let finding = Finding::new(Cause::Internal, format!("no provider is called `{name}`"));
+            let finding = Finding::new(Cause::Internal, format!("the process that runs this home has no `{name}`"))
+                .hint(format!(
+                    "where `gradus serve` runs, start it again with what `{name}` needs, then resume the run"
+                ));
             self.must(Event::RentFailed { instance: id.clone(), finding });
             return;
         }
@@ -134,11 +137,13 @@ impl Controller {
         if self.is_given_up(&members) {
             return self.give_up_rest(&members);
         }
-        let first_answer =
-            self.world.runs.get(&instance.run).and_then(|run| {
-                plan::first_answer(&self.machine_facts(&Scope::default()), &self.policy, run, &instance)
-            });
-        let expires = self.world.runs.get(&instance.run).and_then(|run| plan::expires(&self.policy, run, &instance));
+        let run = self.world.runs.get(&instance.run);
+        let first_answer = run.and_then(|run| {
+            let sweeps = run.trial.iter().map(|trial| trial.sweep.clone()).collect();
+            let facts = self.machine_facts(&Scope { sweeps, ..Scope::default() });
+            plan::first_answer(&self.world, &facts, &self.policy, run, &instance)
+        });
+        let expires = run.and_then(|run| plan::expires(&self.world, &self.policy, run, &instance));
         let request = LaunchRequest {
             members: members.clone(),
             token: instance.token,

@@ -59,8 +59,10 @@ impl Controller {
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(&self.world, &self.policy, id, start);
         let lease = self.lease(&run);
-        let saving = self.world.runs.get(&run).filter(|run| run.job.budget.is_some());
-        let saving = saving.map(|run| plan::wind_down(&self.policy, run.job.budget, run.rate()));
+        let saving = self.world.runs.get(&run).and_then(|run| {
+            let budget = plan::budget_of(&self.world, run)?;
+            Some(plan::wind_down(&self.policy, Some(budget), run.rate()))
+        });
         let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
         let known = self.world.runs.get(&run);
         let interval = known.map_or(self.policy.heartbeat_interval, |run| plan::heartbeat(&self.policy, run));
@@ -176,9 +178,11 @@ impl Controller {
         memory.alone = since;
         let alone = since.map_or(0, |since| now.0.saturating_sub(since.0));
         let left = self.policy.lease.0.saturating_sub(alone);
-        let is_limited = |run: &&Run| run.job.budget.is_some() || run.job.deadline.is_some();
+        let is_limited = |run: &&Run| plan::is_limited(&self.world, run);
         let allowed = self.world.runs.get(id).filter(is_limited).map(|run| {
-            let scope = Scope { runs: BTreeSet::from([id.clone()]), ..Scope::default() };
+            // The trials of a sweep share its budget.
+            let sweeps = run.trial.iter().map(|trial| trial.sweep.clone()).collect();
+            let scope = Scope { runs: BTreeSet::from([id.clone()]), sweeps };
             plan::lease(&self.world, &self.machine_facts(&scope), &self.policy, run)
         });
         domain::Duration::from_micros(allowed.map_or(left, |allowed| allowed.0.min(left)))

@@ -161,6 +161,18 @@ impl Controller {
         self.touch_all();
     }
 
+    /// Takes in what providers promise now: nodes are added and drained while this runs.
+    pub fn set_traits<'a>(&mut self, traits: impl IntoIterator<Item = (&'a str, ProviderTraits)>) {
+        for (name, traits) in traits {
+            if let Some(provider) = self.providers.get_mut(name)
+                && provider.traits != traits
+            {
+                provider.traits = traits;
+                self.touch_all();
+            }
+        }
+    }
+
     /// Handles one input at a time not before the last one.
     ///
     /// # Errors

@@ -20,11 +20,20 @@ pub fn given_up(world: &World, run: &Run, finding: &Finding, exit_code: Option<i
         RetryBudget::Times(most) if count <= most => return killed_again(world, run, finding),
         RetryBudget::Times(most) => most,
         RetryBudget::Never if finding.cause == Cause::OutOfMemory && more_micro_batches(run).is_some() => return None,
+        // The same commands worked before, so it is what they ask for that fails, such as an index of packages.
+        RetryBudget::Never
+            if finding.cause == Cause::Setup && run.was_ready && count <= recovery.restarts.min(SETUPS) =>
+        {
+            return None;
+        }
         RetryBudget::Never | RetryBudget::ByExitCode => return Some(finding.clone()),
     };
     let message = format!("{}; {most} restarts brought no progress", finding.message);
     Some(Finding { message, ..finding.clone() })
 }
+
+/// So often a set-up that has worked in the same run is tried again without progress.
+const SETUPS: u32 = 8;
 
 /// So many times in succession, within so long, a program is killed before its run is given up.
 const KILLS: usize = 3;

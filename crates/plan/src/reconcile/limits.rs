@@ -2,7 +2,7 @@
 
 use domain::job::Budget;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, InstanceId, Money, Offer, Rate, RunId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, Offer, Rate, RunId};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
@@ -65,47 +65,6 @@ pub fn heartbeat(policy: &Policy, run: &Run) -> Elapsed {
 /// The time that a budget buys; `None` without one, or at no price.
 fn bought(budget: Option<Budget>, rate: Rate) -> Option<Elapsed> {
     time_to_spend(budget?.max, rate.micros_per_hour())
-}
-
-/// How long an agent of this run may continue without an answer: its lease, but at most until only the reserve of its
-/// budget remains, or its deadline, because it could not be stopped then. At least until its next call, for which the
-/// budget reserves rent as well.
-pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
-    let budget = run.job.budget.and_then(|budget| {
-        let spent = spent(world, run, &facts.rents_at_most(world, run));
-        let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run)) + spent;
-        time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(reserved.micros())), live_rate(world, run))
-    });
-    let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
-    let least = match run.state {
-        // It was told to stop within a time.
-        RunState::Stopping { .. } => Some(wind_down(policy, run.job.budget, run.rate())),
-        _ => budget.into_iter().chain(deadline).min(),
-    };
-    policy.lease.min(least.unwrap_or(policy.lease).max(heartbeat(policy, run)))
-}
-
-/// How long the agent of a machine may wait for its first answer: until the money reserved for it only pays for ending
-/// it. `None` without a budget.
-pub fn first_answer(facts: &ObservedState, policy: &Policy, run: &Run, instance: &Instance) -> Option<Elapsed> {
-    run.job.budget?;
-    // An alternative may cost more than what was planned.
-    let rate = run.rate().max(instance.offer.rate.times(run.job.nodes()));
-    let ending = rate.cost(reserve_for_ending(facts, policy, run));
-    let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
-    time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(heartbeat(policy, run)))
-}
-
-/// When a machine is of no use any more, whatever happens: its run's deadline is over and what was saved after it, or the
-/// whole budget would be spent on it alone. Written on the machine, for whoever finds it. `None` for a run without limits.
-pub fn expires(policy: &Policy, run: &Run, instance: &Instance) -> Option<Timestamp> {
-    let ending = wind_down(policy, run.job.budget, run.rate()).0.saturating_add(policy.ending_max.0);
-    let deadline = run.job.deadline.map(|deadline| (run.submitted, deadline.micros().saturating_add(ending)));
-    let rate = instance.offer.rate.micros_per_hour();
-    let paid = run.job.budget.and_then(|budget| time_to_spend(budget.max, rate));
-    let paid = paid.map(|paid| (instance.intended, paid.0));
-    let later = |(from, length): (Timestamp, u64)| Timestamp(from.0.saturating_add_unsigned(length));
-    deadline.into_iter().chain(paid).map(later).min()
 }
 
 /// What its machines cost while it is ended: all that it needs, and those that are still on their way out.
@@ -210,7 +169,7 @@ fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
     facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.visible_within.0)
 }
 
-fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+pub(super) fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let traits = facts.traits.get(&run.plan.offer.provider);
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     // One until it calls, and one for the messages on their way.

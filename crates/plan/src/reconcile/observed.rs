@@ -114,7 +114,7 @@ impl ObservedState {
     }
 
     /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks.
-    pub(super) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
+    pub(crate) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
         let rent = |id: &InstanceId, instance: &Instance| {
             let machine = self.machine(id);
             let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use domain::run::{RunState, StopBy};
 use domain::sweep::{Best, SweepEnd, Trial};
-use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Work};
+use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, Rate, RunId, SweepId, Work};
 
 use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, wind_down};
+use crate::reconcile::{Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, wind_down};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// The actions for one sweep. The limits apply to all of its trials together.
@@ -45,10 +45,12 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-    let saving = |machines: usize| saving(policy, sweep, machines);
+    let saving = |trials: usize| saving(facts, policy, sweep, trials);
     let mut affords_more = true;
     if let Some(budget) = sweep.job.budget {
-        affords_more = spent + saving(open + 1) < budget.max;
+        // Until a machine has called again, its cost is not known.
+        let most = spent_at_most(world, facts, sweep);
+        affords_more = most + saving(open) + useless(facts, policy, sweep) < budget.max;
         if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
             return stop(StopBy::Budget);
         }
@@ -92,13 +94,37 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
 }
 
-/// What is kept back from a sweep's budget to end so many trials: their time to save, a heartbeat until each is told, one
-/// for messages on their way, and the time between two looks at the budget.
-fn saving(policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
-    let rate = sweep.plan.offer.rate.times(sweep.job.machines());
+/// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.
+fn saving(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
+    let cost = dearest(sweep).cost(time_to_end(facts, policy, sweep));
+    Money::from_micros(cost.micros().saturating_mul(trials as i64))
+}
+
+/// What the machine of one more trial costs if it turns out to be of no use: until it is listed, for only then it can be
+/// ended, what it takes to end it, and the least that its provider bills.
+fn useless(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    let traits = facts.traits.get(&sweep.plan.offer.provider);
+    let (visible, billed) =
+        traits.map_or((0, 0), |traits| (traits.visible_within.0, traits.billing.billed(Elapsed(1)).0));
+    let time = time_to_end(facts, policy, sweep).0.saturating_add(visible).max(billed);
+    dearest(sweep).cost(Elapsed(time))
+}
+
+/// The time to end a trial: to save, a heartbeat until it is told, one for messages on their way, the time between two
+/// looks at the budget, and what its provider takes to end a machine and bills for having begun.
+fn time_to_end(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Elapsed {
     let told = policy.heartbeat_interval.max(policy.heartbeat).0.saturating_mul(2).saturating_add(SWEEP_BUDGET);
-    let time = wind_down(policy, sweep.job.budget, rate).0.saturating_add(told);
-    Money::from_micros(rate.cost(Elapsed(time)).micros().saturating_mul(trials as i64))
+    let traits = facts.traits.get(&sweep.plan.offer.provider);
+    let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
+    let rate = sweep.plan.offer.rate.times(sweep.job.machines());
+    Elapsed(wind_down(policy, sweep.job.budget, rate).0.saturating_add(told).saturating_add(beyond))
+}
+
+/// The highest rate of what may be rented for a trial.
+fn dearest(sweep: &SweepRecord) -> Rate {
+    let plan = &sweep.plan;
+    let offers = std::iter::once(&plan.offer).chain(&plan.alternatives);
+    offers.map(|offer| offer.rate.times(sweep.job.machines())).max().unwrap_or_default()
 }
 
 /// The next trial as a run. One with invalid values, or that does not fit the machine, is submitted all the same, so
@@ -106,7 +132,7 @@ fn saving(policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
 fn begin(id: &SweepId, sweep: &SweepRecord, number: u32) -> Action {
     let offer = &sweep.plan.offer;
     let values = draws::values(&sweep.search, number);
-    let job = trial::job(&sweep.job, &sweep.search, &values, offer.node.cores);
+    let job = trial::job(&sweep.job, &sweep.search, &values, offer);
     let bare = || Job { sweep: None, budget: None, deadline: None, ..sweep.job.clone() };
     let job = job.unwrap_or_else(|_| bare());
     let mut plan = trial::plan(&job, offer, &sweep.known).unwrap_or_else(|_| sweep.plan.clone());

@@ -113,7 +113,7 @@ fn added_up(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known, trials: u32
     let counted = trials.min(ADDED_UP);
     let (mut epochs, mut seconds) = (0, Some(0.0));
     for number in 1..=counted {
-        let Ok(mut job) = job(base, sweep, &values(sweep, number), offer.node.cores) else { continue };
+        let Ok(mut job) = job(base, sweep, &values(sweep, number), offer) else { continue };
         if let Work::Train(train) = &mut job.work {
             train.stop = None;
             epochs += u64::from(train.epochs);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use domain::run::{RunState, StopBy};
 use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range, SweepEnd};
-use domain::{Event, Money, RunId, Sweep, SweepId, Work};
+use domain::{Event, Money, Offer, Plan, RunId, Sweep, SweepId, Work};
 
 use self::scene::Scene;
 use super::{Bound, bound, crowded, job, misfit, most, values};
@@ -231,11 +231,18 @@ fn what_does_not_fit_is_found_before_it_starts() {
     assert!(found.problems[0].message.contains("more than the 10 training samples"), "{found:?}");
     assert_eq!(misfit(&scene.sweep().job, &scene.sweep().search, &offer, &Known::default()), None);
     let crowd = Sweep { parallel: 9, ..sweep(Method::Grid, None) };
-    let problem = crowded(&scene.sweep().job, &crowd, &scene.sweep().plan).unwrap();
+    let rented = &scene.sweep().plan;
+    assert_eq!(crowded(&scene.sweep().job, &crowd, rented), None, "each trial has a machine of its own");
+    let here = Plan { offer: Offer { provider: "local".into(), ..offer.clone() }, ..rented.clone() };
+    let problem = crowded(&scene.sweep().job, &crowd, &here).unwrap();
     assert_eq!(problem.message, "9 trials at a time have 9 ranks, and `m1` has 8 cores");
     let shared = Sweep { parallel: 4, ..sweep(Method::Grid, None) };
-    let one = job(&scene.sweep().job, &shared, &values(&shared, 1), 8).unwrap();
-    assert!(matches!(one.work, Work::Train(train) if train.threads == Some(2)), "trials share the cores");
+    let threads = |offer: &Offer| match job(&scene.sweep().job, &shared, &values(&shared, 1), offer).unwrap().work {
+        Work::Train(train) => train.threads,
+        Work::Command(_) => None,
+    };
+    assert_eq!(threads(&here.offer), Some(2), "trials share the cores");
+    assert_eq!(threads(&offer), None);
     scene.run();
 }
 

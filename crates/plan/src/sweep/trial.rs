@@ -6,7 +6,7 @@ use domain::{Job, Offer, Plan, Problem, Sweep, Work};
 
 use super::draws::values;
 use super::halving::rungs;
-use crate::local::{JobFacts, plans};
+use crate::local::{HERE, JobFacts, plans};
 
 /// A trial with incompatible values.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,16 +29,17 @@ pub fn most(sweep: &Sweep) -> u32 {
     }
 }
 
-/// The job of a trial with these values; `cores` are those of the machine that all trials at the same time share.
+/// The job of a trial with these values. On this machine, all trials at the same time share its cores; others are rented
+/// for one trial each.
 ///
 /// # Errors
 /// A sentence about values that make no work, which those of a job file that was read always do.
-pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], cores: u32) -> Result<Job, String> {
+pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], offer: &Offer) -> Result<Job, String> {
     let mut job = Job { sweep: None, budget: None, deadline: None, ..base.clone() };
     let Work::Train(train) = &mut job.work else { return Ok(job) };
     *train = train.with(values)?;
-    if sweep.parallel > 1 && train.threads.is_none() {
-        train.threads = Some((cores / sweep.parallel / train.processes.max(1)).max(1));
+    if sweep.parallel > 1 && offer.provider == HERE && train.threads.is_none() {
+        train.threads = Some((offer.node.cores / sweep.parallel / train.processes.max(1)).max(1));
     }
     if let Method::Asha(_) = sweep.method {
         let rungs = rungs(sweep, train.epochs);
@@ -66,7 +67,7 @@ pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem
 pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option<Misfit> {
     (1..=most(sweep)).find_map(|number| {
         let values = values(sweep, number);
-        let problems = match job(base, sweep, &values, offer.node.cores) {
+        let problems = match job(base, sweep, &values, offer) {
             Err(why) => vec![Problem::at("", why)],
             Ok(job) => match job.problems() {
                 problems if problems.is_empty() => plan(&job, offer, known).err().unwrap_or_default(),
@@ -77,10 +78,14 @@ pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option
     })
 }
 
-/// Why this many concurrent trials do not fit the machine, if they do not; `plan` is that of the first one.
+/// Why this many concurrent trials do not fit this machine, if they do not; `plan` is that of the first one. Other
+/// machines are for one trial each.
 pub fn crowded(base: &Job, sweep: &Sweep, plan: &Plan) -> Option<Problem> {
     let (node, at_once) = (&plan.offer.node, u64::from(sweep.parallel));
     let Work::Train(train) = &base.work else { return None };
+    if plan.offer.provider != HERE {
+        return None;
+    }
     let ranks = at_once * u64::from(train.processes.max(1));
     if at_once > 1 && ranks > u64::from(node.cores) {
         let message = format!(

@@ -41,10 +41,14 @@ impl World {
         attempt.state = AttemptState::Ready { step: ready.map(|ready| ready.step) };
         let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
         let step_before = run.ready.as_ref().map_or(0, |ready| ready.step);
+        run.was_ready = true;
         if let Some(ready) = ready {
             // Restarts count only while they bring nothing forward.
             if ready.step > step_before {
                 run.forget_failures();
+                // Its checkpoint is of the data that was accepted; what changes from now on was not.
+                let is_same = run.ready.as_ref().is_some_and(|before| before.data == ready.data);
+                run.accept_data_change &= !is_same;
             }
             run.ready = Some(ready.clone());
         }

@@ -174,6 +174,7 @@ impl World {
             accept_data_change: false,
             keeper: Keeper::default(),
             able_since: None,
+            was_ready: false,
         };
         self.runs.insert(submitted.run.clone(), run);
         Ok(())

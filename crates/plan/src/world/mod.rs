@@ -97,7 +97,8 @@ pub struct Run {
     /// Attempts that it had when it was last told to go on: what they came to is settled.
     #[serde(default)]
     pub settled: usize,
-    /// Whether the user accepts that its data has changed since its checkpoint, until it is resumed the next time.
+    /// Whether the user accepts that its data has changed since its checkpoint: until it is resumed the next time, or has
+    /// resumed from a checkpoint of the changed data.
     #[serde(default)]
     pub accept_data_change: bool,
     /// Who keeps it going.
@@ -106,6 +107,9 @@ pub struct Run {
     /// Since when enough of its machines are up for an attempt on fewer than it could use, and none was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub able_since: Option<Timestamp>,
+    /// Whether an attempt has come to its ranks or its program: then its set-up has worked once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_ready: bool,
 }
 
 /// The result of a trial after some epochs.

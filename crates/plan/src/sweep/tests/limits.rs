@@ -2,10 +2,12 @@
 //! costs nothing.
 
 use domain::sweep::{Known, Method};
-use domain::{Money, Offer, Rate, Sweep};
+use domain::{Elapsed, Money, Offer, Rate, Sweep};
 
 use super::scene::Scene;
 use super::{Bound, bound, sweep};
+use crate::reconcile::spent_at_most;
+use crate::{ObservedState, Policy, budget_of, expires, first_answer, lease, wind_down};
 
 /// For two trials at a time on a machine of so many dollars a second: seconds and whether they are a limit, money and
 /// whether that is one.
@@ -55,4 +57,30 @@ fn only_limits_are_never_passed() {
     assert!(time < 3600, "{estimated:?}");
     check([None, Some("1h")], 1, &samples, Some((time, false)), Some((&cost, false)));
     check([None, Some("1h")], 0, &samples, Some((time, false)), Some(("$0", true)));
+}
+
+#[test]
+fn agents_of_trials_leave_while_the_budget_of_their_sweep_pays_for_saving() {
+    let search = Sweep { parallel: 2, ..sweep(Method::Random, Some(4)) };
+    let mut scene = Scene::new(&search, Some("$300"), 0);
+    while scene.world.live_instances().count() < 2 {
+        let _ = scene.moment();
+    }
+    let (policy, facts, world) = (Policy::default(), scene.facts(), &scene.world);
+    let at_a_dollar_a_second = |time: Elapsed| time.0 / 1_000_000;
+    for (_, instance) in world.live_instances() {
+        let run = &world.runs[&instance.run];
+        let left = lease(world, &facts, &policy, run);
+        let saving = wind_down(&policy, budget_of(world, run), run.rate());
+        let dollars = 2 * (at_a_dollar_a_second(left) + at_a_dollar_a_second(saving));
+        assert!(left < policy.lease && (100..300).contains(&dollars), "{left:?} and {saving:?} to save");
+        assert_eq!(first_answer(world, &facts, &policy, run, instance), Some(left));
+        assert!(expires(world, &policy, run, instance).is_some());
+    }
+    // After a restart nobody has heard the machines yet.
+    let unheard = ObservedState { now: facts.now, ..ObservedState::default() };
+    assert!(spent_at_most(world, &unheard, scene.sweep()) >= spent_at_most(world, &facts, scene.sweep()));
+
+    let unlimited = Scene::new(&search, None, 0);
+    assert!(unlimited.world.runs.values().all(|run| budget_of(&unlimited.world, run).is_none()));
 }

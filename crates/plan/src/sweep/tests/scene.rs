@@ -117,7 +117,7 @@ impl Scene {
         }
     }
 
-    fn facts(&self) -> ObservedState {
+    pub fn facts(&self) -> ObservedState {
         let mut facts = ObservedState { now: Timestamp(self.now), ..ObservedState::default() };
         facts.attended_sweeps = self.world.sweeps.keys().cloned().collect();
         facts.attended = self.world.runs.keys().cloned().collect();
