@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use domain::InstanceId;
-use domain::rental::{ProviderAnswer, ProviderCall, Refusal};
+use domain::rental::{EndRequest, ProviderAnswer, ProviderCall, Refusal};
 use serde_json::{Value, json};
 
 use super::*;
@@ -141,6 +141,32 @@ fn a_lost_answer_does_not_rent_twice() {
     // Also not after the loop was started again.
     assert!(matches!(launch(&twin, home.path()), ProviderAnswer::Accepted(_)));
     assert_eq!(twin.state.lock().unwrap().made, 1);
+}
+
+#[test]
+fn a_machine_that_one_list_lacks_is_not_gone_and_is_still_ended() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    assert!(matches!(launch(&twin, home.path()), ProviderAnswer::Accepted(_)));
+    twin.step();
+    let (provider, instance) = (provider(home.path(), api(&twin)), InstanceId::new("r-i1"));
+    let look = || -> (bool, Vec<MachineState>) {
+        match provider.call(&ProviderCall::Observe(vec![instance.clone()])) {
+            ProviderAnswer::Observed(view) => (view.is_complete, view.machines.iter().map(|seen| seen.state).collect()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let running = (true, vec![MachineState::Running]);
+    assert_eq!(look(), running);
+    let hidden = std::mem::take(&mut twin.state.lock().unwrap().machines);
+    assert_eq!(look(), (false, vec![]), "one list proves nothing");
+    twin.state.lock().unwrap().machines = hidden;
+    assert_eq!(look(), running);
+    let end = EndRequest { instance: instance.clone(), handle: None };
+    assert!(matches!(provider.call(&ProviderCall::End(vec![end])), ProviderAnswer::Ending));
+    assert_eq!(twin.state.lock().unwrap().asked.last().unwrap(), "POST instance-operations/terminate");
+    // What was ended is gone as soon as it is not listed.
+    twin.state.lock().unwrap().machines.clear();
+    assert!(matches!(look(), (true, states) if matches!(states[..], [MachineState::Gone(Some(_))])));
 }
 
 #[test]

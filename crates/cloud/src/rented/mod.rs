@@ -1,8 +1,8 @@
 //! A provider over any cloud that has an API of its own ([`CloudApi`]): what all of them share.
 //!
 //! What is asked for is on disk before it is asked ([`rentals`]), a machine that runs is reached as a node ([`reach`]), and it
-//! ends itself when nobody attends it any more ([`user_data`]). A cloud lists its machines; what it listed once and lists no
-//! more is gone. Machines carry a name that follows from their owner and from ours ([`machine_name`]), by which they are found
+//! ends itself when nobody attends it any more ([`user_data`]). A cloud lists its machines; what it listed once, and has not
+//! listed for two minutes, is gone. Machines carry a name that follows from their owner and from ours ([`machine_name`]), by which they are found
 //! again after an answer was lost. AWS, whose API says more than this, has a provider of its own on the same ground.
 
 mod api;
@@ -34,7 +34,7 @@ use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
 use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use reach::Reach;
-use rentals::{Rental, Rentals};
+use rentals::{Absence, Rental, Rentals};
 
 /// Machines of a cloud.
 pub struct Rented<C> {
@@ -63,6 +63,9 @@ fn digest(text: &str, letters: usize) -> String {
     let all: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     all.chars().take(letters).collect()
 }
+
+/// How long a machine must be missing in a cloud's lists to be gone.
+const MISSED: Elapsed = Elapsed(120_000_000);
 
 impl<C: CloudApi> Rented<C> {
     /// The machines that `api` may rent.
@@ -234,12 +237,12 @@ impl<C: CloudApi> Rented<C> {
                 continue;
             }
             match self.vanished(instance, now) {
-                Ok(Some((handle, usage))) => {
+                Ok(Absence::Gone(handle, usage)) => {
                     let (handle, state) = (MachineHandle(handle), MachineState::Gone(usage));
                     view.machines.push(SeenMachine { handle, instance: instance.clone(), state, notice: None });
                 }
-                Ok(None) => {}
-                Err(_) => view.is_complete = false,
+                Ok(Absence::Unseen) => {}
+                Ok(Absence::Missed) | Err(_) => view.is_complete = false,
             }
         }
         ProviderAnswer::Observed(view)
@@ -248,10 +251,10 @@ impl<C: CloudApi> Rented<C> {
     /// A machine is listed: that it was is written down, and it is seen to that it has an agent.
     fn seen(&self, instance: &InstanceId, machine: &CloudMachine, now: Timestamp) {
         let rental = self.rentals.change(instance, |rental| {
-            if rental.is_seen && rental.handle.is_some() {
+            if rental.is_seen && rental.handle.is_some() && rental.missed.is_none() {
                 return false;
             }
-            rental.is_seen = true;
+            (rental.is_seen, rental.missed) = (true, None);
             rental.handle.get_or_insert_with(|| machine.handle.clone());
             rental.rented = Some(machine.started.or(rental.rented).unwrap_or(now));
             true
@@ -272,11 +275,24 @@ impl<C: CloudApi> Rented<C> {
         Ok(rental.and_then(|rental| rental.gone))
     }
 
-    /// What was listed once and is not any more is gone, and so is what was said to be gone before.
-    fn vanished(&self, instance: &InstanceId, now: Timestamp) -> io::Result<Option<(String, Option<Usage>)>> {
-        let Some(rental) = self.rentals.read(instance)? else { return Ok(None) };
-        let Some(handle) = rental.handle.filter(|_| rental.gone.is_some() || rental.is_seen) else { return Ok(None) };
-        Ok(Some((handle, self.ended(instance, now)?)))
+    /// What is not listed. One list without a machine proves nothing: what was taken for gone would not be ended any more.
+    fn vanished(&self, instance: &InstanceId, now: Timestamp) -> io::Result<Absence> {
+        let rental = self.rentals.change(instance, |rental| {
+            let is_new = rental.is_seen && rental.gone.is_none() && rental.missed.is_none();
+            if is_new {
+                rental.missed = Some(now);
+            }
+            is_new
+        })?;
+        let Some(rental) = rental else { return Ok(Absence::Unseen) };
+        let Some(handle) = rental.handle.filter(|_| rental.gone.is_some() || rental.is_seen) else {
+            return Ok(Absence::Unseen);
+        };
+        let since = rental.missed.unwrap_or(now);
+        if rental.gone.is_none() && !rental.is_ending && now.since(since) < MISSED {
+            return Ok(Absence::Missed);
+        }
+        Ok(Absence::Gone(handle, self.ended(instance, since)?))
     }
 
     fn end(&self, requests: &[EndRequest]) -> ProviderAnswer {
@@ -305,7 +321,13 @@ impl<C: CloudApi> Rented<C> {
             Some(MachinePlace { handle, region: choice.region, zone: choice.zone })
         });
         if let Some(place) = known {
-            return self.end_at(&place);
+            self.end_at(&place)?;
+            // An end that cannot be written down is asked for again.
+            let agreed =
+                self.rentals.change(&request.instance, |rental| !std::mem::replace(&mut rental.is_ending, true));
+            return agreed
+                .map(drop)
+                .map_err(|error| CloudFailure::Doubt(format!("cannot write down its end: {error}")));
         }
         if listed.is_none() {
             *listed = Some(self.api.machines(&self.owner)?);

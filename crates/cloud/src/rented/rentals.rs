@@ -40,12 +40,40 @@ pub struct Rental {
     /// Whether the cloud has listed it: then it is gone when it is not listed any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_seen: bool,
+    /// Since when the cloud, which has listed it, does not list it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Timestamp>,
+    /// Whether the cloud has agreed to end it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
+}
+
+/// A machine that its cloud does not list.
+#[derive(Debug)]
+pub enum Absence {
+    /// It never did.
+    Unseen,
+    /// It did, a moment ago.
+    Missed,
+    /// It has ended: its handle, and what was used.
+    Gone(String, Option<Usage>),
 }
 
 impl Rental {
     /// What will be asked for.
     pub fn new(request: LaunchRequest, region: String, params: Params) -> Rental {
-        Rental { request, region, params, unanswered: 0, handle: None, gone: None, rented: None, is_seen: false }
+        Rental {
+            request,
+            region,
+            params,
+            unanswered: 0,
+            handle: None,
+            gone: None,
+            rented: None,
+            is_seen: false,
+            missed: None,
+            is_ending: false,
+        }
     }
 }
 
