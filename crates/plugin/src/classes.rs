@@ -13,13 +13,13 @@ pub enum NamedClass {
 }
 
 impl NamedClass {
-    /// Parses a number or a name; `None` for an empty text.
+    /// Parses a number or a name, such as `007`; `None` for an empty text.
     pub fn parse(text: &str) -> Option<NamedClass> {
         let text = text.trim();
-        match text.parse() {
-            Ok(number) => Some(NamedClass::Number(number)),
-            Err(_) if text.is_empty() => None,
-            Err(_) => Some(NamedClass::Word(text.to_owned())),
+        match text.parse::<i64>().ok().filter(|number| number.to_string() == text) {
+            Some(number) => Some(NamedClass::Number(number)),
+            None if text.is_empty() => None,
+            None => Some(NamedClass::Word(text.to_owned())),
         }
     }
 
@@ -30,5 +30,21 @@ impl NamedClass {
             serde_json::Value::String(text) => NamedClass::parse(text),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_a_number_only_as_numbers_are_written() {
+        for (text, number) in [("7", 7), (" -3\n", -3), ("0", 0)] {
+            assert_eq!(NamedClass::parse(text), Some(NamedClass::Number(number)));
+        }
+        for text in ["007", "+7", "-0", "7.0", "n07"] {
+            assert_eq!(NamedClass::parse(text), Some(NamedClass::Word(text.to_owned())));
+        }
+        assert_eq!(NamedClass::parse(" "), None);
     }
 }

@@ -49,6 +49,13 @@ pub fn not_finite(step: u64, loss: f64) -> Error {
     Finding::new(Cause::NotFinite, format!("the loss of step {step} is `{loss}`")).hint(SMALLER_STEPS).into()
 }
 
+/// The error of a run whose last step is done, and of which no validation had a loss that is finite.
+pub fn never_finite() -> Error {
+    Finding::new(Cause::NotFinite, "no validation loss of the run is finite, so no weights are the best")
+        .hint(SMALLER_STEPS)
+        .into()
+}
+
 /// The error of a state that was rolled back twice and is not finite again, by the batch of these `samples`.
 pub fn not_finite_again(why: &str, samples: &str) -> Error {
     let message = format!("{why}, again after two roll-backs; its batch has {samples}");

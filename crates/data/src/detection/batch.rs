@@ -3,6 +3,7 @@
 //! One thread prepares batches ahead of the training step and sends them through a channel of capacity two. With more
 //! workers, each prepares some frames of every batch; the frames are the same for any number.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -143,7 +144,9 @@ impl Maker {
             } else {
                 Cursor { epoch: at.epoch + 1, pos: 0 }
             };
-            let batch = self.batch(at, rows, next);
+            // The end of the thread would look like that of the data.
+            let batch = catch_unwind(AssertUnwindSafe(|| self.batch(at, rows, next)));
+            let batch = batch.unwrap_or_else(|_| Err(Error::Internal("a panic while frames were made".into())));
             let failed = batch.is_err();
             if sender.send(batch).is_err() || failed {
                 return;

@@ -104,7 +104,8 @@ fn place(root: &Path, file: &Path, images: Vec<CocoImage>, samples: &mut Vec<Lab
         })?;
         let extent = [image.width.unwrap_or(f64::INFINITY), image.height.unwrap_or(f64::INFINITY)];
         by_id.insert(image.id, (samples.len(), extent));
-        samples.push(LabelledImage { file, home, boxes: Vec::new(), aside: Vec::new() });
+        let extent = Some(extent).filter(|sides| sides.iter().all(|side| side.is_finite() && *side > 0.0));
+        samples.push(LabelledImage { file, home, extent, boxes: Vec::new(), aside: Vec::new() });
     }
     Ok(by_id)
 }

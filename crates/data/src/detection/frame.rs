@@ -52,7 +52,7 @@ impl OriginalImage {
         let single = sample.boxes.iter().map(|marked| (marked, false));
         let all = single.chain(sample.aside.iter().map(|(marked, is_crowd)| (marked, *is_crowd)));
         let annotated = |(marked, is_crowd): (&LabelledBox, bool)| {
-            let [left, top, right, bottom] = in_pixels(marked.edges, image);
+            let [left, top, right, bottom] = in_pixels(marked.edges, image, sample);
             AnnotatedBox { class: marked.class, bbox: [left, top, right - left, bottom - top], is_crowd }
         };
         OriginalImage {
@@ -64,15 +64,30 @@ impl OriginalImage {
     }
 }
 
-/// Edges in pixels of the image.
-fn in_pixels(edges: Edges, image: &Rgb) -> [f64; 4] {
-    match edges {
-        Edges::Pixels(edges) => edges,
-        Edges::Shares(edges) => {
-            let (width, height) = (image.width as f64, image.height as f64);
-            [edges[0] * width, edges[1] * height, edges[2] * width, edges[3] * height]
-        }
+/// Edges in pixels of the image, which may have been resized since it was annotated.
+fn in_pixels(edges: Edges, image: &Rgb, sample: &LabelledImage) -> [f64; 4] {
+    let (width, height) = (image.width as f64, image.height as f64);
+    let (edges, [across, down]) = match (edges, sample.extent) {
+        (Edges::Pixels(edges), None) => return edges,
+        (Edges::Pixels(edges), Some([wide, high])) => (edges, [width / wide, height / high]),
+        (Edges::Shares(edges), _) => (edges, [width, height]),
+    };
+    [edges[0] * across, edges[1] * down, edges[2] * across, edges[3] * down]
+}
+
+/// Refuses boxes that are for an image of other proportions.
+pub(super) fn check_extent(image: &Rgb, sample: &LabelledImage) -> Result<(), String> {
+    let has_boxes = !sample.boxes.is_empty() || !sample.aside.is_empty();
+    let Some([wide, high]) = sample.extent.filter(|_| has_boxes) else { return Ok(()) };
+    let (width, height) = (image.width as f64, image.height as f64);
+    // The sides of a resized image are whole pixels.
+    let tolerance = wide.max(high);
+    if (width * high - height * wide).abs() <= tolerance {
+        return Ok(());
     }
+    let is_turned = (width * wide - height * high).abs() <= tolerance;
+    let why = if is_turned { ": rotated by EXIF? Annotate it as it is decoded" } else { "" };
+    Err(format!("it is annotated as {wide}×{high}, and decoded as {width}×{height}{why}"))
 }
 
 impl Frame {
@@ -102,7 +117,7 @@ impl Frame {
         }
         let stretch = [width as f64 / image.width as f64, height as f64 / image.height as f64];
         let place = |marked: &LabelledBox| {
-            let edges = in_pixels(marked.edges, image);
+            let edges = in_pixels(marked.edges, image, sample);
             let along = |edge: f64, axis: usize, start: usize, length: usize| {
                 (edge * stretch[axis]).clamp(0.0, length as f64) as f32 + start as f32
             };

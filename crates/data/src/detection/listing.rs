@@ -18,6 +18,8 @@ pub(super) struct LabelledImage {
     pub file: PathBuf,
     /// The part that the layout of the data names for it.
     pub home: Option<Part>,
+    /// Width and height in pixels that its boxes are for, where the labels say so. No part of the identity of the data.
+    pub extent: Option<[f64; 2]>,
     pub boxes: Vec<LabelledBox>,
     /// Boxes that only an evaluation looks at: regions of many objects (true), and boxes without area. They are not trained
     /// on, so they are no part of the identity of the data.

@@ -31,8 +31,8 @@ use crate::sampling::split::{self, Parts};
 use crate::{Error, Part, Skipped};
 
 pub use batch::{DetectionBatch, DetectionLoader};
-use frame::Frame;
 pub use frame::{AnnotatedBox, OriginalImage};
+use frame::{Frame, check_extent};
 use listing::{LabelledImage, Listing};
 
 /// The largest default frame, as is usual for detection.
@@ -232,9 +232,10 @@ impl DetectionDataset {
 
 /// Reads one image and letterboxes it and its boxes into a frame.
 fn read(files: &Whole, sample: &LabelledImage, size: usize) -> Result<Frame, Error> {
-    let name = sample.file.display().to_string();
+    let refused = |why| Error::Image { name: sample.file.display().to_string(), why };
     let bytes = bytes_of(files, &sample.file)?;
-    let image = decode_once(&bytes).map_err(|why| Error::Image { name, why })?;
+    let image = decode_once(&bytes).map_err(refused)?;
+    check_extent(&image, sample).map_err(refused)?;
     Ok(Frame::of(&image, sample, size))
 }
 

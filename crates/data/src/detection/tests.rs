@@ -160,6 +160,43 @@ fn wrong_labels_are_named() {
 }
 
 #[test]
+fn boxes_are_those_of_the_image_as_it_is_decoded() {
+    let open = |[width, height]: [u32; 2]| {
+        let folder = tempfile::tempdir().unwrap();
+        coco(folder.path(), |all| {
+            for image in all["images"].as_array_mut().unwrap() {
+                (image["width"], image["height"]) = (json!(width), json!(height));
+            }
+        });
+        let samples =
+            DetectionDataset::open(&spec(json!({})), folder.path(), 1).map_err(|error| error.finding().message);
+        samples.map(|samples| samples.frame(0).unwrap())
+    };
+    let expected = [GroundTruthBox { class: 1, edges: [8.0, 20.0, 24.0, 28.0] }];
+    assert_eq!(open([128, 64]).unwrap().objects, expected);
+    // Of images that were reduced to a half since.
+    let half = open([256, 128]).unwrap();
+    assert_eq!(half.objects, [GroundTruthBox { class: 1, edges: [4.0, 18.0, 12.0, 22.0] }]);
+    assert_eq!(half.original.as_deref().unwrap().annotations[0].bbox, [8.0, 4.0, 16.0, 8.0]);
+    let turned = open([64, 128]).unwrap_err();
+    assert!(turned.contains("annotated as 64×128, and decoded as 128×64: rotated by EXIF?"), "{turned}");
+    let other = open([128, 100]).unwrap_err();
+    assert!(other.contains("a.png") && other.contains("annotated as 128×100, and decoded as 128×64"), "{other}");
+}
+
+#[test]
+fn a_panic_of_the_loader_is_not_the_end_of_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    coco(folder.path(), |_| {});
+    let mut samples = DetectionDataset::open(&spec(json!({"workers": 1})), folder.path(), 1).unwrap();
+    // A number that no sample has.
+    samples.parts[Part::Train as usize][0] = 99;
+    let mut loader = DetectionLoader::evaluate(Arc::new(samples), Part::Train, 2, RankShare::ALL);
+    assert!(matches!(loader.next(), Some(Err(Error::Internal(_)))));
+    assert!(loader.next().is_none());
+}
+
+#[test]
 fn links_are_followed_but_not_in_circles() {
     let folder = tempfile::tempdir().unwrap();
     yolo(folder.path(), "1 0.25 0.25 0.25 0.25\n");

@@ -33,7 +33,7 @@ pub(super) fn read(root: &Path) -> Result<Listing, Error> {
         let text = labels.join(&inner).with_extension("txt");
         let boxes = if text.is_file() { boxes(&text, names.as_deref())? } else { Vec::new() };
         most = most.max(boxes.iter().map(|marked| marked.class).max());
-        listing.samples.push(LabelledImage { file, home: home(&inner), boxes, aside: Vec::new() });
+        listing.samples.push(LabelledImage { file, home: home(&inner), extent: None, boxes, aside: Vec::new() });
     }
     listing.classes = match names {
         Some(names) => names,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::train::{Corrupt, Data, Folders, Split};
+use domain::train::{Corrupt, Data, Folders, Labels, Split};
 use plugin::{TableClasses, Want};
 
 use super::archives::tfrecord;
@@ -14,6 +14,7 @@ use super::labels::{self, homes_of};
 use super::listed;
 use super::pixels::{cifar, idx, npz, table};
 use super::tables::{arrow, parquet};
+use super::targets;
 use super::tree::{self, Form};
 use crate::Error;
 use crate::error::layout;
@@ -167,12 +168,22 @@ fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Re
 /// Rows of a table: images, their classes, the names of these, and the parts that the file names imply.
 type Listed = (Encoded, Vec<Option<Named>>, Option<Vec<String>>, Vec<Home>);
 
-fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &Reading) -> Result<Index, Error> {
-    let keep: Vec<bool> = named.iter().map(Option::is_some).collect();
-    if !keep.contains(&true) {
+fn rows(
+    root: &Path,
+    (mut content, mut named, mut names, mut places): Listed,
+    reading: &Reading,
+) -> Result<Index, Error> {
+    if named.iter().all(Option::is_none) {
         let why = "none of its columns holds classes";
         return Err(layout(root, why, "name the column of classes `label`"));
     }
+    if reading.labels == Labels::MultiLabel && named.contains(&None) {
+        // Nothing is a label of nothing, where there may be any number.
+        let none = targets::joined([]);
+        names.iter_mut().for_each(|names| names.push(none.clone()));
+        named.iter_mut().filter(|named| named.is_none()).for_each(|named| *named = Some(Named::Word(none.clone())));
+    }
+    let keep: Vec<bool> = named.iter().map(Option::is_some).collect();
     let mut skipped = Vec::new();
     for (sample, _) in keep.iter().enumerate().filter(|(_, keep)| !**keep) {
         let (name, why) = (content.name(sample), "it has no class".to_owned());

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use domain::train::Labels;
 use plugin::LABELS;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::annotations::{self, Annotation};
 use super::class_names::{Named, numbered};
@@ -28,6 +28,8 @@ use crate::files::plain_file;
 
 /// No list marks objects of more classes.
 const MOST_CLASSES: u32 = 1 << 16;
+/// Below it, a float is one whole number.
+const LARGEST_WHOLE: f64 = (1_u64 << 53) as f64;
 /// The longest line of a list.
 const LONGEST_LINE: u64 = 1 << 20;
 const LISTS: [&str; 2] = ["metadata.csv", "metadata.jsonl"];
@@ -61,6 +63,10 @@ pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
         annotated.entry(image_id).or_default().push(annotation);
     }
     let names: Vec<String> = names.into_values().collect();
+    if let Some(name) = names.iter().find(|name| reading.labels == Labels::MultiLabel && !targets::is_name(name)) {
+        let why = format!("the name of its category `{name}` contains `|`, which divides labels");
+        return Err(layout(path, why, "rename it"));
+    }
     let mut rows = Vec::with_capacity(coco.images.len());
     for CocoImage { id, file_name, .. } in coco.images {
         let all = annotated.remove(&id).unwrap_or_default();
@@ -239,6 +245,10 @@ fn lines(list: &Path, labels: Labels, marked: &mut Option<u32>) -> Result<Vec<Li
             None => Vec::new(),
         };
         let class = LABELS.iter().find_map(|key| label(value.get(key)?, labels));
+        if let (Labels::MultiLabel, None, Some(other)) = (labels, &class, said(&value)) {
+            let why = format!("the label `{other}` in line {number} is neither names nor whole numbers");
+            return Err(layout(list, why, "write for example `[\"cat\", \"dog\"]`, with names without `|`"));
+        }
         let covering = annotations::covering(&marks).map(|class| Named::Number(class.into()));
         let class = covering.or(class);
         *marked = marks.iter().map(|mark| mark.class).max().max(*marked);
@@ -248,11 +258,23 @@ fn lines(list: &Path, labels: Labels, marked: &mut Option<u32>) -> Result<Vec<Li
     Ok(found)
 }
 
+/// What a line of JSON says as its label, if anything.
+fn said(line: &Value) -> Option<&Value> {
+    let is_said = |label: &&Value| !label.is_null() && label.as_str().is_none_or(|text| !text.trim().is_empty());
+    LABELS.iter().find_map(|key| line.get(key).filter(is_said))
+}
+
+/// A whole number, also as programs write it that know floats alone.
+fn whole(number: &Number) -> Option<i64> {
+    let float = || number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < LARGEST_WHOLE);
+    number.as_i64().or_else(|| float().map(|value| value as i64))
+}
+
 /// The label in a line of JSON: a list where there may be several.
 fn label(value: &Value, labels: Labels) -> Option<Named> {
     match (value, labels) {
         (Value::Number(number), Labels::Number) => Some(Named::Word(number.to_string())),
-        (Value::Number(number), Labels::Class | Labels::MultiLabel) => number.as_i64().map(Named::Number),
+        (Value::Number(number), Labels::Class | Labels::MultiLabel) => whole(number).map(Named::Number),
         (Value::String(text), _) => Named::parse(text),
         (Value::Array(each), Labels::MultiLabel) => {
             let each: Option<Vec<String>> = each.iter().map(word).collect();
@@ -265,9 +287,9 @@ fn label(value: &Value, labels: Labels) -> Option<Named> {
 /// One of several labels: a name or a whole number.
 fn word(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => number.as_i64().map(|number| number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        Value::String(text) if targets::is_name(text) => Some(text.clone()),
+        Value::Number(number) => whole(number).map(|number| number.to_string()),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

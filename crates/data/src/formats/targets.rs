@@ -98,7 +98,12 @@ pub(crate) fn each(text: &str) -> impl Iterator<Item = &str> {
     text.split(BETWEEN).map(str::trim).filter(|label| !label.is_empty())
 }
 
-/// The text of several labels; [`each`] takes it apart again.
+/// Whether a text can be the name of one of several labels: whether [`each`] finds it again.
+pub(super) fn is_name(label: &str) -> bool {
+    !label.contains(BETWEEN)
+}
+
+/// The text of several labels, which are names; [`each`] takes it apart again.
 pub(super) fn joined<'a>(labels: impl IntoIterator<Item = &'a str>) -> String {
     let labels: Vec<&str> = labels.into_iter().collect();
     if labels.is_empty() { BETWEEN.to_string() } else { labels.join(&BETWEEN.to_string()) }
@@ -148,6 +153,13 @@ mod tests {
             assert!(of(Labels::Number, &["1", wrong]).unwrap_err().contains(&format!("`{wrong}` is no number")));
         }
         assert!(of(Labels::MultiLabel, &["|", " "]).unwrap_err().contains("no sample has a label"));
+    }
+
+    #[test]
+    fn a_name_that_divides_labels_is_none() {
+        for label in ["cat", "a b", "cat|dog", "|"] {
+            assert_eq!(is_name(label), each(label).eq([label]), "{label}");
+        }
     }
 
     #[test]

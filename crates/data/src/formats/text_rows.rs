@@ -20,6 +20,8 @@ pub(crate) struct Record {
     /// The second text of a pair.
     pub pair: Option<String>,
     pub class: Option<String>,
+    /// The line of its file that it begins in, from 1; 0 where it is not in a line.
+    pub line: u64,
 }
 
 impl Record {
@@ -67,5 +69,6 @@ pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, E
         _ => word(class),
     };
     let class = |named: Option<Named>| named.filter(|_| keys.label.is_some()).map(named_class);
-    Ok(texts.into_iter().zip(named).map(|(text, named)| Record { text, pair: None, class: class(named) }).collect())
+    let record = |(text, named)| Record { text, pair: None, class: class(named), line: 0 };
+    Ok(texts.into_iter().zip(named).map(record).collect())
 }

@@ -73,6 +73,23 @@ impl Provenance {
         self.earlier.as_ref().or(self.prepared.as_ref()).map(DataIdentity::len)
     }
 
+    /// Whether the run has recorded exactly these classes and samples.
+    pub(crate) fn has_recorded(&self, classes: &[String], samples: impl FnOnce() -> SampleList) -> bool {
+        let earlier = self.earlier.as_ref().or(self.prepared.as_ref());
+        earlier.is_some_and(|earlier| earlier.classes == classes && earlier.samples == samples())
+    }
+
+    /// The classes as the run has recorded them: earlier versions wrote `7` for `007`, as which it counts then.
+    fn as_recorded(&self, classes: &[String]) -> Vec<String> {
+        let plain = |class: &String| class.parse::<i64>().map_or_else(|_| class.clone(), |number| number.to_string());
+        let plain: Vec<String> = classes.iter().map(plain).collect();
+        let earlier = self.earlier.as_ref().or(self.prepared.as_ref());
+        match earlier.is_some_and(|earlier| earlier.classes == plain) {
+            true => plain,
+            false => classes.to_vec(),
+        }
+    }
+
     /// Progress of opening the data; may be read from another thread.
     pub fn preparation(&self) -> Preparation {
         self.preparation.clone()
@@ -105,7 +122,7 @@ impl Provenance {
             return Ok(drawn);
         }
         let found = DataIdentity::new(
-            classes.to_vec(),
+            self.as_recorded(classes),
             list(Reads { contents: self.reads, preparation: &self.preparation })?,
             &drawn,
         );

@@ -189,6 +189,11 @@ impl Loader {
         }
     }
 
+    /// Whether the images of its batches are mixed with each other: all but those of a batch that is empty.
+    pub fn mixes(&self) -> bool {
+        self.shared.mixing.is_some()
+    }
+
     /// Counters since the start, including batches that are not yet returned.
     pub fn measured(&self) -> LoaderStats {
         let Counters { samples, busy, read } = &self.shared.measured;

@@ -257,6 +257,59 @@ fn packed_text_is_compared_by_the_hashes_of_its_shards() {
     refused(read(&packed("other", 99, 300), TextObjective::Next, Some(&before), true));
 }
 
+/// The class `00` was `0` to them.
+#[test]
+fn classes_are_those_that_an_earlier_version_recorded() {
+    let root = scratch();
+    let mut list = "file_name,label\n".to_owned();
+    for (number, (_, label, bytes)) in Files::of(&[""], &["a", "b"], 15).rows().iter().enumerate() {
+        fs::write(root.path().join(format!("{number:03}.png")), bytes).unwrap();
+        list += &format!("{number:03}.png,{label:02}\n");
+    }
+    fs::write(root.path().join("metadata.csv"), list).unwrap();
+    let found = opened(root.path(), None, false).unwrap();
+    let text = found.to_text().replace("[\"00\",\"01\"]", "[\"0\",\"1\"]");
+    assert_ne!(text, found.to_text());
+    let old = DataIdentity::from_text(&text).unwrap();
+    assert_eq!(opened(root.path(), Some(&old), false).unwrap().digest(), old.digest());
+}
+
+#[test]
+fn packed_texts_of_several_labels_may_get_others() {
+    let root = scratch();
+    let path = root.path().join("texts.jsonl");
+    let packed = |name: &str, count: usize, vocabulary: TokenizerSource| {
+        // The last one of 61 has a combination that no other has.
+        let class = |number: usize| if number == 60 { "town|road" } else { ["road", "town", "road|town"][number % 3] };
+        let line = |number: usize| {
+            let text = format!("road {number} goes to town {}", number * 7);
+            json!({"text": text, "class": class(number)}).to_string() + "\n"
+        };
+        fs::write(&path, (0..count).map(line).collect::<String>()).unwrap();
+        let text = TextOptions { vocabulary, columns: vec!["text".into()], label: Some("class".into()) };
+        let out = root.path().join(name);
+        pack(&path, &out, &PackOptions { text: Some(text), ..PackOptions::default() }, &mut |_| {}).unwrap();
+        out
+    };
+    let one = packed("one", 60, TokenizerSource::WordPiece(400));
+    let two = packed("two", 61, TokenizerSource::File(one.join("tokenizer.json")));
+    let keys: Text = serde_json::from_value(json!({"label": "class", "length": 16, "vocabulary": 400})).unwrap();
+    let several = Data { labels: domain::train::Labels::MultiLabel, ..halves() };
+    let open = |path: &Path, earlier: Option<&DataIdentity>, accepts| {
+        let mut provenance = Provenance::of_run(earlier.cloned(), accepts, true);
+        TextDataset::open_known(&several, &keys, TextObjective::Class, path, 5, None, &mut provenance)?;
+        Ok::<_, Error>(provenance.found().unwrap().clone())
+    };
+    let before = open(&one, None, false).unwrap();
+    assert_eq!(open(&one, Some(&before), false).unwrap(), before);
+    assert!(refused(open(&two, Some(&before), false)).contains("1 sample added"));
+    keeps_the_split(&before, &open(&two, Some(&before), true).unwrap());
+    // As earlier versions recorded it.
+    let (_, old) = read(&one, TextObjective::Class, None, false).unwrap();
+    assert_ne!(old, before);
+    assert_eq!(open(&one, Some(&old), false).unwrap(), old);
+}
+
 #[test]
 fn shards_that_are_packed_again_are_compared_by_their_samples() {
     let root = scratch();

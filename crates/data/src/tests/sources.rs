@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::train::{Corrupt, Data, Folders, Split};
+use domain::train::{Corrupt, Data, Folders, Labels, Split};
 
 use super::forms::{all, open};
 use super::written::{ALL, Row, Written, example, field, record, tfrecord, webdataset};
@@ -276,6 +276,50 @@ fn lists_give_images_their_classes() {
             fs::write(&path, list + many).unwrap();
             refused(&spec(), &folder, "the `objects` in line 21 make no sense", "bbox");
         }
+    }
+}
+
+/// Forty images in a folder, each with this label in its list.
+fn labelled(root: &Path, label: impl Fn(usize) -> String) {
+    let mut list = String::new();
+    for (number, (_, _, bytes)) in Files::of(&[""], &["a", "b"], 20).rows().iter().enumerate() {
+        fs::write(root.join(format!("{number:03}.png")), bytes).unwrap();
+        list += &format!("{{\"file_name\": \"{number:03}.png\", \"label\": {}}}\n", label(number));
+    }
+    fs::write(root.join("metadata.jsonl"), list).unwrap();
+}
+
+#[test]
+fn several_labels_in_json_are_names_or_whole_numbers() {
+    let root = scratch();
+    let several = Data { labels: Labels::MultiLabel, ..spec() };
+    let usual = ["[3.0, 7.0]", "7.0", "3", "null"];
+    labelled(root.path(), |number| usual[number % 4].to_owned());
+    assert_eq!(open(&several, root.path()).outputs(), ["3", "7"]);
+    for unread in ["[3.5]", "true", "[[3]]", "{\"cat\": 1}", "[\"cat|dog\"]"] {
+        labelled(root.path(), |number| {
+            let label = if number == 2 { unread } else { usual[number % 4] };
+            label.to_owned()
+        });
+        refused(&several, root.path(), "in line 3 is neither names nor whole numbers", "`|`");
+    }
+}
+
+#[test]
+fn of_several_labels_in_a_table_nothing_is_none() {
+    let root = scratch();
+    let rows = Files::of(&[""], &["one", "two"], 20).rows();
+    let labels = [None, Some(""), Some("cat"), Some("cat|dog")];
+    let column: arrow_array::StringArray = (0..rows.len()).map(|row| labels[row % 4]).collect();
+    let column: arrow_array::ArrayRef = Arc::new(column);
+    let several = Data { labels: Labels::MultiLabel, split: Split::Shares([1.0, 0.0, 0.0]), ..spec() };
+    for ending in ["parquet", "arrow"] {
+        let path = root.path().join(format!("nothing.{ending}"));
+        with_classes(&rows, Arc::clone(&column), &path);
+        let dataset = open(&several, &path);
+        assert_eq!(dataset.counts()[0], 40, "{ending}");
+        assert_eq!(dataset.outputs(), ["cat", "dog"]);
+        refused(&Data { split: several.split, ..spec() }, &path, "it has no class", "");
     }
 }
 

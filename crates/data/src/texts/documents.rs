@@ -45,7 +45,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn take(&mut self, Record { text, class, pair: _ }: Record) -> Result<(), Error> {
+    fn take(&mut self, Record { text, class, .. }: Record) -> Result<(), Error> {
         let written = self.texts.write_all(text.as_bytes());
         written.map_err(|source| Error::Write { name: self.beside.display().to_string(), source })?;
         self.ends.push(self.ends.last().copied().unwrap_or(0) + text.len() as u64);
@@ -95,7 +95,7 @@ impl Documents {
                         text.push_str(&line.text);
                         Ok(())
                     })?;
-                    writing.take(Record { text, pair: None, class: None })?;
+                    writing.take(Record { text, pair: None, class: None, line: 0 })?;
                 }
                 other @ (Form::Csv | Form::Jsonl) => each(&file, other, &keys, &mut |record| writing.take(record))?,
             }

@@ -228,6 +228,12 @@ impl TextDataset {
         [Part::Train, Part::Validation, Part::Test].map(|part| self.rows.count(part))
     }
 
+    /// The number from 1 of the record that a classifier reads as the row at this position of a part, in the order of the
+    /// data.
+    pub fn record(&self, part: Part, position: u64) -> u64 {
+        u64::from(self.rows.number(part, position)) + 1
+    }
+
     /// The order in which training rows are drawn.
     pub fn order(&self, sampling: Sampling, seed: u64) -> TrainOrder {
         match sampling {

@@ -15,9 +15,10 @@ use super::rows::{ROWS, TokenRows};
 use super::store::TokenWriter;
 use super::tokenizer::{Special, TextTokenizer};
 use super::tokens::{self, TOKENIZER, widen};
-use super::{TextDataset, TextObjective, TextOutline};
+use super::{TextDataset, TextObjective, TextOutline, label_numbers};
 use crate::error::layout;
 use crate::files::remote::AccessTime;
+use crate::formats::Targets;
 use crate::identity::preparation::Preparation;
 use crate::identity::{DataChange, Provenance, Reads, Rule, SampleList, hash};
 use crate::sampling::split::{self, Parts};
@@ -74,11 +75,12 @@ pub(super) fn open(
         Split::Shares(shares) => Rule::Shares(shares),
         Split::Folders(_) => Rule::AsDrawn,
     };
-    let list = |_: Reads<'_>| Ok(listing(spec, &manifest, &all));
-    let parts = provenance.divide(&manifest.classes, parts, rule, seed, list)?;
+    let targets = super::targets_of(spec, goal, path, &manifest.classes)?;
+    let (names, numbers) = labels_of(spec, &manifest, &all, targets.as_ref(), provenance);
+    let list = |_: Reads<'_>| Ok(listing(spec, &manifest, &all, &numbers));
+    let parts = provenance.divide(&names, parts, rule, seed, list)?;
     let tokenizer = packed_tokenizer(path, goal, &tokens, provenance)?;
     let (classes, labels) = if goal == TextObjective::Class { (manifest.classes, labels) } else { Default::default() };
-    let targets = super::targets_of(spec, goal, path, &classes)?;
     let mut texts = TextDataset::without_rows(keys, goal, (classes, targets), labels, &tokenizer)?;
     provenance.uses_tokenizer(&texts.tokenizer);
     let preparation = provenance.preparation();
@@ -112,14 +114,33 @@ pub(super) fn open(
     Ok(Some(texts))
 }
 
-/// The documents as a run remembers them: by their content, with their class and the split that their shard is of.
-fn listing(spec: &Data, manifest: &ShardManifest, shards: &Shards) -> SampleList {
+/// What a run remembers of the labels: the names of what is predicted, and a number for each label. Earlier versions
+/// remembered texts that name several labels, or a number, as if they were classes, and their runs stay with that.
+fn labels_of(
+    spec: &Data,
+    manifest: &ShardManifest,
+    shards: &Shards,
+    targets: Option<&Targets>,
+    provenance: &Provenance,
+) -> (Vec<String>, Vec<u64>) {
+    let by_place = label_numbers(&manifest.classes, false);
+    let Some(targets) = targets else { return (manifest.classes.clone(), by_place) };
+    match provenance.has_recorded(&manifest.classes, || listing(spec, manifest, shards, &by_place)) {
+        true => (manifest.classes.clone(), by_place),
+        false => (targets.names(), label_numbers(&manifest.classes, true)),
+    }
+}
+
+/// The documents as a run remembers them: by their content, with the number of their label and the split that their shard
+/// is of.
+fn listing(spec: &Data, manifest: &ShardManifest, shards: &Shards, numbers: &[u64]) -> SampleList {
     let home = |shard: u32| match spec.split {
         Split::Shares(_) => 0,
         Split::Folders(_) => manifest.shards[shard as usize].part.map_or(0, |part| 1 + part as u64) << 32,
     };
     let contents = shards.places().iter().map(|entry| entry.hash).collect();
-    let targets = shards.places().iter().map(|entry| u64::from(entry.label) | home(entry.shard)).collect();
+    let number = |label: u32| numbers.get(label as usize).copied().unwrap_or(u64::from(label));
+    let targets = shards.places().iter().map(|entry| number(entry.label) | home(entry.shard)).collect();
     SampleList::of_contents(contents, targets)
 }
 

@@ -49,7 +49,9 @@ pub(crate) fn each(path: &Path, form: Form, keys: &Text, take: Take<'_>) -> Resu
     match form {
         Form::Csv => csv(path, open(path)?, keys, taken)?,
         Form::Jsonl => jsonl(path, keys, taken)?,
-        Form::Plain => lines(path, |_, line| taken(Record { text: line.to_owned(), pair: None, class: None }))?,
+        Form::Plain => lines(path, |number, line| {
+            taken(Record { text: line.to_owned(), pair: None, class: None, line: number as u64 })
+        })?,
     }
     match is_empty {
         true => Err(layout(path, "it holds no text", "give a file with at least one record")),
@@ -133,7 +135,7 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
         let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;
         let pair = pair.map(field).transpose()?.map(str::to_owned);
         let class = label.map(field).transpose()?.map(|class| class.trim().to_owned());
-        take(Record { text: parts.join(" "), pair, class })?;
+        take(Record { text: parts.join(" "), pair, class, line })?;
     }
     Ok(())
 }
@@ -157,6 +159,6 @@ fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
         let parts = keys.columns.iter().map(field).collect::<Result<Vec<String>, Error>>()?;
         let pair = keys.pair.as_ref().map(field).transpose()?;
         let class = keys.label.as_ref().map(field).transpose()?;
-        take(Record { text: parts.join(" "), pair, class })
+        take(Record { text: parts.join(" "), pair, class, line: number as u64 })
     })
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use domain::train::{Data, Split, Text};
+use domain::train::{Data, Labels, Split, Text};
 
 use super::read::{self, Form, Take};
 use super::tokenizer::TextTokenizer;
@@ -90,13 +90,13 @@ impl<'a> TextFile<'a> {
         read::each(self.path, self.form, self.keys, &mut |line| {
             text.push_str(&line.text);
             match text.len() >= block {
-                true => take(Record { text: std::mem::take(&mut text), pair: None, class: None }),
+                true => take(Record { text: std::mem::take(&mut text), pair: None, class: None, line: 0 }),
                 false => Ok(()),
             }
         })?;
         match text.is_empty() {
             true => Ok(()),
-            false => take(Record { text, pair: None, class: None }),
+            false => take(Record { text, pair: None, class: None, line: 0 }),
         }
     }
 
@@ -174,6 +174,7 @@ impl TextSurvey {
         file.each(&mut |record| {
             contents.push(record.hash());
             if goal == TextObjective::Class {
+                check_class(file, spec.labels, &record)?;
                 seen.add(record.class);
             }
             preparation.advance(1);
@@ -209,6 +210,19 @@ impl TextSurvey {
             }
         };
         Ok(TextSurvey { contents, classes, labels, parts, rule })
+    }
+}
+
+/// Refuses an empty text as the name of a class. Of several labels it names none.
+fn check_class(file: &TextFile<'_>, labels: Labels, record: &Record) -> Result<(), Error> {
+    let is_empty = record.class.as_ref().is_some_and(|class| class.trim().is_empty());
+    match labels {
+        Labels::Class | Labels::Number if is_empty => {
+            let what = if labels == Labels::Class { "class" } else { "number" };
+            let why = format!("the text in line {} has no {what}", record.line);
+            Err(layout(file.path, why, format!("write its {what}, or remove the line")))
+        }
+        Labels::Class | Labels::Number | Labels::MultiLabel => Ok(()),
     }
 }
 

@@ -252,6 +252,10 @@ fn errors_in_a_text_are_reported() {
     check("texts.csv", "1,a,b\n2,c\n", NUMBERED, "the row in line 2 has 2 columns");
     check("texts.csv", "class,title\n1,a\n", NAMED, "no column `body`, only `class`, `title`");
     check("texts.csv", "1,a,b\n1,c,d\n", NUMBERED, "all its texts are of the class `1`");
+    check("texts.csv", "1,a,b\n ,\"c\n\",d\n2,e,f\n", NUMBERED, "the text in line 2 has no class");
+    check("texts.csv", "class,title,body\n1,a,b\n2,c,d\n,e,f\n", NAMED, "the text in line 4 has no class");
+    let empty = "{\"class\": \"\", \"title\": \"x\", \"body\": \"y\"}\n";
+    check("texts.jsonl", &format!("\n{empty}"), NAMED, "the text in line 2 has no class");
     check("texts.jsonl", "{\"class\": 1, \"title\": \"x\"}\n", NAMED, "line 1: the key `body` is missing");
     check("texts.jsonl", "{\n", NAMED, "line 1: no JSON");
     check("texts.txt", "a\nb\n", NUMBERED, "a plain text has no classes");

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::document::{column, configuration, fact, number, number_column, table};
 use super::page::{accuracy_name, exported};
 use super::view::View;
-use super::words::{count, length, percent, size, time};
+use super::words::{count, length, percent, score, size, time};
 use super::yaml::yaml;
 use crate::Loading;
 
@@ -57,7 +57,8 @@ fn evaluations(view: &View) -> Markup {
                 };
                 tr {
                     td { (split) } (number(row.epoch + 1)) (number(count(row.step)))
-                    (number(format_args!("{:.4}", row.loss))) (number(percent(row.accuracy))) td { (note) }
+                    (number(format_args!("{:.4}", row.loss))) (number(score(row.figures.accuracy_name(), row.accuracy)))
+                    td { (note) }
                 }
             }
         }

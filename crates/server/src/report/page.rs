@@ -10,7 +10,7 @@ use super::details;
 use super::document::{column, document, fact, figure, header, number, number_column, table};
 use super::scores::scores;
 use super::view::{Tone, View};
-use super::words::{count, length, percent, plain, size, time};
+use super::words::{count, length, percent, plain, score, size, time};
 
 /// The complete page.
 pub fn page(view: &View) -> String {
@@ -39,9 +39,12 @@ fn figures(view: &View) -> Markup {
     html! {
         section class="figures" {
             @if let Some((_, test)) = &view.curves.test {
-                (figure(&format!("test {}", test.figures.accuracy_name()), percent(test.accuracy)))
+                @let name = test.figures.accuracy_name();
+                (figure(&format!("test {name}"), score(name, test.accuracy)))
             }
-            @if let Some(best) = best(view) { (figure("best validation", percent(best.accuracy))) }
+            @if let Some(best) = best(view) {
+                (figure("best validation", score(best.figures.accuracy_name(), best.accuracy)))
+            }
             (figure("cost", cost.unwrap_or_else(|| "not billed yet".into())))
             @if let Some((at, _)) = &view.end {
                 (figure("submission to end", length(at.since(view.submitted_at))))
@@ -109,7 +112,10 @@ fn charts(view: &View) -> [Chart; 4] {
                 "accuracy" => "Accuracy",
                 other => other,
             },
-            say: |value| format!("{} %", plain(value * 100.0)),
+            say: match accuracy_name(view) {
+                "R²" => |value| plain(value),
+                _ => |value| format!("{} %", plain(value * 100.0)),
+            },
             lines: vec![
                 Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.accuracy) },
                 Line { name: "test", class: "third", points: test },

@@ -53,6 +53,14 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
+/// An accuracy of this name: a share, or R², which is none.
+pub fn score(name: &str, accuracy: f64) -> String {
+    match name {
+        "R²" => format!("{accuracy:.4}"),
+        _ => percent(accuracy),
+    }
+}
+
 /// A number with about three significant digits, without trailing zeros.
 pub fn plain(value: f64) -> String {
     let size = value.abs();
@@ -89,5 +97,6 @@ mod tests {
         assert_eq!(length(Elapsed(7_620_000_000)), "2 h 07 m");
         assert_eq!([count(7), count(1000), count(1_234_567)], ["7", "1,000", "1,234,567"]);
         assert_eq!([size(12), size(1_500_000)], ["12 B", "1.5 MB"]);
+        assert_eq!([score("accuracy", 0.9722), score("R²", 0.5)], ["97.22 %", "0.5000"]);
     }
 }

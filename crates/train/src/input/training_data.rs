@@ -238,6 +238,7 @@ impl DeviceLoader {
         match self {
             DeviceLoader::Images { loader, dataset, shape, channels_last } => {
                 let batch = loader.next()?;
+                let is_mixed = loader.mixes();
                 let (shape, classes, channels_last) = (*shape, dataset.classes().len() as i64, *channels_last);
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
@@ -255,6 +256,10 @@ impl DeviceLoader {
                     }
                     if let Some(mixed) = batch.mixed() {
                         samples.labels = mixed_targets(&samples.labels, &mixed.labels, mixed.own, classes)?;
+                    } else if is_mixed {
+                        // The form of the labels decides which collective calls a step makes, so a blank has that of
+                        // the other ranks.
+                        samples.labels = mixed_targets(&samples.labels, &[0], 1.0, classes)?;
                     }
                     samples.share = BatchShare { counted: batch.len(), whole: batch.of_all() as usize };
                     Ok(DeviceBatch { samples, cursor_after, epoch, wait, originals: Vec::new(), first: 0 })
@@ -279,7 +284,7 @@ impl DeviceLoader {
                 let batch = loader.next()?;
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after, batch.epoch, batch.wait);
-                    let mut samples = text_batch(&batch, device)?;
+                    let mut samples = text_batch(&batch, texts.goal(), device)?;
                     if let Some(targets) = texts.targets() {
                         samples.labels = target_tensor(targets, &batch.labels, device)?;
                     }
@@ -332,7 +337,7 @@ fn detection_batch(batch: &DetectionBatch, channels_last: bool, device: Device) 
     })
 }
 
-fn text_batch(batch: &TextBatch, device: Device) -> torch::Result<BatchTensors> {
+fn text_batch(batch: &TextBatch, goal: TextObjective, device: Device) -> torch::Result<BatchTensors> {
     let size = [batch.rows as i64, batch.length as i64];
     let values = torch::upload(&batch.tokens, &size, device)?;
     let mask = match (&batch.places, &batch.mask) {
@@ -340,8 +345,11 @@ fn text_batch(batch: &TextBatch, device: Device) -> torch::Result<BatchTensors> 
         (None, Some(mask)) => Some(torch::upload(mask, &size, device)?),
         (None, None) => None,
     };
-    // A row of a single token has as many labels either way, and both shapes give the same loss.
-    let label_size = if batch.labels.len() == batch.rows { &size[..1] } else { &size[..] };
+    // Not by their number: the rows of one rank may have a single token, and the shape decides about collective calls.
+    let label_size = match goal {
+        TextObjective::Class => &size[..1],
+        TextObjective::Masked | TextObjective::Next => &size[..],
+    };
     let labels = torch::upload(&batch.labels, label_size, device)?;
     let share = BatchShare { counted: batch.counted, whole: batch.whole };
     Ok(BatchTensors { values, mask, labels, share, class_weights: None })
@@ -371,5 +379,30 @@ fn report_skipped(skipped: &[Skipped], channel: &Channel) {
         let text =
             format!("{count} images cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
         channel.send(Report::Note { text });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_the_shape_of_the_objective_for_any_length() {
+        for (goal, expected) in [(TextObjective::Class, 1), (TextObjective::Masked, 2), (TextObjective::Next, 2)] {
+            let batch = TextBatch {
+                tokens: vec![3, 4],
+                mask: None,
+                places: None,
+                labels: vec![1, 0],
+                rows: 2,
+                length: 1,
+                counted: 2,
+                whole: 2,
+                cursor_after: Cursor::START,
+                epoch: 0,
+                wait: Duration::ZERO,
+            };
+            assert_eq!(text_batch(&batch, goal, Device::Cpu).unwrap().labels.dim(), expected, "{goal:?}");
+        }
     }
 }

@@ -27,14 +27,21 @@ pub struct Checkpointer<'a> {
 }
 
 impl<'a> Checkpointer<'a> {
-    /// Starts at the state that was resumed, or at step 0.
-    pub fn new(writer: Option<CheckpointWriter>, spec: &Spec, step: u64, channel: &'a Channel) -> Checkpointer<'a> {
+    /// Starts at `step`: the state that was resumed, or a later one where steps were left out, or 0. `saved` is the step of
+    /// the checkpoint, on every rank.
+    pub fn new(
+        writer: Option<CheckpointWriter>,
+        spec: &Spec,
+        step: u64,
+        saved: Option<u64>,
+        channel: &'a Channel,
+    ) -> Checkpointer<'a> {
         let checkpoint = spec.train.checkpoint;
         Checkpointer {
             writer,
             pace: Pace::new(checkpoint.every, checkpoint.mtbf.unwrap_or(domain::train::Checkpoint::USUAL_MTBF), step),
             channel,
-            saved: (step > 0).then_some(step),
+            saved,
             saved_at: Instant::now(),
             step_seconds: None,
             stalled: Duration::ZERO,

@@ -132,7 +132,7 @@ fn stem(spec: &Spec, data: &TrainingData) -> Option<&'static str> {
 /// The scores on a card.
 struct CardScores<'a> {
     validation: Option<BestScore>,
-    /// `None` for a run that was stopped before the test split was evaluated.
+    /// `None` for a run that was stopped before the test split was evaluated, or that has none.
     test: Option<&'a EvaluationScore>,
     parameters: u64,
     format: ComputeFormat,
@@ -269,7 +269,10 @@ pub fn export(
     export_config(spec, data, folder)?;
     let module = export_module(scores.network, folder)?.then_some(MODULE);
     let FinalScores { validation, ref test, parameters, format, .. } = *scores;
-    let of_card = CardScores { validation: Some(validation), test: Some(test), parameters, format };
+    // A part without samples has no score.
+    let [_, is_validated, is_tested] = data.counts().map(|samples| samples > 0);
+    let (validation, test) = (Some(validation).filter(|_| is_validated), Some(test).filter(|_| is_tested));
+    let of_card = CardScores { validation, test, parameters, format };
     let card = Card::of(spec, data, step, progress, &of_card, &entry.sha256, module);
     chaos::point("export");
     write_card(folder, &card)?;
@@ -286,7 +289,7 @@ pub fn export(
         rank_memory: scores.rank_memory.clone(),
         processor_us: scores.processor_us,
         figures: Box::new(scores.test.figures),
-        validation_loss: Some(scores.validation.loss),
+        validation_loss: validation.map(|score| score.loss),
         validation_figures: Box::new(scores.validation.figures),
         confusion: scores.test.confusion.iter().filter(|row| row.len() <= MOST_TOLD).cloned().collect(),
     })
@@ -308,7 +311,9 @@ pub fn export_stopped(
     if let (Some(entry), Some(step)) = (best, trainer.best_step()) {
         export_config(spec, data, folder)?;
         let parameters = trainer.network.weights().count();
-        let scores = CardScores { validation: trainer.progress.best, test: None, parameters, format };
+        let [_, is_validated, _] = data.counts().map(|samples| samples > 0);
+        let validation = trainer.progress.best.filter(|_| is_validated);
+        let scores = CardScores { validation, test: None, parameters, format };
         write_card(folder, &Card::of(spec, data, step, &trainer.progress, &scores, &entry.sha256, None))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ mod predictions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use data::{Dataset, DetectionDataset, Part, Provenance, TextDataset};
+use data::{DataIdentity, Dataset, DetectionDataset, Part, Provenance, TextDataset};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Spec, TaskMetrics};
 use domain::train::{Normalize, Parallel, Split, Task};
@@ -160,11 +160,18 @@ fn own(spec: &Spec, ranks: &Ranks) -> Result<TrainingData, Error> {
     let mut provenance = recorded.provenance(spec, ranks)?;
     let data = open(spec, &mut provenance)?;
     match (&recorded, provenance.found()) {
-        (Recorded::Data { digest, .. }, Some(found)) if provenance.change().is_none() && found.digest() != *digest => {
+        (Recorded::Data { digest, .. }, Some(found))
+            if provenance.change().is_none() && !is_recorded(found, digest) =>
+        {
             Err(data::Error::Changed(Box::new(data::DataChange::unlisted())).into())
         }
         _ => Ok(data),
     }
+}
+
+/// Whether data has this digest. A run with `data.cache` records its samples without their contents, which are read here.
+fn is_recorded(found: &DataIdentity, digest: &str) -> bool {
+    found.digest() == digest || found.outline_digest() == digest
 }
 
 /// The data of a specification, of which nothing is reported.
@@ -258,6 +265,18 @@ fn check_input(shape: ModelShape, input: &Input) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_of_a_run_that_read_no_contents_is_known_by_the_rest() {
+        let identity = |contents: &str| {
+            let samples = format!(r#"{{"names": ["x"], "bytes": [3], "contents": {contents}, "targets": [0]}}"#);
+            let text = format!(r#"{{"schema": 1, "classes": ["a"], "samples": {samples}, "parts": "t"}}"#);
+            DataIdentity::from_text(&text).unwrap()
+        };
+        let [cached, read, other] = ["[]", "[5]", "[6]"].map(identity);
+        assert!(is_recorded(&read, &cached.digest()) && is_recorded(&read, &read.digest()));
+        assert!(!is_recorded(&other, &read.digest()) && !is_recorded(&cached, &read.digest()));
+    }
 
     #[test]
     fn images_of_another_size_are_refused_with_what_to_type() {

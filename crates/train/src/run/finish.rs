@@ -10,7 +10,7 @@ use super::export::{FinalScores, export, export_stopped, write_last, write_model
 use super::training::Training;
 use super::validation::evaluated;
 use super::{Context, Ending};
-use crate::error::Error;
+use crate::error::{Error, never_finite};
 use crate::ranks::Ranks;
 use crate::state::WhichWeights;
 use crate::step::profile::Timeline;
@@ -26,6 +26,9 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     if context.spec.train.export_every.is_some() {
         write_last(&trainer, context.spec, ranks)?;
     }
+    if trainer.progress.best.is_none() {
+        return Err(never_finite());
+    }
     let best_step = trainer.load_best(ranks)?;
     let Some(test) = evaluator.score(&trainer, Part::Test, &mut commands)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });
@@ -36,8 +39,11 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     let entry = write_model(&trainer, context.spec, WhichWeights::Present, ranks)?;
     let (Some(step), Some(entry)) = (best_step, entry) else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
-    context.channel.send(evaluated(validation.step, length, EvaluatedSplit::Test, &test, true));
-    if !test.figures.is_empty() {
+    let [_, _, tested] = evaluator.data.counts();
+    if tested > 0 {
+        context.channel.send(evaluated(validation.step, length, EvaluatedSplit::Test, &test, true));
+    }
+    if tested > 0 && !test.figures.is_empty() {
         let figures: Vec<String> = test.figures.lines().iter().map(|(name, value)| format!("{name} {value}")).collect();
         context.note(format!("on the test split: {}", figures.join(", ")));
     }

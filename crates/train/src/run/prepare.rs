@@ -32,6 +32,8 @@ pub(super) struct StartingPoint {
     pub shape: ModelShape,
     /// The checkpoint that was resumed, on each rank that saves.
     pub manifest: Option<CheckpointManifest>,
+    /// Its step, on every rank.
+    pub saved: Option<u64>,
     /// Why newer checkpoints were not used.
     pub passed_over: Vec<String>,
     /// Whether this attempt has made no step yet.
@@ -53,6 +55,8 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     let [is_whole] = ranks.broadcast_flags([is_whole])?;
     ranks.set_saves_parts(is_shared && !is_whole);
     let manifest = resumed.as_ref().map(|resumed| resumed.manifest().clone());
+    let saved = manifest.as_ref().map_or(String::new(), |manifest| manifest.step.to_string());
+    let saved = ranks.broadcast_text(0, &saved)?.parse().ok();
 
     let mut recorded = match context.options.omitted.data {
         false => {
@@ -87,7 +91,8 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     keep_threads(spec, &trainer, channel);
     ranks.hook(&trainer.network, train.parallel)?;
     let is_first = rolled_back.is_none();
-    Ok(Prepared { data, start: StartingPoint { trainer, length, shape, manifest, passed_over, is_first } })
+    let start = StartingPoint { trainer, length, shape, manifest, saved, passed_over, is_first };
+    Ok(Prepared { data, start })
 }
 
 /// Fills the network with a checkpoint, or that of the first rank with pretrained weights.

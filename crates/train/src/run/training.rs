@@ -85,7 +85,7 @@ impl<'a> Training<'a> {
         start: StartingPoint,
     ) -> Result<Training<'a>, Error> {
         let Context { spec, channel, .. } = *context;
-        let StartingPoint { mut trainer, length, shape, manifest, passed_over, is_first } = start;
+        let StartingPoint { mut trainer, length, shape, manifest, saved, passed_over, is_first } = start;
         let lag = context.options.lag;
         trainer.optimizer.defer(lag > 0);
         let train = &spec.train;
@@ -98,7 +98,7 @@ impl<'a> Training<'a> {
             (false, false) => None,
         };
         let step = trainer.progress.step;
-        let checkpointer = Checkpointer::new(writer, spec, step, channel);
+        let checkpointer = Checkpointer::new(writer, spec, step, saved, channel);
         let last = length.end_of(train.last_epoch());
         if is_first {
             let report = ready(data, &trainer, (length, last), passed_over, shape.sample());

@@ -53,6 +53,13 @@ impl Evaluator<'_> {
             Task::MaskedLanguageModel | Task::LanguageModel => score.loss < best.loss,
         };
         let [_, validation, _] = self.data.counts();
+        if !score.loss.is_finite() {
+            let loss = score.loss;
+            self.context
+                .note(format!("the validation loss after step {at} is `{loss}`: these weights are not the best"));
+            trainer.progress.evaluated = true;
+            return Ok(());
+        }
         // Without validation samples, the last weights are the best that can be named.
         let best = trainer.progress.best.is_none_or(better) || validation == 0;
         if best {
@@ -82,7 +89,10 @@ impl Evaluator<'_> {
             !commands.stop
         })?;
         match score {
-            Some(score) if !score.loss.is_finite() => Err(not_finite(trainer.progress.step, score.loss)),
+            // Later weights may be better than those of a validation; the test is of the best ones.
+            Some(score) if part == Part::Test && !score.loss.is_finite() => {
+                Err(not_finite(trainer.progress.step, score.loss))
+            }
             Some(_) | None => Ok(score),
         }
     }

@@ -34,12 +34,14 @@ impl AveragedModel {
         Ok(AveragedModel { rule, parameters, means })
     }
 
-    /// After so many steps of the run.
-    pub fn follow(&self, length: Length, step: u64) -> Result<()> {
-        match share(self.rule, length, step) {
-            Some(share) => torch::lerp(&self.tensors(), &self.parameters, share),
-            None => Ok(()),
+    /// After so many steps of the run. `averaged` is how many weights SWA has averaged before, and counts these.
+    pub fn follow(&self, length: Length, step: u64, averaged: &mut Option<u64>) -> Result<()> {
+        let before = averaged.unwrap_or_else(|| ends_taken(self.rule, length, step.saturating_sub(1)));
+        let Some(share) = share(self.rule, length, step, before) else { return Ok(()) };
+        if let Average::Swa(_) = self.rule {
+            *averaged = Some(before + 1);
         }
+        torch::lerp(&self.tensors(), &self.parameters, share)
     }
 
     /// Copies the average over the weights.
@@ -50,11 +52,11 @@ impl AveragedModel {
         Ok(())
     }
 
-    /// Whether there is a mean after so many steps.
-    pub fn is_begun(&self, length: Length, step: u64) -> bool {
+    /// Whether there is a mean after so many steps; `averaged` as in [`AveragedModel::follow`].
+    pub fn is_begun(&self, length: Length, step: u64, averaged: Option<u64>) -> bool {
         match self.rule {
             Average::Ema(_) => step > 0,
-            Average::Swa(Swa { from, .. }) => length.epochs_after(step) > u64::from(from),
+            Average::Swa(_) => averaged.unwrap_or_else(|| ends_taken(self.rule, length, step)) > 0,
         }
     }
 
@@ -73,8 +75,17 @@ impl AveragedModel {
     }
 }
 
-/// The contribution of the weights after `step` steps to the average; `None` if it is unchanged.
-fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
+/// How many weights SWA has averaged after so many steps if none of the steps was skipped.
+fn ends_taken(rule: Average, length: Length, step: u64) -> u64 {
+    match rule {
+        Average::Ema(_) => 0,
+        Average::Swa(Swa { from, .. }) => length.epochs_after(step).saturating_sub(u64::from(from)),
+    }
+}
+
+/// The contribution of the weights after `step` steps to the average, of which SWA has averaged so many before; `None` if
+/// it is unchanged.
+fn share(rule: Average, length: Length, step: u64, averaged: u64) -> Option<f64> {
     match rule {
         Average::Ema(Ema { decay, warmup, .. }) => {
             // The first step initializes it, as in `torch.optim.swa_utils.AveragedModel`.
@@ -86,8 +97,8 @@ fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
             Some(1.0 - if warmup { decay.min((1.0 + before) / (10.0 + before)) } else { decay })
         }
         Average::Swa(Swa { from, .. }) => {
-            let taken = length.epochs_after(step).checked_sub(u64::from(from) + 1)?;
-            length.ends_epoch(step).then(|| 1.0 / (taken + 1) as f64)
+            let is_taken = length.ends_epoch(step) && length.epochs_after(step) > u64::from(from);
+            is_taken.then(|| 1.0 / (averaged + 1) as f64)
         }
     }
 }
@@ -132,9 +143,19 @@ mod tests {
 
     /// The mean of the numbers 1, 2, 3 …, each the only weight after that step.
     fn mean(rule: Average, steps: u64) -> f64 {
-        (1..=steps).fold(-100.0, |mean, step| {
-            share(rule, LENGTH, step).map_or(mean, |share| mean + share * (step as f64 - mean))
-        })
+        mean_without(rule, steps, 0)
+    }
+
+    /// The same, where one step is skipped.
+    fn mean_without(rule: Average, steps: u64, skipped: u64) -> f64 {
+        let (mut mean, mut averaged) = (-100.0, 0);
+        for step in (1..=steps).filter(|step| *step != skipped) {
+            if let Some(share) = share(rule, LENGTH, step, averaged) {
+                mean += share * (step as f64 - mean);
+                averaged += 1;
+            }
+        }
+        mean
     }
 
     #[test]
@@ -143,6 +164,17 @@ mod tests {
         for (steps, expected) in [(11, -100.0), (12, 12.0), (15, 12.0), (16, 14.0), (20, 16.0)] {
             assert!((mean(swa, steps) - expected).abs() < 1e-12, "{steps}: {}", mean(swa, steps));
         }
+    }
+
+    #[test]
+    fn a_skipped_end_of_an_epoch_is_no_part_of_a_plain_mean() {
+        let swa = Average::Swa(Swa { from: 2, batches: 1 });
+        for (skipped, steps, expected) in [(12, 15, -100.0), (12, 16, 16.0), (12, 20, 18.0), (16, 20, 16.0)] {
+            let found = mean_without(swa, steps, skipped);
+            assert!((found - expected).abs() < 1e-12, "{skipped} {steps}: {found}");
+        }
+        // What checkpoints of earlier versions do not say.
+        assert_eq!([11, 12, 19, 20].map(|step| ends_taken(swa, LENGTH, step)), [0, 1, 2, 3]);
     }
 
     #[test]

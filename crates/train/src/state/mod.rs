@@ -21,7 +21,7 @@ use std::sync::Arc;
 use checkpoint::{BestWeights, Placement};
 use data::Cursor;
 use domain::finding::{Cause, Finding};
-use domain::train::{ModelSource, Module, Train};
+use domain::train::{Average, ModelSource, Module, Train};
 use tch::{Device, Tensor};
 
 use crate::error::Error;
@@ -154,6 +154,7 @@ impl InitialState {
             module,
             data: None,
             origin: EpochOrigin::default(),
+            averaged: matches!(train.average, Some(Average::Swa(_))).then_some(0),
         };
         let omitted = OmittedState::default();
         Ok(InitialState { network, progress, best: None, device, resumed: None, whole: None, omitted })
@@ -219,6 +220,7 @@ impl InitialState {
         self.progress.data = digest;
         if let (Some((samples, batch)), true) = (changed, self.resumed.is_some()) {
             self.progress.count_anew(samples, batch);
+            self.best = None;
         }
     }
 
@@ -307,16 +309,17 @@ impl Trainer {
     ///
     /// # Errors
     /// When libtorch fails.
-    pub fn average(&self, length: Length) -> Result<(), Error> {
+    pub fn average(&mut self, length: Length) -> Result<(), Error> {
         match &self.average {
-            Some(average) => Ok(average.follow(length, self.progress.step)?),
+            Some(average) => Ok(average.follow(length, self.progress.step, &mut self.progress.averaged)?),
             None => Ok(()),
         }
     }
 
     /// Replaces the weights by their average, if there is one yet, and returns the weights.
     pub fn swap_in_average(&self, length: Length, ranks: &Ranks) -> Result<Option<SwappedWeights>, Error> {
-        let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, self.progress.step)) else {
+        let TrainProgress { step, averaged, .. } = self.progress;
+        let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, step, averaged)) else {
             return Ok(None);
         };
         let copies = self.here().map(|named| torch::copied(&named.tensor));

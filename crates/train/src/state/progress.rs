@@ -31,6 +31,9 @@ pub struct TrainProgress {
     /// From where steps and epochs are counted together; not from 0 where the data has changed since.
     #[serde(default, skip_serializing_if = "EpochOrigin::is_start")]
     pub origin: EpochOrigin,
+    /// For SWA, how many weights are in the average; none from versions that counted ends of epochs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub averaged: Option<u64>,
 }
 
 impl TrainProgress {
@@ -42,8 +45,9 @@ impl TrainProgress {
     }
 
     /// Continues in an epoch that now has the given number of samples, or with the next epoch if it has fewer than were
-    /// used.
+    /// used. Scores on the earlier data are no measure of the present weights.
     pub(super) fn count_anew(&mut self, samples: u64, batch: u64) {
+        (self.best, self.evaluated) = (None, false);
         if self.position < samples {
             let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
             self.origin = EpochOrigin { step: began, epoch: self.epoch };
@@ -66,4 +70,29 @@ pub struct BestScore {
     /// What else was measured.
     #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]
     pub figures: TaskMetrics,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_on_earlier_data_are_forgotten() {
+        let best = BestScore { step: 10, loss: 0.1, accuracy: 0.99, figures: TaskMetrics::default() };
+        let mut progress = TrainProgress {
+            step: 12,
+            epoch: 2,
+            position: 16,
+            evaluated: true,
+            threads: 1,
+            best: Some(best),
+            module: None,
+            data: None,
+            origin: EpochOrigin::default(),
+            averaged: None,
+        };
+        progress.count_anew(40, 8);
+        assert_eq!((progress.best, progress.evaluated), (None, false));
+        assert_eq!(progress.origin, EpochOrigin { step: 10, epoch: 2 });
+    }
 }

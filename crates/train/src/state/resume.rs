@@ -109,7 +109,10 @@ impl Trainer {
             .iter()
             .filter_map(|named| Some((named.name.clone(), place(&named.name)?, named.tensor.numel() as u64)));
         let whole = self.network.weights().buffers().iter().filter(|_| ranks.is_first());
-        self.best = files.best(pieces, whole.map(|named| named.name.clone()))?;
+        // Those of other data are no longer the best.
+        if self.progress.best.is_some() {
+            self.best = files.best(pieces, whole.map(|named| named.name.clone()))?;
+        }
         let random = |name: &str| -> Result<Option<checkpoint::Tensor>, Error> {
             if ranks.is_first() { Ok(files.training.whole(name)?) } else { Ok(None) }
         };

@@ -242,9 +242,14 @@ impl Passes<'_> {
             // Not by means: samples that all have weight 0 have no mean, and its gradient would not be finite.
             let smoothing = config.label_smoothing;
             let sum = weighted_cross_entropy(&logits, &part.labels, Some(weights), smoothing, Reduction::Sum)?;
-            return Ok(sum.f_mul(&all.f_reciprocal()?.f_mul_scalar(weight)?)?);
+            // A batch in which all have weight 0 counts as nothing.
+            let factor = all.f_reciprocal()?.f_nan_to_num(0.0, 0.0, 0.0)?;
+            return Ok(sum.f_mul(&factor.f_mul_scalar(weight)?)?);
         }
-        let loss = loss(&logits, part, config.label_smoothing)?;
+        let loss = match part.weights_of_classes() {
+            Some(weights) => weighted_mean(&logits, part, weights, config.label_smoothing)?,
+            None => loss(&logits, part, config.label_smoothing)?,
+        };
         if let Some(all) = target_tokens {
             // A micro-batch without a token to predict has no mean.
             let share = part.target_count()?.f_div(all)?;
@@ -268,6 +273,16 @@ impl Passes<'_> {
         let share = weight * f64::from(ranks.shares()) / part.share.whole as f64;
         Ok(LossSums { loss: loss.f_mul_scalar(share)?, scores: scores.f_detach()?.f_mul_scalar(weight)? })
     }
+}
+
+/// The mean cross-entropy of a whole batch over the weights of its classes; 0 where all of them are 0, which have no mean.
+fn weighted_mean(logits: &Tensor, batch: &BatchTensors, weights: &Tensor, smoothing: f64) -> Result<Tensor> {
+    let all = batch.target_count()?;
+    let [is_none, is_some] = [all.f_eq(0.0)?.f_to_kind(Kind::Float)?, all.f_ne(0.0)?.f_to_kind(Kind::Float)?];
+    // Not by replacing the mean: its gradient would not be finite.
+    let weights = weights.f_add(&is_none)?;
+    let mean = weighted_cross_entropy(logits, &batch.labels, Some(&weights), smoothing, Reduction::Mean)?;
+    Ok(mean.f_mul(&is_some)?)
 }
 
 fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {

@@ -98,6 +98,23 @@ fn micro_batches_of_weighted_samples_add_up_to_the_whole() {
 }
 
 #[test]
+fn a_batch_of_classes_without_weight_is_no_loss() {
+    for accumulate in [1, 2] {
+        let recipe = StepConfig { accumulate, label_smoothing: 0.1, ..PLAIN };
+        let network = {
+            let _turn = torch::turn();
+            let shape = ModelShape::images([1, 4, 4], 3);
+            Network::new(Model::Mlp, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+        };
+        let mut optimizer = ModelOptimizer::new(sgd(0.05), network.weights()).unwrap();
+        let batch = BatchTensors { labels: Tensor::from_slice(&[1_i64; 7]), ..weighted() };
+        let loss = step(&network, &mut optimizer, &recipe, &batch, 0.05, &Ranks::alone()).unwrap();
+        assert!(loss.abs() < 1e-9, "{accumulate}: {loss}");
+        assert!(torch::are_finite(network.weights().all().map(|named| &named.tensor)).unwrap());
+    }
+}
+
+#[test]
 fn every_rule_and_format_learns() {
     let adamw = Rule::Adamw(Adamw { lr: 1e-2, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
     let plain_sgd = Rule::Sgd(Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 });

@@ -53,7 +53,11 @@ fn any_number_of_ranks_learns_the_same() {
 #[test]
 fn any_number_of_ranks_mixes_the_same_pictures() {
     let augment = json!([{"pad_crop": 1}, {"mixup": 0.4}, {"cutmix": 1.0}]);
-    check(json!({"data": {"path": "", "augment": augment}, "accumulate": 2, "label_smoothing": 0.1}), [1e-6; 2]);
+    let mut job = json!({"data": {"path": "", "augment": augment}, "accumulate": 2, "label_smoothing": 0.1});
+    check(job.clone(), [1e-6; 2]);
+    // Two of four ranks have no image of the last batch, and make the same collective calls as the others.
+    job["class_weights"] = json!("balanced");
+    check(job, [2e-6; 2]);
 }
 
 #[test]

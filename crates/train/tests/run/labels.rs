@@ -159,6 +159,29 @@ fn numbers_are_learned_and_the_smallest_loss_is_the_best() {
     assert!((mean.sqrt() - own.figures.rmse.unwrap()).abs() < 1e-5, "{mean} {:?}", own.figures);
 }
 
+/// The square of a number of the validation split overflows.
+#[test]
+fn a_validation_loss_that_is_not_finite_is_no_score() {
+    let mut bench = bench(json!({
+        "model": "cnn", "data": {"path": "", "labels": "number", "split": "folders"}, "batch": 16, "epochs": 2,
+    }));
+    bench.data = bench.path("bands");
+    bands(&bench.data, |_, _, _| "0".to_owned());
+    let line = |number: u32| match number {
+        159 => "159.png,1e30,val\n".to_owned(),
+        _ => format!("{number:03}.png,{},{}\n", number % 2, ["train", "train", "test", "val"][number as usize % 4]),
+    };
+    let list = (0..160).map(line).collect::<String>();
+    fs::write(bench.data.join("metadata.csv"), format!("file_name,label,split\n{list}")).unwrap();
+    let outcome = bench.finish();
+    let finding = outcome.finding(domain::finding::Cause::NotFinite);
+    assert!(finding.message.starts_with("no validation loss of the run is finite"), "{finding:?}");
+    assert_eq!(outcome.steps().last(), Some(&10), "the run is not ended by its first validation");
+    let is_note =
+        |report: &&Report| matches!(report, Report::Note { text } if text.contains("the validation loss after"));
+    assert_eq!(outcome.reports.iter().filter(is_note).count(), 2);
+}
+
 #[test]
 fn texts_have_numbers_and_several_labels_too() {
     for (labels, expected) in [("number", 1), ("multi_label", 3)] {
@@ -172,15 +195,23 @@ fn texts_have_numbers_and_several_labels_too() {
             "number" => lines.replace("sport,", "0.5,").replace("trade,", "-1,").replace("tech,", "2.25,"),
             _ => lines.replace("sport,", "sport|news,").replace("trade,", "news,").replace("tech,", "tech|news,"),
         };
-        fs::write(&bench.data, lines).unwrap();
+        fs::write(&bench.data, &lines).unwrap();
         let outcome = bench.finish();
         assert_eq!(outcome.ending, Ok(Ending::Trained), "{labels}");
         assert!(outcome.exported().test_accuracy > 0.8, "{labels}: {:?}", outcome.exported());
         let config: Value =
             serde_json::from_str(&fs::read_to_string(bench.path("export/config.json")).unwrap()).unwrap();
         assert_eq!(config["id2label"].as_object().unwrap().len(), expected);
-        let own = evaluate(Request { predictions: None, ..request(&bench, None) }).unwrap();
+        let own = evaluate(request(&bench, None)).unwrap();
         assert_eq!(own.accuracy, outcome.exported().test_accuracy, "{labels}");
+        let rows = fs::read_to_string(bench.path("predictions.csv")).unwrap();
+        assert_eq!(rows.lines().count() as u64, 1 + own.samples);
+        // The number of a sample is that of its record in the data.
+        for row in rows.lines().skip(1).filter(|_| labels == "number") {
+            let fields: Vec<&str> = row.split(',').collect();
+            let record = lines.lines().nth(fields[0].parse().unwrap()).unwrap();
+            assert_eq!(record.split(',').next(), Some(fields[1]), "{row}");
+        }
     }
 }
 

@@ -11,6 +11,18 @@ use train::run::Ending;
 use crate::scene::bench;
 
 #[test]
+fn a_part_without_samples_has_no_score() {
+    let mut bench = bench(json!({"data": {"path": "digits.csv.gz", "split": [0.8, 0.2, 0.0]}, "epochs": 1}));
+    let outcome = bench.finish();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let is_test = |report: &Report| matches!(report, Report::Evaluated(score) if score.split == EvaluatedSplit::Test);
+    assert!(!outcome.reports.iter().any(is_test));
+    let card: Value = serde_json::from_str(&fs::read_to_string(bench.path("export/model.json")).unwrap()).unwrap();
+    assert_eq!((card.get("test_loss"), card.get("test_accuracy")), (None, None));
+    assert!(card["validation_loss"].is_f64());
+}
+
+#[test]
 fn a_run_learns_reports_and_exports() {
     let mut bench = bench(json!({"epochs": 6, "optimizer": {"adamw": {"lr": 3e-3}}}));
     let outcome = bench.finish();

@@ -12,7 +12,7 @@ use super::meant;
 use crate::error::Error;
 use crate::error::exit;
 use crate::fetch::opened::OpenedData;
-use crate::figures::counted;
+use crate::figures::{accuracy, counted};
 use crate::printer::Printer;
 use crate::rank;
 use crate::settings::GlobalSettings;
@@ -190,7 +190,7 @@ fn present(
     let name = found.figures.accuracy_name();
     let range = interval(found)
         .map_or(String::new(), |[low, high]| format!(" (95 % interval: {} to {})", percent(low), percent(high)));
-    printer.data(format!("{name:<11} {}{range}", percent(found.accuracy)));
+    printer.data(format!("{name:<11} {}{range}", accuracy(name, found.accuracy)));
     printer.data(format!("loss        {:.4}", found.loss));
     for (name, value) in found.figures.lines() {
         printer.data(format!("{name} {value}"));

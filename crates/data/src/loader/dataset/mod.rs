@@ -354,12 +354,13 @@ impl Dataset {
     }
 }
 
-/// The index of each found class among those of a model.
+/// The index of each found class among those of a model; one of an earlier version has `7` where the data says `007`.
 ///
 /// # Errors
 /// [`Error::UnknownClasses`] with the classes that the model does not have.
 pub(crate) fn places_of(found: &[String], known: &[String]) -> Result<Vec<u32>, Error> {
-    let index = |name: &String| known.iter().position(|class| class == name).map(|index| index as u32);
+    let place = |name: &str| known.iter().position(|class| class == name).map(|index| index as u32);
+    let index = |name: &String| place(name).or_else(|| place(&name.parse::<i64>().ok()?.to_string()));
     let names: Vec<String> = found.iter().filter(|name| index(name).is_none()).cloned().collect();
     match names.is_empty() {
         true => Ok(found.iter().filter_map(index).collect()),

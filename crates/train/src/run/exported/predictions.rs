@@ -54,8 +54,9 @@ impl Predictions<'_> {
                 let finding = Finding::new(Cause::Job, "a language model predicts tokens, which are not written");
                 return Err(finding.hint("leave `--predictions` out").into());
             }
-            TrainingData::Text(_) => {
-                let rows = self.class_rows(logits, batch, |place| (place + 1).to_string())?;
+            TrainingData::Text(texts) => {
+                let part = self.part;
+                let rows = self.class_rows(logits, batch, |place| texts.record(part, place).to_string())?;
                 self.rows += &rows;
             }
             TrainingData::Detection(scenes) => {
