@@ -11,7 +11,7 @@ use domain::{AttemptId, Finding};
 
 use crate::attempt::workdir::Placed;
 use crate::origin::OriginWatch;
-use crate::travel::Brought;
+use crate::travel::{Brought, UploadFailure};
 
 /// What woke the agent.
 #[derive(Debug)]
@@ -85,5 +85,7 @@ pub enum AttemptEvent {
     /// What its threads stand at is written down, or cannot be.
     StacksRecorded,
     /// All outputs are on the loop's machine, or why not.
-    Uploaded(Result<(), String>),
+    Uploaded(Result<(), Box<UploadFailure>>),
+    /// More of them than ever before is there.
+    UploadMoved,
 }

@@ -59,7 +59,7 @@ pub struct Patience {
     pub node_lost: Duration,
     /// For either, if the agent itself got a signal to end.
     pub hurry: Duration,
-    /// For uploading an attempt's outputs to a loop on another machine, after its end.
+    /// For more of an attempt's outputs to reach a loop on another machine, after its end.
     pub upload: Duration,
     /// For remaining processes of a program to end after SIGTERM.
     pub leftovers: Duration,

@@ -73,11 +73,8 @@ impl Attempt {
             }
             AttemptEvent::Exited(pid) => self.exited(pid, now),
             AttemptEvent::StacksRecorded => self.stacks_recorded(now),
-            AttemptEvent::Uploaded(result) => {
-                self.sent();
-                let lost = |why| format!("not everything that was written has reached the loop's machine: {why}");
-                result.err().map(|why| reported(Report::Note { text: lost(why) })).into_iter().collect()
-            }
+            AttemptEvent::UploadMoved => self.upload_moved(now),
+            AttemptEvent::Uploaded(result) => self.sent(result),
         }
     }
 

@@ -30,6 +30,22 @@ pub fn check(libtorch: Option<&Path>) -> Result<PathBuf, Finding> {
     }
 }
 
+/// What is said where a machine has GPUs and a rank cannot use them, because its libtorch is one for CPUs.
+pub fn unused_gpus(gpus: usize, libraries: &Path, is_node: bool) -> Option<String> {
+    if gpus == 0 || libraries.join("libtorch_cuda.so").is_file() {
+        return None;
+    }
+    let (version, folder) = (torch::VERSION, libraries.display());
+    let remedy = match is_node {
+        true => format!("install PyTorch for CUDA there: `pip install torch=={version}`"),
+        false => format!("name the folder `torch` of PyTorch {version} for CUDA with `GRADUS_LIBTORCH`"),
+    };
+    Some(format!(
+        "this machine has {gpus} NVIDIA GPU(s), but training runs on its CPU, because the libtorch in `{folder}` is one for \
+         CPUs; {remedy}"
+    ))
+}
+
 /// The version as libtorch's archives (`build-version`) or Python's package (`version.py`) state it, without what
 /// stands behind the `+`.
 fn version(folder: &Path) -> Option<String> {
@@ -61,6 +77,18 @@ mod tests {
             assert_eq!((finding.cause, finding.hint.as_deref()), (Cause::Library, Some(HINT)));
             finding.message
         })
+    }
+
+    #[test]
+    fn gpus_that_are_not_used_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(unused_gpus(0, folder.path(), true), None);
+        for (is_node, remedy) in [(true, "pip install torch=="), (false, "GRADUS_LIBTORCH")] {
+            let note = unused_gpus(2, folder.path(), is_node).unwrap();
+            assert!(note.starts_with("this machine has 2 NVIDIA GPU(s)") && note.contains(remedy), "{note}");
+        }
+        fs::write(folder.path().join("libtorch_cuda.so"), "").unwrap();
+        assert_eq!(unused_gpus(2, folder.path(), true), None);
     }
 
     #[test]

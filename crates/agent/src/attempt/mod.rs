@@ -258,9 +258,8 @@ impl Attempt {
         match &mut self.stage {
             // Its outputs are worth uploading although another machine is lost.
             Stage::Uploading { .. } if why == StopReason::NodeLost => {}
-            Stage::Sweeping { kill_at: before, .. } | Stage::Uploading { give_up: before, .. } => {
-                *before = kill_at.min(*before);
-            }
+            Stage::Uploading { .. } => self.hurry_upload(kill_at, now),
+            Stage::Sweeping { kill_at: before, .. } => *before = kill_at.min(*before),
             Stage::Staging | Stage::Prepared { .. } | Stage::Running { .. } | Stage::Ended { .. } => {}
         }
         if let Some(ending) = &mut self.ending {

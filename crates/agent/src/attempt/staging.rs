@@ -19,10 +19,10 @@ use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
 use super::workdir::{self, MountTarget, WorkdirSource};
-use super::{Attempt, Stage, Tools, Working, link, program, trainer};
+use super::{Attempt, Stage, Tools, Working, library, link, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::origin::OriginWatch;
-use crate::travel::{self, Brought};
+use crate::travel::{self, Brought, Uploader};
 
 /// The path of data on this machine; `None` if it is remote.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
@@ -124,6 +124,7 @@ fn replaced(train: Train, brought: &Brought) -> Train {
 impl Attempt {
     /// The inputs are staged: starts the process.
     pub(super) fn staged(&mut self, input: StagedInput, now: Duration) -> Vec<AgentEvent> {
+        self.uploader.iter().for_each(Uploader::staged);
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
@@ -148,6 +149,10 @@ impl Attempt {
         let Working::Train { train, folder, link, watchdog, peers, .. } = &mut self.work else {
             return Ok(Vec::new());
         };
+        let libraries = self.tools.libtorch.as_ref().map(|libtorch| libtorch.join("lib"));
+        let unused = libraries.and_then(|libraries| {
+            library::unused_gpus(program::gpus_of(&self.start), &libraries, self.tools.remote.is_some())
+        });
         let before_ready = self.tools.patience.ready + data::preloading(&train.data);
         *watchdog = Watchdog::new(now, before_ready, self.tools.patience.step);
         let local_ranks = train.processes.max(1);
@@ -168,7 +173,8 @@ impl Attempt {
             peers.started(rank, launch(rank, &socket, &log)?);
         }
         self.stage = Stage::Running { process, role: Role::Rank, kills: KillCounters::read() };
-        Ok(vec![AgentEvent::Started])
+        let note = unused.map(|text| reported(Report::Note { text }));
+        Ok(std::iter::once(AgentEvent::Started).chain(note).collect())
     }
 
     /// Whether rank 0, which reports for all ranks of the built-in trainer, is on another machine.

@@ -1,16 +1,21 @@
 //! The last stage: an attempt's outputs are uploaded to a loop on another machine.
+//!
+//! Of an attempt that ended by itself they are sent for as long as something arrives, which the loop ends by an order to
+//! stop, such as when the budget is spent. An attempt whose outputs did not arrive has not succeeded.
 
 use std::path::Path;
 use std::time::Duration;
 
 use control::StopReason;
-use domain::Finding;
 use domain::files::{RunInput, local_mounts};
+use domain::rank::Report;
 use domain::run::AttemptEnd;
-use domain::wire::Start;
+use domain::wire::{AgentEvent, Start};
+use domain::{Cause, Finding};
 
+use super::events::reported;
 use super::{Attempt, Ending, Stage, Tools, workdir};
-use crate::travel::{Brought, Uploader};
+use crate::travel::{Brought, UploadFailure, Uploader};
 
 /// The minimum time for it if an attempt was told to stop.
 const LEAST: Duration = Duration::from_secs(2);
@@ -68,32 +73,73 @@ impl Attempt {
             _ => self.tools.patience.upload,
         };
         let is_done = match &self.uploader {
-            Some(uploader) if !within.is_zero() => {
-                uploader.finish(within);
+            // It says what did not arrive before that is given up.
+            Some(uploader) if self.ending.is_none() => {
+                uploader.finish_while_moving(before(within));
                 false
             }
-            _ => true,
+            Some(uploader) if !within.is_zero() => {
+                uploader.finish(before(within));
+                false
+            }
+            Some(_) | None => true,
         };
-        self.stage = Stage::Uploading { end, give_up: now + within, is_done };
+        let mut stage = Stage::Uploading { end, give_up: now + within, is_done };
+        if is_done && self.uploader.is_some() {
+            let why = "the machine was given back, or the loop did not answer";
+            lack(&mut stage, &UploadFailure::unsent(Cause::InstanceLost, why), self.is_follower());
+        }
+        self.stage = stage;
     }
 
-    /// The upload is complete, or was given up.
-    pub(super) fn sent(&mut self) {
-        if let Stage::Uploading { is_done, .. } = &mut self.stage {
-            *is_done = true;
+    /// More of its outputs has arrived: the rest is waited for, unless there is an order to end.
+    pub(super) fn upload_moved(&mut self, now: Duration) -> Vec<AgentEvent> {
+        let is_ordered = self.ending.as_ref().is_some_and(|ending| ending.why != StopReason::NodeLost);
+        if let (Stage::Uploading { give_up, .. }, false) = (&mut self.stage, is_ordered) {
+            *give_up = now + self.tools.patience.upload;
         }
+        Vec::new()
+    }
+
+    /// There is less time for it.
+    pub(super) fn hurry_upload(&mut self, until: Duration, now: Duration) {
+        if let Stage::Uploading { give_up, .. } = &mut self.stage {
+            *give_up = until.min(*give_up);
+            self.uploader.iter().for_each(|uploader| uploader.finish(before(give_up.saturating_sub(now))));
+        }
+    }
+
+    /// The upload is complete, or was given up. Reports what is missing, unless the end says so.
+    pub(super) fn sent(&mut self, result: Result<(), Box<UploadFailure>>) -> Vec<AgentEvent> {
+        let failure = result.err().map(|failure| {
+            let finding = self.finding_there(failure.finding.clone());
+            UploadFailure { finding, ..*failure }
+        });
+        let is_follower = self.is_follower();
+        let Stage::Uploading { is_done, .. } = &mut self.stage else { return Vec::new() };
+        *is_done = true;
+        let Some(failure) = failure else { return Vec::new() };
+        if lack(&mut self.stage, &failure, is_follower) {
+            return Vec::new();
+        }
+        vec![reported(Report::Note { text: failure.finding.message })]
     }
 
     /// The end, once everything is there or the time for it is over.
     pub(super) fn uploaded(&mut self, now: Duration) -> Option<AttemptEnd> {
-        match &self.stage {
-            Stage::Uploading { end, give_up, is_done } if *is_done || now >= *give_up => {
-                let end = end.clone();
-                self.clear(&end);
-                Some(end)
-            }
-            _ => None,
+        let Stage::Uploading { give_up, is_done, .. } = self.stage else { return None };
+        if !is_done && now < give_up {
+            return None;
         }
+        if !is_done {
+            let failure = UploadFailure::unsent(Cause::Unreadable, "the time to send it was over");
+            let is_follower = self.is_follower();
+            lack(&mut self.stage, &failure, is_follower);
+        }
+        let Stage::Uploading { end, .. } = &self.stage else { return None };
+        let end = end.clone();
+        self.clear(&end);
+        Some(end)
     }
 
     /// Takes what `file_mounts` put on the machine away, and deletes its copies, and on a node the working folder, which a
@@ -106,4 +152,18 @@ impl Attempt {
             let _ = std::fs::remove_dir_all(attempt.join("workdir"));
         }
     }
+}
+
+/// An attempt's outputs have not all arrived: it ends as what that makes of it. Returns whether it fails by that. Of a
+/// machine that sends only logs, the end says nothing of outputs.
+fn lack(stage: &mut Stage, failure: &UploadFailure, is_follower: bool) -> bool {
+    let Stage::Uploading { end, .. } = stage else { return false };
+    let Some(instead) = failure.instead_of(end).filter(|_| !is_follower) else { return false };
+    *end = instead;
+    matches!(end, AttemptEnd::Failed { .. })
+}
+
+/// A little less time, so that an answer comes within it.
+fn before(within: Duration) -> Duration {
+    within - within / 10
 }

@@ -1,18 +1,25 @@
 //! Fetches the checkpoints that an attempt resumes from, unless this machine has the same or newer ones.
+//!
+//! Those of our own trainer say which is newer. Of a program's files, a copy here that is newer by its time is kept if
+//! the attempt before ran here too, with all that the loop had: then no other attempt has written there since.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use checkpoint::CheckpointManifest;
-use domain::Work;
-use domain::files::FileInfo;
+use domain::files::{FileInfo, FileListing};
 use domain::wire::Start;
+use domain::{Fence, Work};
 
-use super::loop_files::{LoopFiles, TravelError, disk, fetch};
+use super::loop_files::{LoopFiles, TravelError, disk, fetch, micros};
+
+/// Manifests of the loop's, until all that they list is here.
+const BESIDE: &str = ".loop";
 
 /// Files in the folder of checkpoints that belong to a machine, and do not travel.
 pub(super) fn is_own(path: &str) -> bool {
-    matches!(path, "lock" | "fence") || path.rsplit('/').next().is_some_and(|name| name.starts_with('.'))
+    let is_beside = path.strip_prefix(BESIDE).is_some_and(|rest| rest.starts_with('/'));
+    is_beside || matches!(path, "lock" | "fence") || path.rsplit('/').next().is_some_and(|name| name.starts_with('.'))
 }
 
 /// Brings the folder of checkpoints up to date.
@@ -21,19 +28,23 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
     let address = format!("runs/{}/files", start.run);
     let listing = match files.list(&address) {
         // Nothing was uploaded there yet.
-        Err(TravelError::Refused(_)) => return Ok(()),
+        Err(TravelError::Refused(_) | TravelError::Unprocessable(_)) => FileListing::default(),
         listing => listing?,
     };
     let mut wanted: Vec<FileInfo> = listing.files.into_iter().filter(|file| !is_own(&file.path)).collect();
+    if matches!(start.job.work, Work::Command(_)) {
+        if had_all(start) {
+            wanted.retain(|file| !is_newer_here(file, &folder));
+        }
+        fetch(files, &address, &wanted, &folder)?;
+        return set_mark(start);
+    }
     if wanted.is_empty() {
         return Ok(());
     }
-    if matches!(start.job.work, Work::Command(_)) {
-        return fetch(files, &address, &wanted, &folder);
-    }
     let (manifests, others): (Vec<FileInfo>, Vec<FileInfo>) =
         wanted.drain(..).partition(|file| is_manifest(&file.path));
-    let beside = folder.join(".loop");
+    let beside = folder.join(BESIDE);
     let _ = fs::remove_dir_all(&beside);
     fetch(files, &address, &manifests, &beside)?;
     let (theirs, ours) = (newest(&beside), newest(&folder));
@@ -57,11 +68,47 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
     Ok(())
 }
 
+/// Whether the attempt before ran on this machine, with all that the loop had. What a machine wrote before it lost power
+/// may not be on its disk, so it is not newer.
+fn had_all(start: &Start) -> bool {
+    let Some(before) = start.fence.0.checked_sub(1) else { return false };
+    let boot = boot();
+    !boot.is_empty() && fs::read_to_string(mark(start, Fence(before))).is_ok_and(|then| then == boot)
+}
+
+/// What names the time since this machine was started; empty where that is not known.
+pub(super) fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Is written once this machine has all that the loop had before an attempt that saves here.
+fn mark(start: &Start, fence: Fence) -> PathBuf {
+    let attempts = Path::new(&start.folder).join("attempts");
+    attempts.join(start.run.attempt(fence).as_str()).join("fetched")
+}
+
+fn set_mark(start: &Start) -> Result<(), TravelError> {
+    // What the program saves on other machines does not travel, so it is not what the loop should have.
+    if start.member.is_some_and(|place| place.rank > 0) {
+        return Ok(());
+    }
+    let mark = mark(start, start.fence);
+    if let Some(folder) = mark.parent() {
+        fs::create_dir_all(folder).map_err(disk("make", folder))?;
+    }
+    fs::write(&mark, boot()).map_err(disk("write", &mark))
+}
+
+/// Whether a file is here as it was listed, or was written after that.
+fn is_newer_here(file: &FileInfo, folder: &Path) -> bool {
+    fs::metadata(folder.join(&file.path)).is_ok_and(|meta| meta.is_file() && micros(&meta) >= file.modified)
+}
+
 pub(super) fn is_manifest(path: &str) -> bool {
     path.starts_with("manifest-") && path.ends_with(".json")
 }
 
-fn manifests_in(folder: &Path) -> Vec<std::path::PathBuf> {
+fn manifests_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let entries = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_manifest));
     entries.map(|entry| entry.path()).collect()
@@ -69,7 +116,7 @@ fn manifests_in(folder: &Path) -> Vec<std::path::PathBuf> {
 
 /// Number of the attempt and step of the newest manifest.
 fn newest(folder: &Path) -> Option<(u64, u64)> {
-    let read = |path: std::path::PathBuf| {
+    let read = |path: PathBuf| {
         let manifest: CheckpointManifest = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         Some((manifest.fence.0, manifest.step))
     };

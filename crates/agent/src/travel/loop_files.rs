@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::RunId;
 use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, PartsRequest, Received};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,7 @@ const AWAY: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// For one request.
-const REQUEST: Duration = Duration::from_secs(60);
+pub(super) const REQUEST: Duration = Duration::from_secs(60);
 
 /// Why a file did not travel.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,21 @@ pub enum TravelError {
     /// The loop has answered, and will not do it.
     #[error("the loop says: {0}")]
     Refused(String),
+    /// The loop has answered that the contents are not right, such as after an error on their way.
+    #[error("the loop says: {0}")]
+    Unprocessable(String),
+    /// The loop has answered that it could not do it.
+    #[error("the loop's machine failed: {0}")]
+    Failed(String),
+    /// The loop's disk is full.
+    #[error("the loop's machine has no space left: {0}")]
+    Full(String),
+    /// A file here is written while it is read.
+    #[error("it changes while it is sent")]
+    Changing,
+    /// There was no more time.
+    #[error("the time to send it was over")]
+    Late,
     /// The loop did not answer for long.
     #[error("the loop does not answer: {0}")]
     Unreachable(String),
@@ -66,45 +81,55 @@ impl LoopFiles {
         parsed(&self.patiently(&LoopRequest::new(Method::GET, address, Vec::new()))?)
     }
 
+    /// The same within a time, without a second try.
+    pub(super) fn list_once(&self, address: &str, within: Duration) -> Result<FileListing, TravelError> {
+        parsed(&self.once(&LoopRequest::new(Method::GET, address, Vec::new()), within)?)
+    }
+
     /// The contents of parts, one after the other.
     pub(super) fn parts(&self, address: &str, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
         let answer = self.patiently(&json(address, &PartsRequest { parts })?)?;
         Ok(answer.body.into())
     }
 
-    /// Uploads a part of a file of a run, without a second try.
+    /// Uploads a part of a file of a run within a time, without a second try.
     pub(super) fn bring(
         &self,
         run: &RunId,
         path: &str,
         part: &BroughtPart,
-        bytes: Vec<u8>,
+        (bytes, within): (Vec<u8>, Duration),
     ) -> Result<Received, TravelError> {
         let address = format!("runs/{run}/files/{}?{}", escaped(path), query(part));
-        parsed(&self.once(&LoopRequest::new(Method::PUT, &address, bytes))?)
+        parsed(&self.once(&LoopRequest::new(Method::PUT, &address, bytes), within)?)
     }
 
-    /// Reports which checkpoint files are still needed, without a retry.
-    pub(super) fn keep(&self, run: &RunId, request: &KeepRequest) -> Result<(), TravelError> {
-        self.once(&json(&format!("runs/{run}/keep"), request)?).map(|_| ())
+    /// Reports which checkpoint files are still needed, within a time, without a retry.
+    pub(super) fn keep(&self, run: &RunId, request: &KeepRequest, within: Duration) -> Result<(), TravelError> {
+        self.once(&json(&format!("runs/{run}/keep"), request)?, within).map(|_| ())
     }
 
     /// Retries until there is an answer.
     fn patiently(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
         let begun = Instant::now();
         loop {
-            match self.once(request) {
-                Err(TravelError::Unreachable(_)) if begun.elapsed() < AWAY => std::thread::sleep(AGAIN),
+            match self.once(request, REQUEST) {
+                Err(TravelError::Unreachable(_) | TravelError::Failed(_)) if begun.elapsed() < AWAY => {
+                    std::thread::sleep(AGAIN);
+                }
                 answer => return answer,
             }
         }
     }
 
     /// One try: a refusal is final; other errors may be transient.
-    fn once(&self, request: &LoopRequest) -> Result<LoopAnswer, TravelError> {
-        let answer = request.send(&self.socket, REQUEST).map_err(TravelError::Unreachable)?;
+    fn once(&self, request: &LoopRequest, within: Duration) -> Result<LoopAnswer, TravelError> {
+        let answer = request.send(&self.socket, within).map_err(TravelError::Unreachable)?;
         match answer.status {
             status if status.is_success() => Ok(answer),
+            StatusCode::INSUFFICIENT_STORAGE => Err(TravelError::Full(answer.refusal())),
+            StatusCode::INTERNAL_SERVER_ERROR => Err(TravelError::Failed(answer.refusal())),
+            StatusCode::UNPROCESSABLE_ENTITY => Err(TravelError::Unprocessable(answer.refusal())),
             status if status.is_client_error() => Err(TravelError::Refused(answer.refusal())),
             _ => Err(TravelError::Unreachable(answer.refusal())),
         }
@@ -125,6 +150,9 @@ fn query(part: &BroughtPart) -> String {
     let mut query = format!("fence={}&offset={}", part.fence, part.offset);
     if let (Some(total), Some(sha256)) = (part.total, &part.sha256) {
         query.push_str(&format!("&total={total}&sha256={sha256}"));
+    }
+    if let Some(modified) = part.modified {
+        query.push_str(&format!("&modified={modified}"));
     }
     query
 }
@@ -175,7 +203,13 @@ const BATCH: usize = 512;
 /// Whether a file is here as it was listed.
 fn is_current(file: &domain::files::FileInfo, folder: &Path) -> bool {
     let Ok(meta) = fs::metadata(folder.join(&file.path)) else { return false };
-    meta.len() == file.bytes && meta.modified().is_ok_and(|time| time == modified(file))
+    meta.len() == file.bytes && micros(&meta) == file.modified
+}
+
+/// The modification time, as the loop lists it: in microseconds since 1970.
+pub(super) fn micros(meta: &fs::Metadata) -> i64 {
+    let modified = meta.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    modified.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 fn modified(file: &domain::files::FileInfo) -> std::time::SystemTime {

@@ -4,6 +4,7 @@
 //! [`upload`] sends its outputs. Fetched files are cached, so that the next attempt on a machine starts at once.
 
 mod checkpoints;
+mod failure;
 mod inputs;
 mod loop_files;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use domain::wire::Start;
 use domain::{Cause, Finding, Work};
 use loop_files::disk;
 
+pub use failure::UploadFailure;
 pub use loop_files::{LoopFiles, TravelError};
 pub use upload::Uploader;
 
@@ -96,10 +98,15 @@ fn finding(what: &str, error: &TravelError) -> Finding {
         TravelError::Disk { .. } => {
             Finding::new(Cause::ReadOnly, message).hint("make the folder on the node writable, then resume the run")
         }
-        TravelError::Refused(_) => {
+        TravelError::Refused(_) | TravelError::Unprocessable(_) => {
             Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
         }
-        TravelError::Unreachable(_) => Finding::new(Cause::Unreadable, message)
-            .hint("check the network between this machine and the node, then resume the run"),
+        TravelError::Unreachable(_) | TravelError::Failed(_) | TravelError::Full(_) => unreachable(message),
+        TravelError::Changing | TravelError::Late => unreachable(message),
     }
+}
+
+fn unreachable(message: String) -> Finding {
+    Finding::new(Cause::Unreadable, message)
+        .hint("check the network between this machine and the node, then resume the run")
 }

@@ -14,7 +14,7 @@ use domain::files::{FileInfo, FileListing, KeepRequest, PartsRequest, Received};
 use domain::{AttemptId, Fence, RunId};
 use serde_json::json;
 
-use super::{LoopFiles, Uploader, checkpoints};
+use super::{LoopFiles, UploadFailure, Uploader, checkpoints};
 use crate::event::{AttemptEvent, Wakeup};
 
 /// A loop that stores uploads in a folder, and records each request.
@@ -54,20 +54,44 @@ impl Scene {
         LoopFiles::new(&self.folder.path().join("s"))
     }
 
-    /// Sends everything, and waits until it is there.
-    fn upload(&self) -> Result<(), String> {
+    fn uploader(&self) -> (Uploader, mpsc::Receiver<Wakeup>) {
         let (events, inbox) = mpsc::channel();
         let whose = (RunId::new("r"), AttemptId::new("r-a1"), Fence(1));
-        let uploader = Uploader::start(self.files(), (self.here(), false), whose, events);
-        uploader.finish(Duration::from_secs(60));
-        match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
-            Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => result,
-            other => panic!("{other:?}"),
-        }
+        (Uploader::start(self.files(), (self.here(), false), whose, events), inbox)
+    }
+
+    /// Sends everything, and waits until it is there.
+    fn upload(&self) -> Result<(), Box<UploadFailure>> {
+        self.upload_within(Duration::from_secs(60))
+    }
+
+    fn upload_within(&self, time: Duration) -> Result<(), Box<UploadFailure>> {
+        let (uploader, inbox) = self.uploader();
+        uploader.staged();
+        uploader.finish(time);
+        uploaded(&inbox)
+    }
+
+    fn write(&self, path: &str, contents: &str) -> PathBuf {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
     }
 
     fn requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.requests.lock().unwrap())
+    }
+}
+
+/// Waits for the end of an upload.
+fn uploaded(inbox: &mpsc::Receiver<Wakeup>) -> Result<(), Box<UploadFailure>> {
+    loop {
+        match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
+            Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => return result,
+            Wakeup::Attempt(_, AttemptEvent::UploadMoved) => {}
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -91,18 +115,33 @@ fn answer(mut stream: UnixStream, there: &Path, noted: &Mutex<Vec<String>>, refu
     reader.read_exact(&mut body).unwrap();
     let mut words = head.split(' ');
     let (Some(method), Some(address)) = (words.next(), words.next()) else { return };
-    noted.lock().unwrap().push(format!("{method} {}", address.split('?').next().unwrap()));
+    let request = format!("{method} {}", address.split('?').next().unwrap());
+    let times = {
+        let mut noted = noted.lock().unwrap();
+        noted.push(request.clone());
+        noted.iter().filter(|other| **other == request).count()
+    };
+    let is_damaged = request.ends_with("damaged-always") || request.ends_with("damaged-once") && times == 1;
+    if request.ends_with("slow") {
+        std::thread::sleep(Duration::from_millis(250));
+    }
     let is_refused = {
         let mut left = refusals.lock().unwrap();
         let is_refused = *left > 0;
         *left = left.saturating_sub(1);
         is_refused
     };
-    let reply = if is_refused { None } else { Some(carried_out(method, address, &body, there)) };
-    let (status, reply) = reply.map_or(("503 Busy", b"later".to_vec()), |reply| ("200 OK", reply));
+    let (status, reply) = match (is_refused, is_damaged) {
+        (true, _) => ("503 Busy", b"later".to_vec()),
+        (false, true) => ("422 Unprocessable", b"its checksum is wrong".to_vec()),
+        (false, false) => ("200 OK", carried_out(method, address, &body, there)),
+    };
     let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", reply.len());
     stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&reply)).unwrap_or_default();
 }
+
+/// How far the file `grows` grows, by 4 bytes with each part that is sent of it.
+const GROWN: u64 = (9 << 20) + 8;
 
 fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8> {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
@@ -112,23 +151,30 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
     };
     match (method, path.strip_prefix("/v1/runs/r/")) {
         ("PUT", Some(path)) => {
-            let place = there.join(path.strip_prefix("files/").unwrap());
+            let path = path.strip_prefix("files/").unwrap();
+            let original = there.with_file_name("here").join(path);
+            if path.ends_with("grows") && fs::metadata(&original).unwrap().len() < GROWN {
+                fs::OpenOptions::new().append(true).open(original).unwrap().write_all(b"more").unwrap();
+            }
+            let place = there.join(path);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             fs::write(place, body).unwrap();
             let bytes = number("offset").unwrap() + body.len() as u64;
             serde_json::to_vec(&Received { bytes, is_whole: number("total") == Some(bytes) }).unwrap()
         }
         ("POST", Some("keep")) => {
-            let KeepRequest { fence, files } = serde_json::from_slice(body).unwrap();
+            let KeepRequest { fence, files, removed } = serde_json::from_slice(body).unwrap();
             assert!(fence == Fence(1) && !files.is_empty());
+            removed.iter().for_each(|path| fs::remove_file(there.join("checkpoints").join(path)).unwrap());
             Vec::new()
         }
         ("GET", Some("files")) => {
             let mut files = Vec::new();
-            for path in super::upload::below(there, "checkpoints").unwrap_or_default() {
-                let bytes = fs::metadata(there.join(&path)).unwrap().len();
+            for path in super::upload::below(there, "checkpoints").0 {
+                let meta = fs::metadata(there.join(&path)).unwrap();
+                let (bytes, modified) = (meta.len(), super::loop_files::micros(&meta));
                 let path = path.trim_start_matches("checkpoints/").to_owned();
-                files.push(FileInfo { path, bytes, modified: 0, is_executable: false, is_private: false });
+                files.push(FileInfo { path, bytes, modified, is_executable: false, is_private: false });
             }
             serde_json::to_vec(&FileListing { is_file: false, files }).unwrap()
         }
@@ -181,6 +227,130 @@ fn what_the_loop_could_not_take_is_sent_again() {
     scene.upload().unwrap();
     assert_eq!(fs::read_to_string(scene.there().join("export/model.safetensors")).unwrap(), "weights");
     assert!(scene.there().join("checkpoints/manifest-1.json").exists());
+}
+
+/// A program may write to a file while it is sent. Before, the sender repeated its last part for ever.
+#[test]
+fn a_file_that_grows_while_it_is_sent_is_sent_as_it_was() {
+    let scene = Scene::new(0);
+    fs::File::create(scene.here().join("checkpoints/grows")).unwrap().set_len(9 << 20).unwrap();
+    scene.upload().unwrap();
+    let is_part = |request: &&String| request.ends_with("grows");
+    assert_eq!(scene.requests().iter().filter(is_part).count(), 4, "two as it was, and two as it is in the next round");
+    let last_part = fs::metadata(scene.there().join("checkpoints/grows")).unwrap().len();
+    assert_eq!(last_part, GROWN - (8 << 20));
+}
+
+#[test]
+fn a_file_that_cannot_be_sent_keeps_no_other_back_and_is_named() {
+    let scene = Scene::new(0);
+    let others = ["checkpoints/last.pt", "checkpoints/manifest-7.json", "export/model", "logs/a.log"];
+    for path in ["checkpoints/damaged-always", "checkpoints/damaged-once"].iter().chain(&others) {
+        scene.write(&format!("here/{path}"), "contents");
+    }
+    let failure = scene.upload_within(Duration::from_secs(2)).unwrap_err();
+    let (missing, why) = ("`checkpoints/damaged-always` has not reached", "the loop says: its checksum is wrong");
+    assert_eq!(failure.finding.message, format!("{missing} the loop's machine: {why}"));
+    assert_eq!((failure.lacks_outputs, failure.lacks_checkpoints, failure.arrived), (true, true, Some(7)));
+    for path in others.iter().chain(&["checkpoints/damaged-once"]) {
+        assert!(scene.there().join(path).exists(), "{path}");
+    }
+    assert!(!scene.requests().iter().any(|request| request.ends_with("keep")), "not while something is missing");
+}
+
+#[test]
+fn a_manifest_is_not_sent_without_what_it_may_list() {
+    let scene = Scene::new(0);
+    for path in ["checkpoints/step-7-a1/damaged-always", "checkpoints/manifest-7.json"] {
+        scene.write(&format!("here/{path}"), "{}");
+    }
+    let failure = scene.upload_within(Duration::from_millis(300)).unwrap_err();
+    assert_eq!(failure.arrived, None);
+    assert!(!scene.there().join("checkpoints/manifest-7.json").exists());
+}
+
+/// A slow link takes its time: the end waits for as long as something arrives.
+#[test]
+fn the_end_waits_while_something_arrives() {
+    let scene = Scene::new(0);
+    for number in 0..8 {
+        scene.write(&format!("here/export/{number}-slow"), "x");
+    }
+    let (uploader, inbox) = scene.uploader();
+    uploader.staged();
+    uploader.finish_while_moving(Duration::from_millis(1500));
+    uploaded(&inbox).unwrap();
+    assert_eq!(scene.requests().len(), 8);
+    // An order to end leaves less time.
+    scene.write("here/export/damaged-always", "x");
+    let (uploader, inbox) = scene.uploader();
+    uploader.staged();
+    uploader.finish_while_moving(Duration::from_secs(60));
+    uploader.finish(Duration::ZERO);
+    assert_eq!(uploaded(&inbox).unwrap_err().arrived, None);
+}
+
+/// Until the loop's checkpoints are here, what is here may be older, and what is not here is not deleted.
+#[test]
+fn before_the_loop_s_checkpoints_are_here_nothing_there_is_replaced() {
+    let scene = Scene::new(0);
+    scene.write("here/checkpoints/last.pt", "old");
+    scene.write("here/checkpoints/unsent.pt", "unsent");
+    scene.write("there/checkpoints/last.pt", "newer");
+    let (uploader, inbox) = scene.uploader();
+    uploader.finish(Duration::from_secs(60));
+    uploaded(&inbox).unwrap();
+    assert_eq!(fs::read_to_string(scene.there().join("checkpoints/last.pt")).unwrap(), "newer");
+    assert_eq!(fs::read_to_string(scene.there().join("checkpoints/unsent.pt")).unwrap(), "unsent");
+    let expected = ["GET /v1/runs/r/files", "PUT /v1/runs/r/files/checkpoints/unsent.pt"];
+    assert_eq!(scene.requests(), expected, "and it does not say what to keep");
+}
+
+#[test]
+fn what_a_program_has_deleted_is_deleted_there() {
+    let scene = Scene::new(0);
+    scene.write("here/checkpoints/checkpoint-1/model", "1");
+    scene.write("here/checkpoints/checkpoint-2/model", "2");
+    scene.write("there/checkpoints/checkpoint-0/model", "of another attempt");
+    let (uploader, inbox) = scene.uploader();
+    uploader.staged();
+    let is_there = |number: u32| scene.there().join(format!("checkpoints/checkpoint-{number}/model")).exists();
+    let begun = std::time::Instant::now();
+    // The second is the last of its round.
+    while !is_there(2) {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_dir_all(scene.here().join("checkpoints/checkpoint-1")).unwrap();
+    uploader.finish(Duration::from_secs(60));
+    uploaded(&inbox).unwrap();
+    assert_eq!([0, 1, 2].map(is_there), [true, false, true]);
+}
+
+/// Of a program's files, those here are newer only if nobody else has written there since.
+#[test]
+fn a_program_s_newer_files_stay_if_the_attempt_before_was_here() {
+    let at = |seconds: u64| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    for (was_here, time, expected) in [(true, 2000, "ours"), (true, 500, "loop"), (false, 2000, "loop")] {
+        let scene = Scene::new(0);
+        for (path, contents, time) in
+            [("there/checkpoints/last.pt", "loop", 1000), ("here/checkpoints/last.pt", "ours", time)]
+        {
+            fs::File::options().write(true).open(scene.write(path, contents)).unwrap().set_modified(at(time)).unwrap();
+        }
+        if was_here {
+            scene.write("here/attempts/r-a8/fetched", &checkpoints::boot());
+        }
+        let job = domain::Job::parse("run: echo\n", "job.yaml").unwrap().job;
+        let start = domain::wire::Start { job, ..start(&scene.here()) };
+        checkpoints::bring(&scene.files(), &start).unwrap();
+        let found = fs::read_to_string(scene.here().join("checkpoints/last.pt")).unwrap();
+        assert_eq!(found, expected, "{was_here} {time}");
+        assert!(scene.here().join("attempts/r-a9/fetched").exists());
+        scene.requests();
+        checkpoints::bring(&scene.files(), &start).unwrap();
+        assert_eq!(scene.requests(), ["GET /v1/runs/r/files"], "nothing travels twice");
+    }
 }
 
 #[test]

@@ -147,6 +147,9 @@ pub struct BroughtPart {
     /// SHA-256 of the complete file, if its size is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// Its modification time, in microseconds since 1970. `None` for a file that grows, and from older agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<i64>,
 }
 
 /// The files of a run to retain: those that its newest checkpoints list.
@@ -156,6 +159,9 @@ pub struct KeepRequest {
     pub fence: Fence,
     /// Paths in `checkpoints/`.
     pub files: Vec<String>,
+    /// Files in `checkpoints/` that this attempt has uploaded, and that its program has deleted since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
 
 /// Progress of a file that is being uploaded.

@@ -141,7 +141,7 @@ fn failed(doing: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) ->
     move |error| {
         let status = match error.kind() {
             std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            std::io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, format!("{doing}: {error}"))

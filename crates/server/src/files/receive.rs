@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use domain::Fence;
@@ -30,7 +31,7 @@ impl Runs {
         }
     }
 
-    /// Deletes the files of checkpoints that are not named.
+    /// Deletes the files of checkpoints that are not named, and what the attempt had sent and its program has deleted.
     pub(super) fn keep(&self, run: &str, request: &KeepRequest) -> Result<(), Refused> {
         let folder = self.run(run)?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,8 +47,33 @@ impl Runs {
             // The folder of a step is removed with its last file.
             let _ = path.parent().filter(|parent| *parent != checkpoints).map(fs::remove_dir);
         }
+        let removed = request.removed.iter().filter(|path| !kept.contains(path.as_str()));
+        for path in removed.filter(|path| is_safe(path) && !is_own(path)) {
+            remove(&checkpoints, &checkpoints.join(path))?;
+        }
         Ok(())
     }
+}
+
+/// Deletes a file, if it is there, and the folders above it that are empty then.
+fn remove(checkpoints: &Path, path: &Path) -> Result<(), Refused> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed("delete", path)(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let mut parent = path.parent();
+    while let Some(folder) = parent.filter(|folder| *folder != checkpoints) {
+        if fs::remove_dir(folder).is_err() {
+            break;
+        }
+        parent = folder.parent();
+    }
+    Ok(())
+}
+
+/// Whether a file in `checkpoints/` is this machine's own: no agent sends it.
+fn is_own(path: &str) -> bool {
+    matches!(path, "fence" | "lock") || path.rsplit('/').next().is_some_and(|name| name.starts_with('.'))
 }
 
 /// Whether it is a file of a checkpoint, and not the fence, the lock or an incomplete file.
@@ -96,12 +122,23 @@ fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     Ok(Received { bytes: length.max(offset + bytes.len() as u64), is_whole: false })
 }
 
-/// A file that is renamed when it is complete and its checksum matches; until then its parts are stored next to it.
+/// A file that is renamed when it is complete and its checksum matches; until then its parts are stored next to it, under
+/// a name with that checksum: what was sent of other contents is never continued.
 fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: &[u8]) -> Result<Received, Refused> {
-    if is_there(place, total, sha256) {
+    if sha256.len() < NAMED || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err((StatusCode::BAD_REQUEST, format!("`{sha256}` is no SHA-256 in hexadecimal digits")));
+    }
+    let partial = beside(place, sha256);
+    let is_begun = partial.exists();
+    if !is_begun && is_there(place, total, sha256) {
+        if let Ok(file) = File::open(place) {
+            date(&file, part.modified);
+        }
         return Ok(Received { bytes: total, is_whole: true });
     }
-    let partial = beside(place, part.fence);
+    if !is_begun && (bytes.len() as u64) < total {
+        remove_other_partials(place);
+    }
     let mut file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -126,6 +163,7 @@ fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: 
         fs::remove_file(&partial).map_err(failed("delete", &partial))?;
         return Err((StatusCode::UNPROCESSABLE_ENTITY, "its checksum is wrong; it is to be sent again".to_owned()));
     }
+    date(&file, part.modified);
     let named = file.sync_all().and_then(|()| fs::rename(&partial, place)).and_then(|()| {
         let parent = place.parent().unwrap_or(place);
         File::open(parent)?.sync_all()
@@ -134,13 +172,46 @@ fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: 
     Ok(Received { bytes: total, is_whole: true })
 }
 
+/// Sets the time at which the file was modified on its machine, which tells older copies from newer ones. Without it, a
+/// copy is only fetched more often.
+fn date(file: &File, modified: Option<i64>) {
+    if let Some(micros) = modified.and_then(|micros| u64::try_from(micros).ok()) {
+        let _ = file.set_modified(UNIX_EPOCH + Duration::from_micros(micros));
+    }
+}
+
 fn is_there(place: &Path, total: u64, sha256: &str) -> bool {
     fs::metadata(place).is_ok_and(|meta| meta.len() == total) && hash(place).is_ok_and(|hash| hash == sha256)
 }
 
-fn beside(place: &Path, fence: u64) -> PathBuf {
-    let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-    place.with_file_name(format!(".{name}.partial-a{fence}"))
+/// So many digits of a checksum are in the name of an incomplete file.
+const NAMED: usize = 16;
+
+/// Of a longer name nothing is in it: file systems allow 255 bytes.
+const LONGEST: usize = 200;
+
+fn beside(place: &Path, sha256: &str) -> PathBuf {
+    place.with_file_name(partial_prefix(place) + sha256.get(..NAMED).unwrap_or(sha256))
+}
+
+fn partial_prefix(place: &Path) -> String {
+    let name = place.file_name().and_then(|name| name.to_str()).filter(|name| name.len() <= LONGEST);
+    let name = name.unwrap_or("file");
+    format!(".{name}.partial-")
+}
+
+/// Deletes what interrupted uploads have left of other contents of a file, which nobody will continue.
+fn remove_other_partials(place: &Path) {
+    let prefix = partial_prefix(place);
+    let Some(Ok(entries)) = place.parent().map(fs::read_dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let mark = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        // Older versions have put the number of the attempt there, such as `a1`.
+        if mark.is_some_and(|mark| mark.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// SHA-256 of a file, in hexadecimal digits.

@@ -28,7 +28,7 @@ fn scene(fence: u64) -> Scene {
 
 impl Scene {
     fn bring(&self, path: &str, fence: u64, offset: u64, of: &[u8], bytes: &[u8]) -> Result<(u64, bool), StatusCode> {
-        let part = BroughtPart { fence, offset, total: Some(of.len() as u64), sha256: Some(sha(of)) };
+        let part = BroughtPart { fence, offset, total: Some(of.len() as u64), sha256: Some(sha(of)), modified: None };
         let brought = self.runs.bring("r", path, &part, bytes);
         brought.map(|received| (received.bytes, received.is_whole)).map_err(|(status, _)| status)
     }
@@ -53,12 +53,45 @@ fn a_file_has_its_name_only_when_it_is_whole_and_right() {
     assert_eq!(scene.bring(other, 1, 0, file, file), Ok((10, true)));
 }
 
+/// A file that is overwritten in place while it is sent: what is there of the old contents is not continued.
+#[test]
+fn an_interrupted_upload_of_other_contents_is_not_continued() {
+    let scene = scene(1);
+    let (path, old, new) = ("checkpoints/last.pt", b"0123456789", b"abcdefghij");
+    fs::create_dir_all(scene.run.join("checkpoints")).unwrap();
+    fs::write(scene.run.join("checkpoints/.last.pt.partial-a1"), "of an older version").unwrap();
+    assert_eq!(scene.bring(path, 1, 0, old, b"0123"), Ok((4, false)));
+    assert_eq!(scene.bring(path, 1, 0, new, b"abcd"), Ok((4, false)));
+    assert_eq!(scene.bring(path, 1, 4, new, b"efghij"), Ok((10, true)));
+    assert_eq!(fs::read(scene.run.join(path)).unwrap(), new);
+    let left = send::list(&scene.run.join("checkpoints")).unwrap().files;
+    let left: Vec<&str> = left.iter().map(|file| &*file.path).collect();
+    assert_eq!(left, ["last.pt"], "and nothing of it is left");
+    // The checksum becomes part of a name.
+    let sha256 = Some("../../../../../../x".into());
+    let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256, modified: None };
+    assert_eq!(scene.runs.bring("r", path, &part, b"x").unwrap_err().0, StatusCode::BAD_REQUEST);
+}
+
+#[test]
+fn a_file_has_the_time_that_it_has_on_its_machine() {
+    let scene = scene(1);
+    let bring = |modified: Option<i64>| {
+        let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256: Some(sha(b"x")), modified };
+        assert!(scene.runs.bring("r", "checkpoints/last.pt", &part, b"x").unwrap().is_whole);
+        send::list(&scene.run.join("checkpoints")).unwrap().files[0].modified
+    };
+    assert_eq!(bring(Some(1_000_000_000_000_007)), 1_000_000_000_000_007);
+    assert_eq!(bring(Some(1_000_000_000_000_009)), 1_000_000_000_000_009, "the same contents, written anew");
+    assert_eq!(bring(None), 1_000_000_000_000_009, "an older agent does not say it");
+}
+
 #[test]
 fn what_a_replaced_attempt_brings_is_refused() {
     let scene = scene(2);
     assert_eq!(scene.bring("checkpoints/manifest-1.json", 1, 0, b"{}", b"{}"), Err(StatusCode::CONFLICT));
     assert_eq!(scene.bring("checkpoints/manifest-1.json", 2, 0, b"{}", b"{}"), Ok((2, true)));
-    let request = KeepRequest { fence: Fence(1), files: Vec::new() };
+    let request = KeepRequest { fence: Fence(1), files: Vec::new(), removed: Vec::new() };
     assert_eq!(scene.runs.keep("r", &request).unwrap_err().0, StatusCode::CONFLICT);
     // A grant never reverts to an older attempt.
     Grant { fence: Fence(1), inputs: Default::default(), mounts: Default::default() }.write(&scene.run).unwrap();
@@ -73,7 +106,7 @@ fn nothing_is_written_or_read_outside_of_a_run() {
         assert_eq!(scene.bring(path, 1, 0, b"x", b"x"), Err(StatusCode::BAD_REQUEST), "{path}");
     }
     for run in ["..", ".", "", "r/..", "other"] {
-        let part = BroughtPart { fence: 1, offset: 0, total: None, sha256: None };
+        let part = BroughtPart { fence: 1, offset: 0, total: None, sha256: None, modified: None };
         assert_eq!(scene.runs.bring(run, "logs/a", &part, b"x").unwrap_err().0, StatusCode::NOT_FOUND, "{run}");
     }
     let parts = |path: &str| PartsRequest { parts: vec![FilePart { path: path.into(), offset: 0, bytes: 1 }] };
@@ -86,7 +119,7 @@ fn nothing_is_written_or_read_outside_of_a_run() {
 fn a_log_grows_without_gaps() {
     let scene = scene(1);
     let bring = |offset: u64, bytes: &[u8]| {
-        let part = BroughtPart { fence: 1, offset, total: None, sha256: None };
+        let part = BroughtPart { fence: 1, offset, total: None, sha256: None, modified: None };
         scene.runs.bring("r", "logs/a1-rank-0.log", &part, bytes).unwrap().bytes
     };
     assert_eq!([bring(0, b"one\n"), bring(9, b"late\n"), bring(4, b"two\n"), bring(4, b"two\n")], [4, 4, 8, 8]);
@@ -101,11 +134,35 @@ fn only_what_is_named_of_checkpoints_is_kept() {
     }
     fs::write(scene.run.join("checkpoints/fence"), "1").unwrap();
     let files = ["manifest-2.json", "step-2-a1/model", "best-1-a1"].map(str::to_owned).to_vec();
-    scene.runs.keep("r", &KeepRequest { fence: Fence(1), files: files.clone() }).unwrap();
+    scene.runs.keep("r", &KeepRequest { fence: Fence(1), files, removed: Vec::new() }).unwrap();
     let left: Vec<String> =
         send::list(&scene.run.join("checkpoints")).unwrap().files.into_iter().map(|file| file.path).collect();
     assert_eq!(left, ["best-1-a1", "fence", "manifest-2.json", "step-2-a1/model"]);
     assert!(!scene.run.join("checkpoints/step-1-a1").exists());
+}
+
+/// What a program has rotated away goes here too: only what its attempt names, and never this machine's own files.
+#[test]
+fn what_a_program_has_deleted_is_deleted() {
+    let scene = scene(1);
+    for path in ["checkpoint-1/model", "checkpoint-1/state/a", "checkpoint-2/model", "other/model"] {
+        scene.bring(&format!("checkpoints/{path}"), 1, 0, b"x", b"x").unwrap();
+    }
+    for path in ["checkpoints/fence", "checkpoints/lock", "checkpoints/.writer", "grant"] {
+        fs::write(scene.run.join(path), "1").unwrap();
+    }
+    let keep = |removed: &[&str]| {
+        let removed = removed.iter().map(|path| (*path).to_owned()).collect();
+        let request = KeepRequest { fence: Fence(1), files: vec!["checkpoint-2/model".into()], removed };
+        scene.runs.keep("r", &request).unwrap();
+        let files = send::list(&scene.run.join("checkpoints")).unwrap().files.into_iter().map(|file| file.path);
+        files.collect::<Vec<String>>()
+    };
+    let own = [".writer", "checkpoint-2/model", "fence", "lock", "other/model"];
+    assert_eq!(keep(&[]).len(), 7, "nothing that is only not named");
+    assert_eq!(keep(&["checkpoint-1/model", "checkpoint-1/state/a", "checkpoint-2/model", "../grant"]), own);
+    assert!(!scene.run.join("checkpoints/checkpoint-1").exists() && scene.run.join("grant").exists());
+    assert_eq!(keep(&["checkpoint-1/model", "fence", "lock", ".writer"]), own, "once more, and what is not sent");
 }
 
 #[test]

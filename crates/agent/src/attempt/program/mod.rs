@@ -94,8 +94,8 @@ fn environment(start: &Start, checkpoints: &Path, nodes: &[NodeAddress], gpus: u
     ]
 }
 
-/// GPUs that the program sees: those of this machine, or of them those that the job's `CUDA_VISIBLE_DEVICES` names.
-fn gpus_of(start: &Start) -> usize {
+/// GPUs that the job's processes see: those of this machine, or of them those that the job's `CUDA_VISIBLE_DEVICES` names.
+pub fn gpus_of(start: &Start) -> usize {
     let list = start.job.environment().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
     visible(gpus(Path::new("/dev")), list.map(|(_, list)| list))
 }

@@ -1,0 +1,91 @@
+//! Sends checkpoints, and says which of their files are still needed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+
+use domain::files::{FileListing, KeepRequest};
+
+use super::files::below;
+use super::{PassedOver, Upload};
+use crate::travel::checkpoints::{is_manifest, is_own};
+use crate::travel::loop_files::{REQUEST, TravelError};
+
+impl Upload {
+    /// Sends complete files that are missing there, manifests last; then reports which are still needed.
+    pub(super) fn checkpoints(&mut self) -> Result<(), TravelError> {
+        let (is_staged, is_last) = (self.is_staged, self.deadline.is_some());
+        if self.has_only_logs || !is_staged && !is_last {
+            return Ok(());
+        }
+        // A file that is deleted meanwhile is of a checkpoint that has been replaced; the next round has the newer one.
+        let (mut paths, listed) = below(&self.folder, "checkpoints");
+        paths.retain(|path| !is_own(in_checkpoints(path)));
+        if !is_staged {
+            self.retain_unknown(&mut paths)?;
+        }
+        paths.sort_by_key(|path| is_manifest(in_checkpoints(path)));
+        let (mut passed_over, mut lacks_part) = (PassedOver::default(), listed.is_err());
+        passed_over.note(listed)?;
+        for path in &paths {
+            if lacks_part && is_manifest(in_checkpoints(path)) {
+                break;
+            }
+            let result = self.whole(path);
+            lacks_part |= result.is_err() && is_part(in_checkpoints(path));
+            passed_over.note(result)?;
+        }
+        passed_over.result()?;
+        if is_staged { self.keep(&paths, is_last) } else { Ok(()) }
+    }
+
+    /// Of an attempt that ended before the loop's checkpoints were here, nothing may replace what is there: it may be
+    /// older.
+    fn retain_unknown(&self, paths: &mut Vec<String>) -> Result<(), TravelError> {
+        let listing = match self.files.list_once(&format!("runs/{}/files", self.run), self.left(REQUEST)) {
+            // Nothing was uploaded there yet.
+            Err(TravelError::Refused(_)) => FileListing::default(),
+            listing => listing?,
+        };
+        let there: BTreeSet<String> = listing.files.into_iter().map(|file| file.path).collect();
+        paths.retain(|path| !there.contains(in_checkpoints(path)));
+        Ok(())
+    }
+
+    /// Reports which checkpoint files are still needed, and which are gone of those that were sent. All of `paths` are
+    /// there. While files are written, one listing may miss both an old file and the one that replaces it, so a file is
+    /// gone only if two have missed it: the second has what was whole before the first.
+    fn keep(&mut self, paths: &[String], is_last: bool) -> Result<(), TravelError> {
+        let here: BTreeSet<&String> = paths.iter().collect();
+        let sent = self.sent.keys().filter(|path| path.starts_with("checkpoints/"));
+        let gone: BTreeSet<String> = sent.filter(|path| !here.contains(path)).cloned().collect();
+        let before = std::mem::replace(&mut self.gone, gone);
+        let is_removed = |path: &&String| {
+            let meta = fs::symlink_metadata(self.folder.join(path));
+            (is_last || before.contains(*path)) && meta.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
+        let removed: Vec<String> = self.gone.iter().filter(is_removed).cloned().collect();
+        // A folder without any file may be one that is not mounted.
+        if paths.is_empty() || !self.is_keep_due && removed.is_empty() {
+            return Ok(());
+        }
+        let named = |paths: &[String]| paths.iter().map(|path| in_checkpoints(path).to_owned()).collect();
+        let request = KeepRequest { fence: self.fence, files: named(paths), removed: named(&removed) };
+        self.files.keep(&self.run, &request, self.left(REQUEST))?;
+        self.is_keep_due = false;
+        for path in &removed {
+            self.sent.remove(path);
+        }
+        Ok(())
+    }
+}
+
+/// The path of a checkpoint file below their folder.
+pub(super) fn in_checkpoints(path: &str) -> &str {
+    path.strip_prefix("checkpoints/").unwrap_or(path)
+}
+
+/// Whether a manifest may list it.
+fn is_part(path: &str) -> bool {
+    ["step-", "best-", "data-"].iter().any(|start| path.starts_with(start))
+}
