@@ -1,4 +1,5 @@
-//! Prerequisites of an agent on a machine: the executables, identified by the hash of their contents, and libtorch.
+//! Prerequisites of an agent on a machine: the executables, identified by the hash of their contents, and libtorch. On a
+//! machine with an NVIDIA GPU, that of an installed PyTorch for CUDA is used, where there is one of the same version.
 //!
 //! Everything is in `~/.gradus`. A copy is renamed only when it is complete, so that a broken connection leaves nothing
 //! that looks ready, and the next try resumes from there.
@@ -29,7 +30,7 @@ pub struct Executables {
 pub struct Site {
     /// The folder of the executables.
     pub programs: String,
-    /// Folder of libtorch, where one was found or copied.
+    /// Folder of libtorch, where one was installed, found or copied.
     pub libtorch: Option<String>,
     /// The folder of this owner: `instances/`, `runs/`, `cache/`.
     pub root: String,
@@ -51,8 +52,8 @@ impl Site {
     }
 }
 
-/// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, and the
-/// owner.
+/// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, the owner, the
+/// version of PyTorch, and the folder of devices. Images of clouds keep their Python in `/opt`.
 const LOOK: &str = r#"set -e
 cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
@@ -60,8 +61,19 @@ echo "home $(pwd -P)"
 whole() { [ -d "$1/lib" ] && { [ -f "$1/build-version" ] || [ -f "$1/version.py" ]; }; }
 whole ".gradus/lib/$2" && echo "copied"
 whole ".cache/gradus/$2" && echo "cached"
+find_torch='import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])'
+[ -e "$5/nvidiactl" ] && for python in python3 /opt/pytorch/bin/python3 /opt/conda/bin/python3; do
+  torch=$("$python" -c "$find_torch" 2>/dev/null </dev/null) || continue
+  [ -f "$torch/lib/libtorch_cuda.so" ] || continue
+  grep -q "^__version__ = .$4+" "$torch/version.py" 2>/dev/null || continue
+  echo "torch $torch"
+  break
+done
 echo "end"
 "#;
+
+/// Our own part of libtorch for CUDA, which is beside the executable of the trainer where it was built.
+const CUDA_PART: &str = "libgradus-cuda.so";
 
 /// The name of an owner's folder below `~/.gradus/homes` of a machine.
 pub fn folder_of(owner: &str) -> String {
@@ -77,12 +89,18 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
         let doing = format!("{doing} `{}`", path.display());
         move |source| SshError::Here { doing, source }
     };
-    let executables = [("gradus", &program.gradus), ("gradus-rank", &program.rank)];
-    let open = |path: &Path| File::open(path).map_err(here("read", path));
-    let contents = open(&program.gradus)?.chain(open(&program.rank)?);
+    let cuda_part = program.rank.with_file_name(CUDA_PART);
+    let mut executables = vec![("gradus", &program.gradus), ("gradus-rank", &program.rank)];
+    if cuda_part.is_file() {
+        executables.insert(0, (CUDA_PART, &cuda_part));
+    }
+    let mut contents: Box<dyn Read> = Box::new(io::empty());
+    for (_, path) in &executables {
+        contents = Box::new(contents.chain(File::open(path).map_err(here("read", path))?));
+    }
     let hash = node::sha256(contents).map_err(here("read", &program.gradus))?[..16].to_owned();
     let short = folder_of(owner);
-    let arguments = [&hash, torch::CACHE_FOLDER, &short].map(quoted).join(" ");
+    let arguments = [&hash, torch::CACHE_FOLDER, &short, torch::VERSION, "/dev"].map(quoted).join(" ");
     let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let has = |word: &str| said.lines().any(|line| line.trim() == word);
@@ -93,13 +111,15 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
             why: format!("the shell said `{}`", said.trim()),
         });
     };
+    let installed = said.lines().find_map(|line| line.strip_prefix("torch ")).map(str::to_owned);
+    let is_needed = installed.is_none() && !has("copied") && !has("cached");
     let site = Site {
         programs: format!("{home}/.gradus/bin/{hash}"),
-        libtorch: match (&program.libtorch, has("copied"), has("cached")) {
+        libtorch: installed.or_else(|| match (&program.libtorch, has("copied"), has("cached")) {
             (_, false, true) => Some(format!("{home}/.cache/gradus/{}", torch::CACHE_FOLDER)),
             (None, false, false) => None,
             (_, _, _) => Some(format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER)),
-        },
+        }),
         root: format!("{home}/.gradus/homes/{short}"),
     };
     if !has("programs") {
@@ -107,10 +127,7 @@ pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> R
             copy_file(connection, path, &site.programs, name)?;
         }
     }
-    if let Some(libtorch) = &program.libtorch
-        && !has("copied")
-        && !has("cached")
-    {
+    if let Some(libtorch) = program.libtorch.as_ref().filter(|_| is_needed) {
         copy_libraries(connection, libtorch, &format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER))?;
     }
     Ok(site)
@@ -175,4 +192,47 @@ fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Res
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("`tar` ended with {status}"))) }
     };
     connection.feed("copy libtorch to it", &remote, pack).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// What is found on a machine with or without a GPU, on which this PyTorch is installed.
+    fn found(has_gpu: bool, version: &str, library: &str) -> Vec<String> {
+        let machine = tempfile::tempdir().unwrap();
+        let path = |name: &str| machine.path().join(name);
+        let torch = path("site-packages/torch");
+        fs::create_dir_all(torch.join("lib")).unwrap();
+        fs::create_dir_all(path("dev")).unwrap();
+        fs::write(torch.join("lib").join(library), "").unwrap();
+        fs::write(torch.join("version.py"), format!("__version__ = '{version}'\n")).unwrap();
+        if has_gpu {
+            fs::write(path("dev/nvidiactl"), "").unwrap();
+        }
+        fs::write(path("python3"), format!("#!/bin/sh\necho {}\n", torch.display())).unwrap();
+        fs::set_permissions(path("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        let devices = path("dev").to_string_lossy().into_owned();
+        let mut shell = Command::new("sh");
+        shell.args(["-s", "--", "hash", torch::CACHE_FOLDER, "me", torch::VERSION, &devices]);
+        shell.env("HOME", machine.path()).env("PATH", format!("{}:/usr/bin:/bin", machine.path().display()));
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(LOOK.as_bytes()).unwrap();
+        let said = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
+        assert!(said.ends_with("end\n"), "{said}");
+        let folder = torch.to_string_lossy().into_owned();
+        said.lines().filter(|line| line.starts_with("torch ")).map(|line| line.replace(&folder, "it")).collect()
+    }
+
+    #[test]
+    fn a_pytorch_for_cuda_of_the_same_version_is_used_where_there_is_a_gpu() {
+        let (right, cuda) = (format!("{}+cu130", torch::VERSION), "libtorch_cuda.so");
+        assert_eq!(found(true, &right, cuda), ["torch it"]);
+        assert_eq!(found(false, &right, cuda), [""; 0]);
+        assert_eq!(found(true, "2.10.0+cu130", cuda), [""; 0]);
+        assert_eq!(found(true, &right, "libtorch_cpu.so"), [""; 0], "one for CPUs");
+    }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::{Bytes, Node, Offer, Rate};
 use node::facts::NodeFacts;
@@ -126,6 +128,67 @@ impl Inventory {
     }
 }
 
+/// The nodes of a home as they are now. `nodes.json` is read again when it has changed: a server that runs for long knows
+/// nodes that are added, drained and removed meanwhile.
+#[derive(Debug)]
+pub(super) struct KnownNodes {
+    /// The home, where its file is followed.
+    home: Option<PathBuf>,
+    read: Mutex<ReadNodes>,
+}
+
+#[derive(Debug, Default)]
+struct ReadNodes {
+    inventory: Arc<Inventory>,
+    stamp: Option<Stamp>,
+    /// Nodes that were removed: what was placed on one is still asked there.
+    removed: Vec<Host>,
+}
+
+/// What changes with a file: its inode, its time in seconds and nanoseconds, and its length.
+type Stamp = (u64, i64, i64, u64);
+
+impl KnownNodes {
+    /// These nodes, and where a home is given, those of its file once that has changed.
+    pub fn new(inventory: Inventory, home: Option<PathBuf>) -> KnownNodes {
+        let read = ReadNodes { inventory: Arc::new(inventory), ..ReadNodes::default() };
+        KnownNodes { home, read: Mutex::new(read) }
+    }
+
+    /// Those that can be used now; as they were, where the file cannot be read.
+    pub fn now(&self) -> Arc<Inventory> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(home) = &self.home else { return read.inventory.clone() };
+        let stamp = stamp(home);
+        if stamp != read.stamp
+            && let Ok(inventory) = Inventory::read(home)
+        {
+            let is_removed = |host: &&Host| !inventory.hosts.iter().any(|other| other.name == host.name);
+            let removed: Vec<Host> = read.inventory.hosts.iter().filter(is_removed).cloned().collect();
+            read.removed.extend(removed);
+            read.inventory = Arc::new(inventory);
+            read.stamp = stamp;
+        }
+        read.inventory.clone()
+    }
+
+    /// The node of this name, also one that was removed since.
+    pub fn host(&self, name: &str) -> Option<Host> {
+        let inventory = self.now();
+        if let Some(host) = inventory.hosts.iter().find(|host| host.name == name) {
+            return Some(host.clone());
+        }
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.removed.iter().rev().find(|host| host.name == name).cloned()
+    }
+}
+
+/// `None` where there is no file.
+fn stamp(home: &Path) -> Option<Stamp> {
+    let file = fs::metadata(home.join("nodes.json")).ok()?;
+    Some((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
+}
+
 /// The hardware common to both machines.
 fn least(one: &Node, other: &Node) -> Node {
     Node {
@@ -176,6 +239,24 @@ mod tests {
         assert_eq!(Inventory { hosts: vec![host("b", true)] }.cheapest(ANY), None);
         fs::write(home.path().join("nodes.json"), "{").unwrap();
         assert!(Inventory::read(home.path()).is_err());
+    }
+
+    #[test]
+    fn nodes_are_known_as_soon_as_they_are_added() {
+        let home = tempfile::tempdir().unwrap();
+        let names = |nodes: &KnownNodes| nodes.now().hosts.iter().map(|host| host.name.clone()).collect::<Vec<_>>();
+        let nodes = KnownNodes::new(Inventory::default(), Some(home.path().to_owned()));
+        let fixed = KnownNodes::new(Inventory { hosts: vec![host("z", false)] }, None);
+        assert!(names(&nodes).is_empty() && nodes.host("first").is_none());
+        Inventory { hosts: vec![host("first", false)] }.write(home.path()).unwrap();
+        assert_eq!(names(&nodes), ["first"]);
+        Inventory { hosts: vec![host("another", true)] }.write(home.path()).unwrap();
+        assert_eq!(names(&nodes), ["another"]);
+        assert!(nodes.host("another").is_some_and(|host| host.is_drained));
+        assert!(nodes.host("first").is_some(), "what runs there is still asked");
+        fs::write(home.path().join("nodes.json"), "{").unwrap();
+        assert_eq!(names(&nodes), ["another"], "as they were before the file was damaged");
+        assert_eq!(names(&fixed), ["z"]);
     }
 
     /// A pool means its own nodes and no other, the cheapest of them, as `any` does of all.

@@ -16,7 +16,7 @@ mod tunnel;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::rental::{MachineHandle, ProviderView, Refusal};
@@ -26,6 +26,7 @@ use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, Prov
 
 pub use bootstrap::{Executables, Site, folder_of};
 pub use connection::{Connection, SshError};
+use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
 use placement::Placements;
 pub(crate) use remote::ask;
@@ -69,10 +70,14 @@ pub struct SshSettings {
 pub struct Ssh {
     settings: SshSettings,
     placements: Placements,
-    machines: BTreeMap<String, Mutex<Machine>>,
+    nodes: KnownNodes,
+    machines: Mutex<BTreeMap<NameAndAddress, Arc<Mutex<Machine>>>>,
     /// When each machine could not be reached last.
     failed: Mutex<BTreeMap<String, Instant>>,
 }
+
+/// Of a machine: its name may be given to another one.
+type NameAndAddress = (String, String);
 
 /// For so long a machine that could not be reached is tried last.
 const UNREACHABLE: Duration = Duration::from_secs(300);
@@ -85,24 +90,33 @@ struct Machine {
 }
 
 impl Ssh {
-    /// The machines of `settings`.
+    /// The machines of `settings`, and no others.
     pub fn new(settings: SshSettings) -> Ssh {
-        let machines = settings.inventory.hosts.iter().map(|host| (host.name.clone(), Mutex::default())).collect();
-        Ssh { placements: Placements::new(&settings.home), settings, machines, failed: Mutex::default() }
+        let nodes = KnownNodes::new(settings.inventory.clone(), None);
+        Ssh::of(settings, nodes)
     }
 
-    fn host(&self, name: &str) -> Option<&Host> {
-        self.settings.inventory.hosts.iter().find(|host| host.name == name)
+    /// The machines of `settings`, and those of the home as they are added, drained and removed.
+    pub fn following(settings: SshSettings) -> Ssh {
+        let nodes = KnownNodes::new(settings.inventory.clone(), Some(settings.home.clone()));
+        Ssh::of(settings, nodes)
     }
 
-    /// The state of a machine; also prevents two requests from preparing it concurrently.
-    fn machine(&self, host: &Host) -> Option<MutexGuard<'_, Machine>> {
-        Some(self.machines.get(&host.name)?.lock().unwrap_or_else(PoisonError::into_inner))
+    fn of(settings: SshSettings, nodes: KnownNodes) -> Ssh {
+        let placements = Placements::new(&settings.home);
+        Ssh { placements, settings, nodes, machines: Mutex::default(), failed: Mutex::default() }
+    }
+
+    /// The state of a machine; its lock also prevents two requests from preparing it concurrently.
+    fn machine(&self, host: &Host) -> Arc<Mutex<Machine>> {
+        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        machines.entry((host.name.clone(), host.address.clone())).or_default().clone()
     }
 
     /// One offer per node, and one for `any` and for each pool, at the price of the cheapest.
     fn offers(&self) -> Vec<Offer> {
-        let hosts: Vec<&Host> = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).collect();
+        let inventory = self.nodes.now();
+        let hosts: Vec<&Host> = inventory.hosts.iter().filter(|host| !host.is_drained).collect();
         let offer = |kind: &str, node: Node, rate| Offer {
             provider: NAME.into(),
             kind: kind.into(),
@@ -111,9 +125,9 @@ impl Ssh {
             price_source: "gradus nodes add --price".into(),
         };
         let mut offers: Vec<Offer> = hosts.iter().map(|host| offer(&host.name, host.node.clone(), host.rate)).collect();
-        let pools = self.settings.inventory.pools().into_iter().map(Offer::kind_of_pool);
+        let pools = inventory.pools().into_iter().map(Offer::kind_of_pool);
         let group = |kind: String| {
-            let (node, rate) = self.settings.inventory.cheapest(&kind)?;
+            let (node, rate) = inventory.cheapest(&kind)?;
             Some(offer(&kind, node, rate))
         };
         let mut all: Vec<Offer> = std::iter::once(inventory::ANY.to_owned()).chain(pools).filter_map(group).collect();
@@ -127,13 +141,14 @@ impl Ssh {
             return ProviderAnswer::Refused(Refusal::Invalid { message, disk: None });
         };
         if let Some(name) = self.placements.host_of(instance) {
-            return match self.host(&name) {
-                Some(host) => self.launch_on(host, instance, request),
+            return match self.nodes.host(&name) {
+                Some(host) => self.launch_on(&host, instance, request),
                 None => refused(format!("`{instance}` was placed on `{name}`, which is no longer a node")),
             };
         }
         let mut reasons = Vec::new();
-        let mut hosts: Vec<&Host> = self.settings.inventory.wanted(&request.offer.kind, request.offer.rate).collect();
+        let inventory = self.nodes.now();
+        let mut hosts: Vec<&Host> = inventory.wanted(&request.offer.kind, request.offer.rate).collect();
         hosts.sort_by_key(|host| self.was_unreachable(host));
         for host in hosts {
             match self.launch_on(host, instance, request) {
@@ -178,7 +193,8 @@ impl Ssh {
 
     /// Copies missing files, and ensures that the machine's agents can reach the loop.
     fn prepare(&self, host: &Host) -> Result<(), SshError> {
-        let Some(mut machine) = self.machine(host) else { return Ok(()) };
+        let machine = self.machine(host);
+        let mut machine = locked(&machine);
         let connection = self.connection(host);
         if machine.site.is_none() {
             machine.site = Some(bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner)?);
@@ -214,9 +230,8 @@ impl Ssh {
     fn ask(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
         let connection = self.connection(host);
         let site = {
-            let Some(mut machine) = self.machine(host) else {
-                return ProviderAnswer::Unavailable(format!("`{}` is no longer a node", host.name));
-            };
+            let machine = self.machine(host);
+            let mut machine = locked(&machine);
             if machine.site.is_none() {
                 match bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner) {
                     Ok(site) => machine.site = Some(site),
@@ -230,9 +245,7 @@ impl Ssh {
         if matches!(answer, ProviderAnswer::Unavailable(_)) {
             self.note_unreachable(host);
             // It may have been reinstalled: the next call checks its files.
-            if let Some(mut machine) = self.machine(host) {
-                machine.site = None;
-            }
+            locked(&self.machine(host)).site = None;
         }
         answer
     }
@@ -248,16 +261,18 @@ impl Ssh {
             }
         }
         if asked.is_empty() {
-            let hosts = self.settings.inventory.hosts.iter().filter(|host| host.is_prepared);
+            let inventory = self.nodes.now();
+            let hosts = inventory.hosts.iter().filter(|host| host.is_prepared);
             wanted.extend(hosts.map(|host| (host.name.clone(), Vec::new())));
         }
+        let asked = wanted.iter().filter_map(|(name, instances)| Some((self.nodes.host(name)?, instances)));
+        let hosts: Vec<(Host, &Vec<InstanceId>)> = asked.collect();
         let answers: Vec<(&Host, ProviderAnswer)> = std::thread::scope(|scope| {
-            let hosts = wanted.iter().filter_map(|(name, instances)| Some((self.host(name)?, instances)));
-            let look = |(host, instances): (_, &Vec<InstanceId>)| {
-                let call = ProviderCall::Observe(instances.clone());
-                (host, scope.spawn(move || self.look(host, &call)))
-            };
-            let threads: Vec<_> = hosts.map(look).collect();
+            let mut threads = Vec::new();
+            for (host, instances) in &hosts {
+                let call = ProviderCall::Observe((*instances).clone());
+                threads.push((host, scope.spawn(move || self.look(host, &call))));
+            }
             let lost = |_| ProviderAnswer::Unavailable("it could not be asked".to_owned());
             threads.into_iter().map(|(host, thread)| (host, thread.join().unwrap_or_else(lost))).collect()
         });
@@ -287,9 +302,9 @@ impl Ssh {
     fn look(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
         let answer = self.ask(host, call);
         let is_used = matches!(&answer, ProviderAnswer::Observed(view) if view.machines.iter().any(is_running));
-        if is_used && let Some(mut machine) = self.machine(host) {
+        if is_used {
             // Tried again with the next look.
-            let _ = self.connect(&mut machine, &self.connection(host));
+            let _ = self.connect(&mut locked(&self.machine(host)), &self.connection(host));
         }
         answer
     }
@@ -299,15 +314,19 @@ impl Ssh {
         for request in requests {
             let host = self.placements.host_of(&request.instance);
             let host = host.or_else(|| Some(request.handle.as_ref()?.0.split_once('/')?.0.to_owned()));
-            let Some(host) = host.and_then(|name| self.host(&name)) else { continue };
+            let Some(host) = host.and_then(|name| self.nodes.host(&name)) else { continue };
             let call = ProviderCall::End(vec![request.clone()]);
-            match self.ask(host, &call) {
+            match self.ask(&host, &call) {
                 ProviderAnswer::Ending => {}
                 other => return other,
             }
         }
         ProviderAnswer::Ending
     }
+}
+
+fn locked(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_running(machine: &domain::rental::SeenMachine) -> bool {
@@ -329,7 +348,7 @@ impl Provider for Ssh {
     }
 
     fn traits(&self) -> ProviderTraits {
-        let places = self.settings.inventory.hosts.iter().filter(|host| !host.is_drained).count();
+        let places = self.nodes.now().hosts.iter().filter(|host| !host.is_drained).count();
         ProviderTraits { places: Some(places), ..TRAITS }
     }
 
@@ -340,7 +359,7 @@ impl Provider for Ssh {
             ProviderCall::Observe(asked) => self.observe(asked),
             ProviderCall::End(requests) => self.end(requests),
             ProviderCall::LastEvents(instance) => {
-                let host = self.placements.host_of(instance).and_then(|name| self.host(&name).cloned());
+                let host = self.placements.host_of(instance).and_then(|name| self.nodes.host(&name));
                 match host {
                     Some(host) => self.ask(&host, call),
                     // Never placed: there are no events.
