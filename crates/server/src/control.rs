@@ -204,6 +204,8 @@ impl Running<'_, '_> {
             self.watched = watched.clone();
             inputs.push(ControllerInput::Watched(watched));
         }
+        let providers = self.control.providers.iter();
+        self.controller.set_traits(providers.map(|provider| (provider.name(), provider.traits())));
         inputs.extend(self.calls.overdue().map(|(call, answer)| ControllerInput::Answered { call, answer }));
         if self.audit.elapsed() >= AUDIT {
             self.audit = Instant::now();

@@ -1,10 +1,15 @@
 //! How a job becomes a run.
 
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
 pub use control::identity::{job_hash, sha256};
 use domain::event::{Submitted, SweepSubmitted};
 use domain::sweep::Known;
 use domain::{Event, Job, Plan, RunId, SweepId};
 use plan::RunOrSweep;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::home::Home;
@@ -110,8 +115,79 @@ pub(crate) fn named(job: &str, key: Option<&str>) -> RunId {
     }
 }
 
+/// A submission with an `Idempotency-Key`: the run that it was given, and the SHA-256 of what it asked for. It is stored
+/// before the run is written into the log, so that the key means this run whenever the server was killed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyedSubmission {
+    /// The run.
+    pub run: RunId,
+    /// SHA-256 of what it asked for.
+    pub request: String,
+}
+
+/// The submission that has this key, if one came before.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be read.
+pub(crate) fn keyed(home: &Home, key: &str) -> Result<Option<KeyedSubmission>, Error> {
+    let path = path_of_key(home, key);
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| Error::file("read", &path)(error.into())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::file("read", &path)(error)),
+    }
+}
+
+/// Gives a key to a submission, unless it belongs to one already: the one that has it from now on. Of two requests at the
+/// same time one is first, because only one link to the final name succeeds.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written or read.
+pub(crate) fn claim_key(home: &Home, key: &str, submission: KeyedSubmission) -> Result<KeyedSubmission, Error> {
+    let path = path_of_key(home, key);
+    let draft = path.with_extension(uuid::Uuid::now_v7().simple().to_string());
+    let failed = || Error::file("write", &path);
+    let text = serde_json::to_vec(&submission).map_err(|error| failed()(error.into()))?;
+    fs::create_dir_all(home.root().join(KEYS)).map_err(failed())?;
+    let written = File::create(&draft).and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
+    let linked = written.and_then(|()| fs::hard_link(&draft, &path));
+    let _ = fs::remove_file(&draft);
+    match linked {
+        Ok(()) => Ok(submission),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(keyed(home, key)?.unwrap_or(submission)),
+        Err(error) => Err(failed()(error)),
+    }
+}
+
+/// The folder of submissions that have a key.
+const KEYS: &str = "keys";
+
+fn path_of_key(home: &Home, key: &str) -> PathBuf {
+    home.root().join(KEYS).join(format!("{}.json", sha256(key.as_bytes())))
+}
+
 /// The job's name and the last digits of a time-ordered unique number.
 fn unique(name: &str) -> String {
     let unique = uuid::Uuid::now_v7().simple().to_string();
     format!("{name}-{}{}", &unique[6..12], &unique[28..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_belongs_to_the_first_submission_that_claims_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let submission =
+            |run: &str, request: &str| KeyedSubmission { run: RunId::new(run), request: request.to_owned() };
+        let (first, second) = (submission("a-1", "one"), submission("b-1", "another"));
+        assert_eq!(keyed(&home, "k").unwrap(), None);
+        assert_eq!(claim_key(&home, "k", first.clone()).unwrap(), first);
+        assert_eq!(claim_key(&home, "k", second.clone()).unwrap(), first, "also with another job name");
+        assert_eq!(claim_key(&home, "other", second.clone()).unwrap(), second);
+        assert_eq!(keyed(&home, "k").unwrap(), Some(first));
+        assert_eq!(fs::read_dir(home.root().join(KEYS)).unwrap().count(), 2, "no draft is left");
+    }
 }

@@ -37,7 +37,11 @@ struct Garbage {
 /// [`Error::Usage`] while a run uses the home, or without confirmation.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let garbage = garbage(&home, &State::open(&home)?);
+    let keeps_data = has_agent(&home);
+    let garbage = garbage(&home, &State::open(&home)?, keeps_data);
+    if keeps_data {
+        printer.say("downloaded data is kept: the agent of a run on this machine may train from it (`gradus status`)");
+    }
     let total: u64 = garbage.iter().map(|one| one.bytes).sum();
     if printer.is_json() {
         garbage.iter().for_each(|one| printer.json(&json!({ "what": one.what, "path": one.path, "bytes": one.bytes })));
@@ -61,6 +65,10 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         let message = "nothing was deleted: a run uses this home".to_owned();
         return Err(Error::Usage { message, hint: "wait for it: `gradus status` lists the runs".to_owned() });
     };
+    if !keeps_data && has_agent(&home) {
+        let message = "nothing was deleted: a run has begun on this machine meanwhile".to_owned();
+        return Err(Error::Usage { message, hint: "run `gradus gc` again".to_owned() });
+    }
     garbage.iter().try_for_each(|one| delete(&one.path))?;
     if !printer.is_json() {
         printer.data(format!("deleted {}", size(total)));
@@ -70,7 +78,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
 
 /// Data that can be fetched or created again: cached data, journals of transfers, working folders of ended attempts,
 /// and checkpoints of runs with an exported model.
-fn garbage(home: &Home, state: &State) -> Vec<Garbage> {
+fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
     let mut found = Vec::new();
     let mut add = |what, path: PathBuf| {
         let bytes = bytes_below(&path);
@@ -78,10 +86,12 @@ fn garbage(home: &Home, state: &State) -> Vec<Garbage> {
             found.push(Garbage { what, path, bytes });
         }
     };
-    for data in entries(&home.root().join("cache/data")) {
-        add("downloaded data", data);
+    if !keeps_data {
+        for data in entries(&home.root().join("cache/data")) {
+            add("downloaded data", data);
+        }
+        add("ranges of remote data", home.root().join("cache/pieces"));
     }
-    add("ranges of remote data", home.root().join("cache/pieces"));
     add("journals of transfers", home.root().join("transfers"));
     let ended = state.world().runs.iter().filter(|(_, run)| run.state.is_final() && run.bill.is_some());
     for (id, run) in ended {
@@ -91,6 +101,14 @@ fn garbage(home: &Home, state: &State) -> Vec<Garbage> {
         }
     }
     found
+}
+
+/// Whether an agent of this home lives on this machine: it trains on without a loop until its lease ends. One that cannot be
+/// asked counts as alive.
+fn has_agent(home: &Home) -> bool {
+    let instances = entries(&home.root().join("instances"));
+    let mut folders = instances.into_iter().filter(|instance| instance.is_dir());
+    folders.any(|instance| node::Folder::new(instance).is_held().unwrap_or(true))
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -121,8 +121,8 @@ pub fn draft_measured(
     let train = measure::measurable(job)?;
     let elsewhere = job.wants.node.as_deref().or(job.wants.clouds.first().map(String::as_str));
     if let Some(elsewhere) = elsewhere {
-        let message = format!("`--measure` runs steps on this machine, and the job asks for `{elsewhere}`");
-        return Err(Error::Usage { message, hint: "leave `--measure` out".to_owned() });
+        let message = format!("`--calibrate` runs steps on this machine, and the job asks for `{elsewhere}`");
+        return Err(Error::Usage { message, hint: "leave `--calibrate` out".to_owned() });
     }
     let offers = offers(job, price, settings, home)?;
     let known = facts(settings, home, job, printer)?;
@@ -160,7 +160,7 @@ pub struct MicroBatches {
 }
 
 /// Measures steps with ever fewer and larger micro-batches, each twice as large as the one before, until one does not
-/// fit into memory. The batch, and with it the result, stays.
+/// fit into memory. The batch stays, and with it the result, but for batch normalisation.
 ///
 /// # Errors
 /// [`Error::Usage`] for a job with a program of its own, or elsewhere, and what the data is refused for.

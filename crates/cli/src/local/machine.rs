@@ -8,7 +8,7 @@ use domain::Rate;
 use server::Home;
 
 use super::rented;
-use crate::error::Error;
+use crate::error::{Error, exit};
 use crate::settings::GlobalSettings;
 
 /// The providers of this home.
@@ -18,12 +18,45 @@ use crate::settings::GlobalSettings;
 pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<Vec<Arc<dyn Provider>>, Error> {
     let local = Local::new(local(settings, home, rate, price_source(rate)));
     let inventory = inventory(home)?;
-    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(local)];
-    if !inventory.hosts.is_empty() {
-        providers.push(Arc::new(Ssh::new(ssh(settings, home, inventory))));
-    }
+    // Also without nodes: a server that runs for long is to know those that are added meanwhile.
+    let nodes = Ssh::following(ssh(settings, home, inventory));
+    let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(local), Arc::new(nodes)];
     providers.extend(rented::providers(settings, home, &ssh(settings, home, Inventory::default()))?);
     Ok(providers)
+}
+
+/// The names of the providers that the server of a home has, a line each: those that were set up when it was started.
+const SERVED: &str = "server.providers";
+
+/// Writes down what the server that begins here can rent from.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn note_served(home: &Home, providers: &[Arc<dyn Provider>]) -> Result<(), Error> {
+    let path = home.root().join(SERVED);
+    let names: Vec<&str> = providers.iter().map(|provider| provider.name()).collect();
+    std::fs::write(&path, names.join("\n")).map_err(Error::file("write", &path))
+}
+
+/// Refuses work for a provider that the server of this home does not have: it was set up after the server was started, or
+/// only for this command, and nothing could be rented.
+///
+/// # Errors
+/// [`Error::Code`].
+pub fn require_served(home: &Home, provider: &str) -> Result<(), Error> {
+    if !home.has_server() {
+        return Ok(());
+    }
+    // A server of an earlier version writes nothing down.
+    let Ok(served) = std::fs::read_to_string(home.root().join(SERVED)) else { return Ok(()) };
+    if served.lines().any(|name| name == provider) {
+        return Ok(());
+    }
+    let message =
+        format!("the server of this home cannot rent from `{provider}`: it was started before that was set up");
+    let hint =
+        format!("stop `gradus serve`, and start it again with what `{provider}` needs; attempts continue meanwhile");
+    Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
 }
 
 /// The nodes of this home.
@@ -80,4 +113,26 @@ pub fn bytes_below(path: &std::path::Path) -> u64 {
         Err(_) => 0,
     });
     below.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_refused_for_a_cloud_that_the_server_does_not_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let check = |provider: &str, expected: bool| {
+            assert_eq!(require_served(&home, provider).is_ok(), expected, "{provider}");
+        };
+        check("gcp", true);
+        let server = home.try_server().unwrap().unwrap();
+        check("gcp", true);
+        std::fs::write(home.root().join(SERVED), "local\nssh\naws\n").unwrap();
+        check("aws", true);
+        check("gcp", false);
+        drop(server);
+        check("gcp", true);
+    }
 }

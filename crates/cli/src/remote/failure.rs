@@ -49,11 +49,16 @@ pub fn answer(url: &str, status: u16, body: &[u8]) -> Result<Value, Error> {
         let hint = format!("log in with a token of that server: `gradus login {url} --token-file FILE`");
         return Err(code(format!("the server at `{url}` refuses: {message}"), Some(hint), exit::WORLD));
     }
-    let exit = match status {
-        400..500 => exit::USAGE,
-        _ => exit::WORLD,
-    };
-    Err(code(message.to_owned(), hint, exit))
+    // A server of an earlier version does not say what the command there would exit with.
+    let said = value["error"]["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok());
+    let by_status = if (400..500).contains(&status) { exit::USAGE } else { exit::WORLD };
+    Err(code(message.to_owned(), hint, said.unwrap_or(by_status)))
+}
+
+/// A stream ended before what it follows did.
+pub fn broken_off(url: &str) -> Error {
+    let hint = "check what is between here and the server: its streams are cut off before anything comes".to_owned();
+    code(format!("the server at `{url}` breaks its answers off"), Some(hint), exit::WORLD)
 }
 
 /// The error for a server that is not gradus.
@@ -106,6 +111,8 @@ mod tests {
         check(401, refused, "`gradus login http://u", exit::WORLD);
         check(409, refused, "no try", exit::USAGE);
         check(503, refused, "no try", exit::WORLD);
+        let spent = r#"{"error":{"message":"no","hint":"try","exit_code":3}}"#;
+        check(409, spent, "no try", exit::WORLD);
         check(404, "<html>", "is no server of gradus", exit::WORLD);
         check(200, "<html>", "is no server of gradus", exit::WORLD);
         check(404, "{}", "is no server of gradus", exit::WORLD);

@@ -64,6 +64,11 @@ pub fn only_here(what: &str, server: &Server) -> Error {
     Error::Usage { message, hint }
 }
 
+/// An `Idempotency-Key` for one request, and for the same one sent again.
+pub fn idempotency_key() -> String {
+    format!("{}-{}", server::clock::now().0, std::process::id())
+}
+
 impl Server {
     /// A server at an address.
     ///

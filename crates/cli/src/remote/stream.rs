@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::Server;
+use super::{Server, failure};
 use crate::error::{Error, exit};
 
 /// How long an unreachable server is retried.
@@ -36,27 +36,41 @@ impl Server {
         mut last: Option<String>,
         take: &mut dyn FnMut(StreamMessage) -> bool,
     ) -> Result<(), Error> {
-        let mut heard = Instant::now();
+        let mut silence = Silence::default();
         loop {
             let accept = ("accept".to_owned(), "text/event-stream".to_owned());
             let after = last.iter().map(|id| ("last-event-id".to_owned(), id.clone()));
             let headers: Vec<(String, String)> = std::iter::once(accept).chain(after).collect();
-            let lost = match self.open(path, &headers) {
-                Ok(body) => match read(body, &mut last, &mut heard, take) {
+            let (is_heard, error) = match self.open(path, &headers) {
+                Ok(body) => match read(body, &mut last, take) {
                     Ended::Whole => return Ok(()),
                     Ended::Refused(message) => {
                         return Err(Error::Code { message, hint: None, code: exit::WORLD });
                     }
-                    Ended::Lost => None,
+                    Ended::Lost { is_heard } => (is_heard, failure::broken_off(self.url())),
                 },
                 Err(error) if error.code() != exit::WORLD => return Err(error),
-                Err(error) => Some(error),
+                Err(error) => (false, error),
             };
-            if let Some(error) = lost.filter(|_| heard.elapsed() > PATIENCE) {
+            if silence.lasts(is_heard, Instant::now()) {
                 return Err(error);
             }
             std::thread::sleep(AGAIN);
         }
+    }
+}
+
+/// Since when no connection has brought anything: one that is accepted and lost again is no answer.
+#[derive(Debug, Default)]
+struct Silence(Option<Instant>);
+
+impl Silence {
+    /// Notes a connection that was lost, and whether anything came over it: true once nothing has come for too long.
+    fn lasts(&mut self, is_heard: bool, now: Instant) -> bool {
+        if is_heard {
+            self.0 = None;
+        }
+        now.duration_since(*self.0.get_or_insert(now)) > PATIENCE
     }
 }
 
@@ -67,17 +81,15 @@ enum Ended {
     /// The server's reason why it cannot continue.
     Refused(String),
     /// In the middle.
-    Lost,
+    Lost {
+        /// Whether a message or a sign of life came before.
+        is_heard: bool,
+    },
 }
 
-fn read(
-    body: Box<dyn Read + Send>,
-    last: &mut Option<String>,
-    heard: &mut Instant,
-    take: &mut dyn FnMut(StreamMessage) -> bool,
-) -> Ended {
-    for message in Messages::new(body) {
-        *heard = Instant::now();
+fn read(body: Box<dyn Read + Send>, last: &mut Option<String>, take: &mut dyn FnMut(StreamMessage) -> bool) -> Ended {
+    let mut messages = Messages::new(body);
+    for message in messages.by_ref() {
         match message.kind.as_str() {
             "end" => return Ended::Whole,
             "error" => return Ended::Refused(message.data["message"].as_str().unwrap_or_default().to_owned()),
@@ -90,17 +102,19 @@ fn read(
             return Ended::Whole;
         }
     }
-    Ended::Lost
+    Ended::Lost { is_heard: messages.is_heard }
 }
 
 /// The messages in a body, until it ends or breaks off.
 struct Messages<R> {
     lines: std::io::Lines<BufReader<R>>,
+    /// Whether a message or a comment has come, which is a sign of life.
+    is_heard: bool,
 }
 
 impl<R: Read> Messages<R> {
     fn new(body: R) -> Messages<R> {
-        Messages { lines: BufReader::new(body).lines() }
+        Messages { lines: BufReader::new(body).lines(), is_heard: false }
     }
 }
 
@@ -114,8 +128,10 @@ impl<R: Read> Iterator for Messages<R> {
             if line.is_empty() {
                 let Some(text) = data.take() else { continue };
                 let Ok(data) = serde_json::from_str(&text) else { continue };
+                self.is_heard = true;
                 return Some(StreamMessage { kind, id, data });
             }
+            self.is_heard |= line.starts_with(':');
             let (field, value) = line.split_once(':').unwrap_or((&line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
@@ -144,5 +160,26 @@ mod tests {
         let messages: Vec<StreamMessage> = Messages::new(text.as_bytes()).collect();
         let message = |kind: &str, id: &str, data| StreamMessage { kind: kind.into(), id: id.into(), data };
         assert_eq!(messages, [message("log", "{\"a\":1}", json!({ "text": "x" })), message("end", "", json!({}))]);
+    }
+
+    #[test]
+    fn a_connection_that_brings_nothing_is_no_answer() {
+        let check = |text: &str, expected: bool| {
+            let mut messages = Messages::new(text.as_bytes());
+            while messages.next().is_some() {}
+            assert_eq!(messages.is_heard, expected, "{text}");
+        };
+        check("", false);
+        check("<html>no stream</html>\n\n", false);
+        check(": alive\n\n", true);
+        check("data: {}\n\n", true);
+        let begun = Instant::now();
+        let mut silence = Silence::default();
+        for (second, is_heard, expected) in
+            [(0, false, false), (119, false, false), (121, false, true), (200, true, false), (321, false, true)]
+        {
+            let now = begun + Duration::from_secs(second);
+            assert_eq!(silence.lasts(is_heard, now), expected, "after {second} s");
+        }
     }
 }

@@ -17,6 +17,7 @@ use server::{Home, State, submit};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::{liveness::meters, report, result::confirm};
+use crate::local::machine;
 use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -49,6 +50,7 @@ pub fn run(
     if !printer.is_json() {
         preview::lines(&job, &plan, preview).iter().for_each(|line| printer.say(line));
     }
+    machine::require_served(home, &plan.offer.provider)?;
     confirm(printer, &plan, yes)?;
     let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
     admitted.notes.iter().for_each(|note| printer.say(note));

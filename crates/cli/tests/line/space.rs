@@ -45,6 +45,15 @@ fn gc_shows_sizes_before_it_deletes() {
     assert!(shown.out.contains("1.05 MB") && shown.out.contains("downloaded data"), "{}", shown.out);
     assert!(shown.out.contains("working folders"), "{}", shown.out);
     assert!(cached.exists() && attempts.exists(), "a dry run deletes nothing");
+    // The agent of a run that nothing attends, which may train from what is cached.
+    let instance = home.path().join("instances/other-i1");
+    fs::create_dir_all(&instance).unwrap();
+    let lock = fs::File::create(instance.join("agent.lock")).unwrap();
+    lock.lock().unwrap();
+    let shown = home.gradus(&["gc", "--dry-run"]);
+    assert!(!shown.out.contains("downloaded data") && shown.out.contains("working folders"), "{}", shown.out);
+    assert!(shown.err.contains("downloaded data is kept"), "{}", shown.err);
+    drop(lock);
     assert_eq!(home.gradus(&["gc", "--yes"]).code, Some(0));
     assert!(!cached.exists() && !attempts.exists());
     assert!(home.path().join("runs").join(&run).join("checkpoints/some").exists(), "a program's files stay");

@@ -15,17 +15,24 @@ pub struct ApiError {
     pub message: String,
     /// How to fix it, if known.
     pub hint: Option<String>,
+    /// The exit code that a command has here for the same refusal, where it is one of a command.
+    pub exit_code: Option<u8>,
 }
 
 impl ApiError {
     /// A failure of this status.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {
-        ApiError { status, message: message.into(), hint: None }
+        ApiError { status, message: message.into(), hint: None, exit_code: None }
     }
 
     /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> ApiError {
         ApiError { hint: Some(hint.into()), ..self }
+    }
+
+    /// Adds the exit code of a command.
+    pub fn exit_code(self, code: u8) -> ApiError {
+        ApiError { exit_code: Some(code), ..self }
     }
 
     pub(super) fn no_run(run: &str) -> ApiError {
@@ -45,7 +52,11 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, Json(json!({ "error": { "message": self.message, "hint": self.hint } }))).into_response()
+        let mut error = json!({ "message": self.message, "hint": self.hint });
+        if let Some(code) = self.exit_code {
+            error["exit_code"] = json!(code);
+        }
+        (status, Json(json!({ "error": error }))).into_response()
     }
 }
 

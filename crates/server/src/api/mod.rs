@@ -29,7 +29,7 @@ use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
 use domain::{Job, Money, Plan, RunId};
-use plan::Run;
+use plan::{Run, World};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -65,6 +65,9 @@ pub enum PaidRequest<'a> {
 /// requests do not spend the same money.
 pub type Admitter = dyn Fn(PaidRequest<'_>) -> Result<Box<dyn Send>, ApiError> + Send + Sync;
 
+/// Refuses to resume a run whose files, checkpoints or mounts are not there any more, before anything is rented for it.
+pub type ResumeCheck = dyn Fn(&World, &RunId) -> Result<(), ApiError> + Send + Sync;
+
 /// Functions of the command line, so that API and commands agree.
 #[derive(Clone)]
 pub struct Answers {
@@ -72,6 +75,8 @@ pub struct Answers {
     pub planner: Arc<Planner>,
     /// Admits work that may cost money.
     pub admitter: Arc<Admitter>,
+    /// Checks what a run would resume from.
+    pub resume_check: Arc<ResumeCheck>,
     /// Lists offers.
     pub offers: Arc<OfferLister>,
 }

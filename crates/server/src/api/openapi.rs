@@ -125,7 +125,11 @@ fn description() -> Value {
                     "properties": { "error": {
                         "type": "object",
                         "required": ["message", "hint"],
-                        "properties": { "message": { "type": "string" }, "hint": { "type": ["string", "null"] } },
+                        "properties": {
+                            "message": { "type": "string" },
+                            "hint": { "type": ["string", "null"] },
+                            "exit_code": { "type": "integer" },
+                        },
                     } },
                 },
             },

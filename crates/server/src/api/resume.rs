@@ -63,6 +63,8 @@ pub(super) async fn resume(
     if let Some((message, hint)) = refused {
         return Err(ApiError::new(409, message).hint(hint));
     }
+    let (checking, known, checked) = (api.clone(), world.clone(), id.clone());
+    reading::blocking(move || (checking.answers.resume_check)(&known, &checked)).await?;
     let admitted = admit(&api, &world, &id, &event).await?;
     if let Some(key) = key {
         note(&api, &id, key, world.last_seq).await?;

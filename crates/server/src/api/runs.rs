@@ -19,7 +19,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::series::{Series, newest_step};
 use crate::state::{ListedRun, RunFilter};
-use crate::submit::{job_hash, named};
+use crate::submit::{KeyedSubmission, claim_key, job_hash, keyed, named, sha256};
 
 /// Runs in one answer, at most.
 const PAGE: usize = 1_000;
@@ -44,13 +44,21 @@ pub(super) async fn submit(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<SubmittedRun>), ApiError> {
     let request = body(request)?;
-    let key = key(&headers)?;
+    let key = key(&headers)?.map(|key| SubmissionKey::new(key, &request));
+    // Before it is planned: what was acknowledged is answered alike, also where it could not be planned any more.
+    if let Some(key) = &key
+        && let Some(answer) = answered_before(&api, key).await?
+    {
+        return Ok(answer);
+    }
     let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
     let (mut job, plan) = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let hash = job_hash(&job, &plan);
-    let run = named(&job.name, key.as_deref());
-    if let Some(answer) = answered_before(&api, &run, &hash).await? {
+    let mut run = named(&job.name, key.as_ref().map(|key| &*key.text));
+    if key.is_some()
+        && let Some(answer) = answered_by_name(&api, &run, &hash).await?
+    {
         return Ok(answer);
     }
     let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
@@ -58,8 +66,14 @@ pub(super) async fn submit(
     let admitted = match admitted.await {
         Ok(admitted) => admitted,
         // The same request, sent twice at the same time, may have had what is missing now.
-        Err(refused) => return answered_before(&api, &run, &hash).await?.ok_or(refused),
+        Err(refused) => {
+            let Some(key) = &key else { return Err(refused) };
+            return answered_before(&api, key).await?.ok_or(refused);
+        }
     };
+    if let Some(key) = &key {
+        run = claimed(&api, key, run).await?;
+    }
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
     let mut event = domain::event::Submitted {
         run: run.clone(),
@@ -75,7 +89,7 @@ pub(super) async fn submit(
             Ok(_) => return Ok((StatusCode::CREATED, Json(SubmittedRun { run: event.run, is_new: true, plan }))),
             // The same request, sent twice at the same time.
             Err(failure) if failure.status == 409 && key.is_some() => {
-                return Ok((StatusCode::OK, Json(SubmittedRun { run: event.run, is_new: false, plan })));
+                return answer_of(&api, &event.run).await?.ok_or(failure);
             }
             // Another run has the name that was drawn.
             Err(failure) if failure.status == 409 => event.run = named(&event.job.name, None),
@@ -105,18 +119,65 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
 }
 
-/// The answer to a request that came before, if it asked for the same.
-async fn answered_before(
-    api: &Api,
-    run: &RunId,
-    hash: &str,
-) -> Result<Option<(StatusCode, Json<SubmittedRun>)>, ApiError> {
-    let Some((before, plan)) = submitted_before(api, run).await? else { return Ok(None) };
-    if before != hash {
-        let message = format!("this `Idempotency-Key` was used for another job, run `{run}`");
-        return Err(ApiError::new(409, message).hint("send another key"));
+/// The `Idempotency-Key` of a submission, and the SHA-256 of what it asks for. The key is part of what is hashed, so that
+/// secrets cannot be tried one after the other.
+struct SubmissionKey {
+    text: String,
+    request: String,
+}
+
+impl SubmissionKey {
+    fn new(key: String, request: &SubmitRequest) -> SubmissionKey {
+        let SubmitRequest { job, folder, file, envs, secrets } = request;
+        let asked = json!([key, job, folder, file, envs, secrets]).to_string();
+        SubmissionKey { text: key, request: sha256(asked.as_bytes()) }
     }
+
+    /// The run of this key, if its request was this one.
+    fn run_of(&self, first: KeyedSubmission) -> Result<RunId, ApiError> {
+        if first.request == self.request { Ok(first.run) } else { Err(other_request(&first.run)) }
+    }
+}
+
+fn other_request(run: &RunId) -> ApiError {
+    let message = format!("this `Idempotency-Key` was used for another request, run `{run}`");
+    ApiError::new(409, message).hint("send another key")
+}
+
+/// A submission, as it is answered.
+type Submission = (StatusCode, Json<SubmittedRun>);
+
+/// The answer to a request that came before with this key, if it asked for the same.
+async fn answered_before(api: &Api, key: &SubmissionKey) -> Result<Option<Submission>, ApiError> {
+    let (home, text) = (api.home.clone(), key.text.clone());
+    let first = reading::blocking(move || keyed(&home, &text).map_err(ApiError::inside)).await?;
+    match first {
+        Some(first) => answer_of(api, &key.run_of(first)?).await,
+        None => Ok(None),
+    }
+}
+
+/// The same for a request to a server of an earlier version, which stored the key in the name of the run alone.
+async fn answered_by_name(api: &Api, run: &RunId, hash: &str) -> Result<Option<Submission>, ApiError> {
+    match submitted_before(api, run).await? {
+        Some((before, _)) if before != hash => Err(other_request(run)),
+        Some(_) => answer_of(api, run).await,
+        None => Ok(None),
+    }
+}
+
+/// The answer for a run that is in the log.
+async fn answer_of(api: &Api, run: &RunId) -> Result<Option<Submission>, ApiError> {
+    let Some((_, plan)) = submitted_before(api, run).await? else { return Ok(None) };
     Ok(Some((StatusCode::OK, Json(SubmittedRun { run: run.clone(), is_new: false, plan }))))
+}
+
+/// The run that a key stands for from now on: this one, or that of the same request, sent at the same time.
+async fn claimed(api: &Api, key: &SubmissionKey, run: RunId) -> Result<RunId, ApiError> {
+    let (home, text) = (api.home.clone(), key.text.clone());
+    let submission = KeyedSubmission { run, request: key.request.clone() };
+    let claim = move || claim_key(&home, &text, submission).map_err(ApiError::inside);
+    key.run_of(reading::blocking(claim).await?)
 }
 
 /// The hash of the job and the plan of a run that is known already.

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use domain::file::written::quoted;
 use server::Home;
@@ -30,6 +30,12 @@ pub struct Args {
 /// A line of output: of which node rank, and whether it is of stderr.
 type Line = (usize, bool, String);
 
+/// Lines that are read and not printed yet, at most: a command that prints faster waits.
+const WAITING: usize = 1_000;
+
+/// Bytes of a line, at most; what is longer is printed in parts.
+const LONGEST: u64 = 64 << 10;
+
 /// Runs the command on all of them at once; the exit code is the first that is not 0, by node rank.
 ///
 /// # Errors
@@ -37,7 +43,7 @@ type Line = (usize, bool, String);
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let machines = machines(&home, &args.run, args.node)?;
-    let (sender, lines) = channel::<Line>();
+    let (sender, lines) = sync_channel::<Line>(WAITING);
     let mut children: Vec<Child> = Vec::new();
     for machine in &machines {
         match start(machine, &args.command.join(" "), &sender) {
@@ -48,6 +54,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
             }
         }
     }
+    // Their end is that of the commands, also where this process is killed: until then they stay open.
+    let inputs: Vec<Option<ChildStdin>> = children.iter_mut().map(|child| child.stdin.take()).collect();
     drop(sender);
     for (rank, is_error, text) in lines {
         print(printer, machines.len() > 1, rank, is_error, &text);
@@ -63,6 +71,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         }
         code = if code == 0 { own } else { code };
     }
+    drop(inputs);
     Ok(code)
 }
 
@@ -77,7 +86,7 @@ fn print(printer: &mut Printer, are_several: bool, rank: usize, is_error: bool, 
 }
 
 /// Starts the command on a machine; what it prints goes to `lines`.
-fn start(machine: &RunMachine, command: &str, lines: &Sender<Line>) -> Result<Child, Error> {
+fn start(machine: &RunMachine, command: &str, lines: &SyncSender<Line>) -> Result<Child, Error> {
     let script = script(machine, command);
     let mut process = machine.route.ssh(&["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]).map_or_else(
         || {
@@ -90,7 +99,7 @@ fn start(machine: &RunMachine, command: &str, lines: &Sender<Line>) -> Result<Ch
             ssh
         },
     );
-    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = process.get_program().to_owned();
     let mut child = process.spawn().map_err(Error::file("start", Path::new(&name)))?;
     if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
@@ -109,14 +118,25 @@ fn script(machine: &RunMachine, command: &str) -> String {
          export GRADUS_RUN={run} NODE_RANK={rank}; {command}"
     );
     // Whatever the user's own shell is there.
-    format!("bash -c {}", quoted(&script))
+    format!("bash -c {}", quoted(&guarded(&script)))
 }
 
-fn read_lines(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lines: Sender<Line>) {
+/// A script that runs another one in a process group of its own, and ends that group when its own input ends: an
+/// interrupted `ssh` closes it and sends no signal. What it prints and its exit code are those of the other one.
+fn guarded(script: &str) -> String {
+    let script = quoted(script);
+    format!(
+        "exec 3<&0; set -m; bash -c {script} </dev/null 3<&- & job=$!; set +m; \
+         {{ while read -r _; do :; done <&3; kill -TERM -- -$job; sleep 5; kill -KILL -- -$job; }} >/dev/null 2>&1 & \
+         watch=$!; exec 3<&-; wait $job; code=$?; kill $watch 2>/dev/null; exit $code"
+    )
+}
+
+fn read_lines(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lines: SyncSender<Line>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        while reader.by_ref().take(LONGEST).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
             if lines.send((rank, is_error, text)).is_err() {
                 return;
@@ -124,4 +144,32 @@ fn read_lines(rank: usize, is_error: bool, pipe: impl Read + Send + 'static, lin
             line.clear();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_ends_with_the_connection_and_keeps_its_exit_code() {
+        let check = |command: &str, is_closed: bool, expected: i32| {
+            let mut bash = Command::new("bash");
+            let mut child = bash.arg("-c").arg(guarded(command)).stdin(Stdio::piped()).spawn().unwrap();
+            let input = child.stdin.take().filter(|_| !is_closed);
+            assert_eq!(child.wait().unwrap().code(), Some(expected), "{command}");
+            drop(input);
+        };
+        check("exit 7", false, 7);
+        check("cat", false, 0);
+        check("sleep 600 & wait", true, 143);
+    }
+
+    #[test]
+    fn a_line_without_end_is_printed_in_parts() {
+        let (sender, lines) = sync_channel::<Line>(WAITING);
+        let text = "x".repeat(usize::try_from(LONGEST).unwrap()) + "y\nz";
+        read_lines(1, true, std::io::Cursor::new(text.into_bytes()), sender);
+        let ends: Vec<char> = lines.iter().filter_map(|(.., text)| text.chars().last()).collect();
+        assert_eq!(ends, ['x', 'y', 'z']);
+    }
 }

@@ -42,7 +42,7 @@ enum Subcommand {
     Resume(change::Args),
     /// Put a node into a pool, of which a job can ask for any node, or take it out
     Pool(change::PoolArgs),
-    /// Remove a node, and everything that gradus has copied to it
+    /// Remove a node, and what was copied to it for this home; programs and libtorch go with the last home that uses them
     Rm(change::RemoveArgs),
 }
 

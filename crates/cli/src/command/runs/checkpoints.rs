@@ -147,6 +147,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
+/// Whether a folder has a checkpoint.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be read.
+pub(super) fn has_any(folder: &Path) -> Result<bool, Error> {
+    Ok(!read(folder)?.is_empty())
+}
+
 /// The manifests of a folder by step; one that cannot be read is no checkpoint.
 fn read(folder: &Path) -> Result<Vec<Listed>, Error> {
     let entries = match fs::read_dir(folder) {

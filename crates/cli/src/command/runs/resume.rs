@@ -1,11 +1,12 @@
 //! `gradus resume`: resume a run from its newest checkpoint.
 
-use domain::run::StopBy;
+use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::Setting;
 use domain::{Duration, Event, Money, Problems, RunId, SweepId, Work};
 use plan::{Resumption, World};
 use server::{Home, State};
 
+use super::checkpoints;
 use super::rm::REMOVED;
 use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::{Error, exit};
@@ -13,8 +14,8 @@ use crate::follow::elsewhere;
 use crate::follow::left_behind::take_over;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
-use crate::local::mounts;
 use crate::local::spending::{self, SpendingRequest};
+use crate::local::{machine, mounts};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
@@ -89,18 +90,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         RunOrSweep::Run(id) => id,
         RunOrSweep::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
     };
-    if home.run(&id).join(REMOVED).exists() {
-        let message = format!("the files of run `{id}` were deleted, so there is no checkpoint to resume from");
-        return Err(Error::Usage { message, hint: "submit the job again with `gradus run JOB.yaml`".to_owned() });
-    }
+    refuse_removed(&home, &id)?;
     let since = Since::Event(state.world().last_seq);
     let resume = args.event(state.world(), &id)?;
     let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
     if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
-        refuse_damaged(&home, state.world(), &id)?;
-        if let Some(run) = state.world().runs.get(&id) {
-            mounts::check(&run.job, (id.as_str(), ""))?;
-        }
+        require_resumable(&home, state.world(), &id)?;
         let asked = state.world().runs.get(&id).map(|run| SpendingRequest::resumed(&id, run, args.budget));
         let admitted = asked.map(|asked| spending::admit(&asked, &home)).transpose()?.unwrap_or_default();
         admitted.notes.iter().for_each(|note| printer.say(note));
@@ -124,6 +119,42 @@ fn nothing_done(id: &RunId, run: &plan::Run) -> String {
         Work::Command(_) => "`gradus run JOB.yaml --new` runs the program again".to_owned(),
     };
     format!("run {id} is already {}, and nothing was done; {more}", run.state.word())
+}
+
+/// Refuses to rent anything for a run that may be resumed by its state, and yet has nothing to resume from or to run: its
+/// files were deleted, its checkpoints are damaged or gone, its provider is not there, or what it mounts. `gradus serve` asks
+/// here as well.
+///
+/// # Errors
+/// [`Error::Usage`], [`Error::Code`] or [`Error::Job`] with what is missing.
+pub fn require_resumable(home: &Home, world: &World, id: &RunId) -> Result<(), Error> {
+    refuse_removed(home, id)?;
+    refuse_damaged(home, world, id)?;
+    let Some(run) = world.runs.get(id) else { return Ok(()) };
+    machine::require_served(home, &run.plan.offer.provider)?;
+    let folder = home.run(id);
+    let is_extended = matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } });
+    if is_extended && !checkpoints::has_any(&folder.join("checkpoints"))? {
+        let message = format!(
+            "run `{id}` has no checkpoint left to train on from (`gradus gc` deletes those of a trained run), and would \
+             start from step 0"
+        );
+        let model = folder.join("export/model.safetensors");
+        let hint = format!(
+            "start from its model: `gradus run JOB.yaml --new` with `weights: {}` below `train:`",
+            model.display()
+        );
+        return Err(Error::Usage { message, hint });
+    }
+    mounts::check(&run.job, (id.as_str(), ""))
+}
+
+fn refuse_removed(home: &Home, id: &RunId) -> Result<(), Error> {
+    if !home.run(id).join(REMOVED).exists() {
+        return Ok(());
+    }
+    let message = format!("the files of run `{id}` were deleted, so there is no checkpoint to resume from");
+    Err(Error::Usage { message, hint: "submit the job again with `gradus run JOB.yaml`".to_owned() })
 }
 
 /// Refuses to rent anything for a run of which every checkpoint is damaged: what was paid for would be paid again.
@@ -157,7 +188,10 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
             "accept_data_change": args.accept_data_change,
             "set": args.set,
         });
-        server.post(&format!("/v1/runs/{id}/resume"), Some(&body), None)?;
+        // A request whose answer was lost is repeated, and resumes once.
+        let (path, key) = (format!("/v1/runs/{id}/resume"), remote::idempotency_key());
+        let resume = || server.post(&path, Some(&body), Some(&key));
+        resume().or_else(|error| if error.code() == exit::WORLD { resume() } else { Err(error) })?;
     }
     elsewhere::finish(server, printer, &id, since)
 }

@@ -16,8 +16,8 @@ use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, request, require_secrets};
-use crate::local::origin;
 use crate::local::spending::{self, SpendingRequest};
+use crate::local::{machine, origin};
 use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
@@ -44,7 +44,7 @@ pub struct StartOptions {
     /// Start a new run even if an unfinished run of the same job exists
     #[arg(long)]
     new: bool,
-    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`
+    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`. Not for sweeps
     #[arg(long, short)]
     detach: bool,
     /// Show neither progress nor the program's output; see `gradus logs`
@@ -125,6 +125,7 @@ pub fn start(
         }
     }
     require_trainer(&job, &plan, settings)?;
+    machine::require_served(home, &plan.offer.provider)?;
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
     let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
@@ -210,7 +211,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     }
     confirm(printer, &plan, args.start.yes)?;
     // A request whose answer was lost is repeated, and submits one run.
-    let key = format!("{}-{}", server::clock::now().0, std::process::id());
+    let key = remote::idempotency_key();
     let submit = || server.post("/v1/runs", Some(&body), Some(&key));
     let submitted = submit().or_else(|error| if error.code() == exit::WORLD { submit() } else { Err(error) })?;
     let run: RunId = server.typed(submitted["run"].clone())?;

@@ -69,11 +69,13 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let providers = machine::providers(settings, &home, args.price)?;
+    machine::note_served(&home, &providers)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone())?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
         admitter: admitter(home.clone()),
+        resume_check: resume_check(home.clone()),
         offers: offers(settings),
     };
     let places = api::serve(&home, listen, sender.clone(), answers)?;
@@ -133,7 +135,11 @@ fn unusable(error: server::Error) -> Error {
 
 /// Plans jobs as `gradus run` does.
 fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
-    Arc::new(move |request| plan(request, &settings, &home, price))
+    Arc::new(move |request| {
+        let (job, plan) = plan(request, &settings, &home, price)?;
+        machine::require_served(&home, &plan.offer.provider).map_err(|error| refusal(409, error))?;
+        Ok((job, plan))
+    })
 }
 
 /// Admits what `gradus run` and `gradus resume` would.
@@ -154,6 +160,16 @@ fn admitter(home: Home) -> Arc<api::Admitter> {
     })
 }
 
+/// Checks what a run would resume from as `gradus resume` does.
+fn resume_check(home: Home) -> Arc<api::ResumeCheck> {
+    Arc::new(move |world, id| {
+        super::resume::require_resumable(&home, world, id).map_err(|error| match error {
+            Error::Usage { .. } | Error::Code { .. } | Error::Job(_) => refusal(409, error),
+            other => refusal(500, other),
+        })
+    })
+}
+
 /// Lists offers as `gradus offers` does.
 fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
     let settings = settings.clone();
@@ -162,7 +178,7 @@ fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
 
 /// A failure of the command line as one of the API.
 fn refusal(status: u16, error: Error) -> ApiError {
-    let failure = ApiError::new(status, error.to_string());
+    let failure = ApiError::new(status, error.to_string()).exit_code(error.code());
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -81,7 +81,7 @@ impl RentedCloud {
 
     /// What of the catalog a job may be rented, the cheapest first, with the price of a disk where that is paid for by itself.
     pub fn offers(&self, catalog: &Catalog, wants: &Wants, disk: Option<Bytes>) -> Vec<Offer> {
-        match self {
+        let mut offers: Vec<Offer> = match self {
             RentedCloud::Aws { .. } => {
                 let all = cloud::aws::offers(catalog, wants).into_iter();
                 all.map(|offer| cloud::aws::with_disk(catalog, offer, disk)).collect()
@@ -91,7 +91,10 @@ impl RentedCloud {
                 let all = api.offers(catalog, wants).into_iter();
                 all.map(|offer| offers::with_disk(catalog, &Cloud::Gcp, offer, disk, gcp::disk_gib)).collect()
             }
-        }
+        };
+        // The limit is for all that is paid by the hour.
+        offers.retain(|offer| wants.max_price.is_none_or(|most| offer.rate <= most));
+        offers
     }
 
     /// What the disk of an offer costs beside its machine.

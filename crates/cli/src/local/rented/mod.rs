@@ -10,7 +10,7 @@ use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
 use cloud::rented::MachineChoice;
 use domain::plan::CostSpread;
-use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate};
+use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work, torch};
 use plan::local::JobFacts;
 use server::Home;
 
@@ -65,6 +65,7 @@ pub fn plan(
         let disk = cloud.disk_rate(&catalog, plan.offer.node.disk_free);
         foretell(&mut plan, job, chosen, disk);
     }
+    plan.assumptions.extend(of_image(job, &catalog, &plan.offer));
     let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
     let zones = zones(&cloud, &others, printer);
     spread(&mut plan, job, others, &zones);
@@ -84,6 +85,16 @@ fn foretell(plan: &mut Plan, job: &Job, chosen: Chosen, disk: Rate) {
     (plan.time, plan.cost) = (Some(forecast.time), Some(cost));
     plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);
     plan.assumptions = assumptions;
+}
+
+/// What the built-in trainer needs to use the GPUs of a rented machine.
+fn of_image(job: &Job, catalog: &Catalog, offer: &Offer) -> Option<String> {
+    let choice = offer.kind.parse::<MachineChoice>().ok()?;
+    let listing = catalog.listings.iter().find(|listing| listing.instance_type == choice.machine)?;
+    let has_gpus = listing.gpus.count > 0;
+    (matches!(job.work, Work::Train(_)) && has_gpus).then(|| {
+        format!("the machine's image has PyTorch {} for CUDA; without it, training runs on its CPU", torch::VERSION)
+    })
 }
 
 /// The zones of the first regions in which there is a choice of them.

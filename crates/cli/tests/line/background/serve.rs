@@ -95,6 +95,11 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     let other = program(&home, "echo another");
     let (status, refused) = server.try_ask("POST", "/v1/runs", &key, &other.to_string()).unwrap();
     assert_eq!(status, 409, "{refused}");
+    // Another name or budget is another request, and what was acknowledged is not planned again.
+    let mut renamed = body.clone();
+    renamed["job"] = json!(body["job"].as_str().unwrap().replace("name: p", "name: q\nbudget: {max: $9}"));
+    let (status, refused) = server.try_ask("POST", "/v1/runs", &key, &renamed.to_string()).unwrap();
+    assert!(status == 409 && refused["error"]["message"].as_str().unwrap().contains("another request"), "{refused}");
     let run = first["run"].as_str().unwrap().to_owned();
     let show = || server.ask("GET", &format!("/v1/runs/{run}"), &Value::Null).1;
     home.until("the run is billed", || !show()["bill"].is_null());
@@ -178,6 +183,12 @@ fn a_request_to_resume_that_is_sent_again_resumes_once() {
         assert_eq!(status, 202, "{answer}");
         home.until("it has failed again", || attempts() == Some(after));
     }
+    let removed = home.gradus(&["rm", &run, "--yes"]);
+    assert_eq!(removed.code, Some(0), "{}", removed.err);
+    let (status, answer) = resume("third");
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 409 && message.contains("the files of run") && message.contains("were deleted"), "{answer}");
+    assert_eq!(attempts(), Some(3));
 }
 
 #[test]

@@ -81,6 +81,11 @@ fn a_run_that_has_ended_is_extended_to_the_same_model() {
     assert_eq!(removed.code, Some(0), "{}", removed.err);
     let listed = home.gradus(&["checkpoints", "list", "last"]);
     assert!(listed.out.is_empty() && listed.err.contains("has no checkpoints"), "{}{}", listed.out, listed.err);
+
+    // Nor is there anything to train on from, and step 0 would be paid again.
+    let refused = home.gradus(&["resume", "last", "--set", "epochs=6"]);
+    let told = ["has no checkpoint left to train on from", "--new` with `weights: "];
+    assert!(refused.code == Some(2) && told.iter().all(|part| refused.err.contains(part)), "{}", refused.err);
 }
 
 /// The names of the files in a folder.

@@ -36,7 +36,7 @@ pub struct Args {
     /// Processes per node: a number, `gpu` (one per GPU), `cpu` (one per core), or `auto` (`gpu`, or else `cpu`)
     #[arg(long, visible_alias = "nproc_per_node", value_name = "N", default_value = "1")]
     nproc_per_node: ProcessesPerNode,
-    /// Number of nodes; more than one needs `--infra ssh`
+    /// Number of nodes; more than one needs `--infra ssh` or `--infra aws`
     #[arg(long, value_name = "N", value_parser = nodes)]
     nnodes: Option<u32>,
     /// How often to start again after the script has failed, from its newest checkpoint
