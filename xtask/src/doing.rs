@@ -18,7 +18,17 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     if std::env::var_os("LIBTORCH").is_some_and(|path| Path::new(&path) == ours) {
         command.env_remove("LIBTORCH");
     }
+    // `cargo xtask` has described this package to us. Build scripts that ask to be run again when such a variable changes,
+    // as ring's does, would be, and all that rests on them.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(describes_package)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// Whether cargo sets a variable for what it runs, to describe its package.
+fn describes_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// The same command with the lowest priority: it computes with what others leave.
@@ -76,6 +86,15 @@ pub fn works(command: &mut Command) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cargo_is_told_nothing_of_this_package() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let cargo = cargo(Path::new("/"), &[]);
+        let removed: Vec<_> = cargo.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        assert!(removed.contains(&"CARGO_PKG_NAME".as_ref()) && removed.contains(&"CARGO_MANIFEST_DIR".as_ref()));
+        assert!(!removed.contains(&"CARGO_HOME".as_ref()), "{removed:?}");
+    }
 
     #[test]
     fn a_nice_command_is_the_same_command() {
