@@ -282,14 +282,47 @@ fn sky_table(source: &Value) -> String {
     for key in source["sky_keys"].as_array().into_iter().flatten() {
         let [path, why, hint] = ["path", "why", "hint"].map(|name| key[name].as_str().unwrap_or_default());
         let words: Vec<&str> = key["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let served = match (why.is_empty(), key["planned"].as_bool().unwrap_or_default(), words.is_empty()) {
-            (true, _, _) => "yes".to_owned(),
-            (false, false, _) => "no".to_owned(),
-            (false, true, true) => "`gradus plan` only".to_owned(),
-            (false, true, false) => format!("`gradus plan`; `gradus run` accepts only `{}`", words.join("`, `")),
+        let is_planned = key["planned"].as_bool().unwrap_or_default();
+        // The words of `infra` name the clouds themselves.
+        let is_rented = key["rented"].as_bool().unwrap_or_default() && path != "resources.infra";
+        let words = words.join("`, `");
+        let served = match (is_planned, is_rented, words.is_empty()) {
+            _ if why.is_empty() => "yes".to_owned(),
+            (false, _, _) => "no".to_owned(),
+            (true, false, true) => "`gradus plan` only".to_owned(),
+            (true, false, false) => format!("`gradus plan`; `gradus run` accepts only `{words}`"),
+            (true, true, true) => "`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud".to_owned(),
+            (true, true, false) => {
+                format!("`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud, else only `{words}`")
+            }
         };
         let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
         let _ = writeln!(text, "| `{path}` | {served} | {} |", cell(&otherwise));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_renting_fulfils_is_not_for_plans_alone() {
+        let check = |path: &str, rented: bool, words: &[&str], expected: &str| {
+            let key = json!({
+                "path": path, "planned": true, "rented": rented, "words": words, "why": "none here", "hint": "leave it out"
+            });
+            let table = sky_table(&json!({ "sky_keys": [key] }));
+            let row = format!("| `{path}` | {expected} | none here; leave it out |");
+            assert_eq!(table.lines().last(), Some(row.as_str()));
+        };
+        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud";
+        check("resources.accelerators", true, &[], by_cloud);
+        check("resources.use_spot", true, &["false"], &format!("{by_cloud}, else only `false`"));
+        check("resources.infra", true, &["local", "aws"], "`gradus plan`; `gradus run` accepts only `local`, `aws`");
+        check("num_nodes", false, &["1"], "`gradus plan`; `gradus run` accepts only `1`");
+        check("resources.max_carbon", false, &[], "`gradus plan` only");
+    }
 }

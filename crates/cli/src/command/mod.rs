@@ -74,7 +74,7 @@ pub enum Commands {
     Report(report::Args),
     /// Delete the files of a run that has ended; its bill stays
     Rm(rm::Args),
-    /// Free disk space: delete cached data and working folders, after showing their sizes
+    /// Free disk space: delete cached data, working folders and checkpoints of trained runs, after showing their sizes
     Gc(gc::Args),
     /// Check the databases of the home folder, and replace damaged ones
     Home(home::Args),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
-use domain::file::{SKY_KEYS, SkySupport, schema};
+use domain::file::{RENTED, SKY_KEYS, SkySupport, schema};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -55,7 +55,8 @@ fn job_file() -> Value {
         .map(|key| match key.served {
             SkySupport::Yes => json!({ "path": key.path }),
             SkySupport::Planned { words, why, hint } => {
-                json!({ "path": key.path, "planned": true, "words": words, "why": why, "hint": hint })
+                let rented = RENTED.contains(&key.path);
+                json!({ "path": key.path, "planned": true, "rented": rented, "words": words, "why": why, "hint": hint })
             }
             SkySupport::No { why, hint } => json!({ "path": key.path, "why": why, "hint": hint }),
         })

@@ -43,7 +43,7 @@ pub(crate) struct JobFile {
     pub budget: Option<BudgetKeys>,
     /// Limit on the time from submission to end.
     pub deadline: Option<Duration>,
-    /// Stop the run when its `run` program has been idle for this long: it used less than 5 % of a core and no GPU, and did not call the package `gradus`. Default: never.
+    /// Stop the run when its `run` program has been idle for this long: it used less than 5 % of a core and no GPU, and did not call the package `gradus`. At least `5s`; for a job on one machine. Default: never.
     pub idle_timeout: Option<Duration>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
     pub envs: Option<BTreeMap<String, Option<EnvText>>>,
@@ -57,13 +57,13 @@ pub(crate) struct JobFile {
     pub file_mounts: Option<BTreeMap<String, MountKeys>>,
     /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
     pub outputs: Option<Vec<String>>,
-    /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` so many nodes.
+    /// Number of machines that train together. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one, or with `infra: ssh` or `infra: aws` so many.
     /// `{min: 2, max: 4}` continues with fewer while no more are available, down to `min`, with the same global batch.
     pub num_nodes: Option<NodeCount>,
     /// Number of machines beyond `num_nodes` that stand by, prepared and paid for, and take over from one that is lost. Default: 0.
     #[schemars(range(min = 0, max = 4096))]
     pub spares: Option<u32>,
-    /// Bash commands that prepare the machine, executed before `run`: in each attempt, unless the machine is still as the same commands, files and variables have left it.
+    /// Bash commands that prepare the machine, executed before `run` in each attempt.
     pub setup: Option<String>,
     /// Bash commands that run your own program, instead of `train`.
     pub run: Option<String>,
@@ -84,14 +84,14 @@ pub(crate) struct SweepKeys {
     /// Maximum number of trials. Default: the size of the grid, or as many as `budget` and `deadline` allow.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
-    /// Validation metric that trials are compared by. Default: `accuracy` for classification, `map` for detection, `loss` for language models.
+    /// Validation metric that trials are compared by. Default: `accuracy` for classification (`map` for `labels: multi_label`, `loss` for `labels: number`), `map` for detection, `loss` for language models.
     pub metric: Option<Metric>,
     /// Whether higher or lower values of the metric are better. Default: depends on the metric.
     pub goal: Option<Goal>,
     /// Seed of the drawn values. The seed of each trial's training is `train.seed`.
     #[serde(default)]
     pub seed: u64,
-    /// Number of concurrent trials, which share the machine's cores.
+    /// Number of concurrent trials. On this machine they share its cores; elsewhere each has a machine of its own.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub parallel: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Resources {
     pub accelerators: Option<AnyAccelerators>,
     /// Instance type, such as `p4d.24xlarge`.
     pub instance_type: Option<String>,
-    /// A cloud, or a list of them.
+    /// A cloud; for `gradus plan` also a list of them.
     pub cloud: Option<Names>,
     /// A region, or a list of them: a name, a prefix with `*`, or a country's two-letter code.
     pub region: Option<Names>,
@@ -168,11 +168,11 @@ pub(crate) struct Resources {
     pub max_price: Option<Rate>,
     /// Same as `max_price`.
     pub max_hourly_cost: Option<Rate>,
-    /// Rent only dedicated machines.
+    /// Only dedicated machines; for `gradus plan` only.
     pub dedicated: Option<bool>,
     /// Numbers of machines to choose from; `num_nodes` fixes the number.
     pub nodes: Option<Numbers>,
-    /// Maximum emissions of the run in kg CO₂.
+    /// Maximum emissions of the run in kg CO₂; for `gradus plan` only.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_carbon: Option<f64>,
     /// Minimum number of CPU cores, such as `4` or `4+`.
@@ -241,7 +241,7 @@ pub(crate) struct ElasticNodes {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CauseRestarts {
-    /// A process was killed. Default: 20.
+    /// A process was killed. A `run:` program that is killed 3 times in succession within 10 minutes is given up in any case. Default: 20.
     pub killed: Option<u32>,
     /// Another rank ended or stands still. Default: 20.
     pub rank_lost: Option<u32>,

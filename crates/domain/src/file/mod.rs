@@ -34,7 +34,7 @@ use crate::workload::{Workload, WorkloadModel};
 use sweep::Space;
 
 pub use sense::{SET_VARIABLES, is_variable};
-pub use served::{SKY_KEYS, SkyKey, SkySupport};
+pub use served::{RENTED, SKY_KEYS, SkyKey, SkySupport};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 /// A parsed job, and remarks about its file.

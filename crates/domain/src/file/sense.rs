@@ -94,6 +94,10 @@ impl Validator {
         if job.idle_timeout.is_some() && matches!(work, Some(Work::Train(_))) {
             let message = "it is for a `run:` program; a `train:` job that makes no steps is restarted as hung";
             self.wrong("idle_timeout", message, "leave the key out");
+        } else if job.idle_timeout.is_some() && job.nodes() > 1 {
+            // Each machine sees its own processes only, and one may be idle while the others compute.
+            let message = "it is for a job on one machine: of several, one may be idle while the others work";
+            self.wrong("idle_timeout", message, "leave the key out, and set `deadline` or `budget`");
         }
         match (&job.workload, work) {
             (Some(_), Some(Work::Train(_))) => {

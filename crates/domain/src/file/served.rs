@@ -171,8 +171,8 @@ pub(super) const OUR_PLANNED: &[SkyKey] = &[
     planned("resources.max_carbon", &[], "what this machine emits is not known", LEAVE_OUT),
 ];
 
-/// Requests that can be fulfilled by renting.
-pub(super) const RENTED: &[&str] = &[
+/// Keys that renting fulfils: `gradus run` takes them if the job names a cloud that can be rented.
+pub const RENTED: &[&str] = &[
     "resources.infra",
     "resources.cloud",
     "resources.region",

@@ -51,7 +51,7 @@ pub struct Train {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
-    /// Number of ranks, one process each, that share every batch. The result equals that of the whole batch.
+    /// Number of ranks, one process each, that share every batch. The result equals that of the whole batch, except for batch normalisation without `parallel.sync_batch_norm` and for random draws such as dropout.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub processes: u32,
@@ -79,7 +79,7 @@ pub struct Train {
     /// Activation checkpointing: which blocks recompute their activations in the backward pass. Less memory for a third more arithmetic, with the same results.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
-    /// Whether forward and backward pass are captured as a CUDA graph per batch shape and replayed, which saves the launch overhead of kernels. Default: on a GPU with a single rank, without `recompute`, for every network that can be captured (not detectors and TorchScript modules), if the device has twice the memory of the passes.
+    /// Whether forward and backward pass are captured as a CUDA graph per batch shape and replayed, which saves the launch overhead of kernels. Default: on a GPU with a single rank, without `recompute`, for every network that can be captured (not detectors and TorchScript modules), if the device has twice the memory of the passes. Needs the library of `cargo xtask cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda_graphs: Option<bool>,
     /// Dropout probability, for models that have dropout. Default: as in the model's paper.
@@ -103,7 +103,7 @@ pub struct Train {
     /// Seed of the weights, the split, the sample order and augmentation.
     #[serde(default)]
     pub seed: u64,
-    /// Threads that libtorch uses per rank. They affect the result, so a resumed run keeps their number. Default: this machine's cores.
+    /// Threads that libtorch uses per rank. They affect the result, so a resumed run keeps their number. Default: the machine's cores divided by `processes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u32>,
@@ -230,7 +230,7 @@ pub struct Stop {
     /// Stop at this validation accuracy, such as `0.98` or `98%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Fraction>,
-    /// Stop after this many epochs. The learning rate schedule still spans all of `epochs`, and a later run of the same job may continue to them.
+    /// Stop after this many epochs. The learning rate schedule still spans all of `epochs`; `gradus resume RUN --set stop=null` continues to them, `--set stop.epochs=N` to more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: Option<u32>,

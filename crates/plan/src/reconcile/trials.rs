@@ -33,7 +33,7 @@ pub(super) fn left(world: &World, facts: &ObservedState, policy: &Policy, sweep:
         let (mut hourly, mut taken) = (0_i64, spent_at_most(world, facts, sweep));
         for (_, run) in world.trials(sweep).filter(|(_, run)| !run.state.is_final()) {
             hourly = hourly.saturating_add(live_rate(world, run));
-            taken = taken + rate_now(world, run).cost(reserve_of(world, facts, policy, run));
+            taken += rate_now(world, run).cost(reserve_of(world, facts, policy, run));
         }
         time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(taken.micros())), hourly)
     });

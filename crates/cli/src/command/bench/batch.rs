@@ -1,7 +1,8 @@
 //! `gradus bench batch`: how many samples of a step are best computed at a time.
 //!
 //! The batch of a job is that of an optimizer step, which decides about the result. How many of its samples are in
-//! memory at a time is another question, which is answered here by measured steps: `accumulate`.
+//! memory at a time is another question, which is answered here by measured steps: `accumulate`. It matters to the
+//! result only for batch normalisation, which sees each micro-batch separately.
 
 use serde_json::{Value, json};
 use server::Home;
@@ -64,7 +65,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         .into_iter()
         .for_each(|line| printer.data(line));
     if let Some(best) = best {
-        printer.data(format!("accumulate: {best}   # the fastest that fits; the result is that of the whole batch"));
+        let same = "the result is that of the whole batch, except for batch normalisation";
+        printer.data(format!("accumulate: {best}   # the fastest that fits; {same}"));
     }
     if let Some(MicroBatches { measured: Err(error), samples, .. }) = all.last() {
         printer.say(format!("{samples} samples at a time: {error}"));

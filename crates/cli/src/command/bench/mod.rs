@@ -27,7 +27,7 @@ enum Subcommand {
     TimeToTrain(time_to_train::Args),
     /// Suggest a learning rate: train some steps while the rate grows, and find where the loss falls most steeply
     Lr(lr::Args),
-    /// Find the fastest number of samples at a time that fits into memory, without a change of the result
+    /// Find the fastest number of samples at a time that fits into memory; the batch of a step stays
     Batch(batch::Args),
     /// Compare the newest measurement of each case with earlier ones on the same machine
     History(history::Args),

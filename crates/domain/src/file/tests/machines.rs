@@ -253,6 +253,10 @@ fn money_and_time_make_sense() {
     check("deadline: 1h30m", "ok");
     check("deadline: 90s", "ok");
     check("idle_timeout: 10m", "ok");
+    check(
+        "idle_timeout: 10m\nresources: {infra: ssh}\nnum_nodes: 2",
+        "2 idle_timeout: it is for a job on one machine: of several, one may be idle while the others work (leave the key out, and set `deadline` or `budget`)",
+    );
     check("idle_timeout: 1s", "2 idle_timeout: it is at least 5 s (write `5s` or more, such as `10m`)");
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
     check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");

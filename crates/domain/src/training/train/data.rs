@@ -12,7 +12,7 @@ use crate::units::Bytes;
 pub struct Data {
     /// A folder, tar or zip of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet, Arrow or Feather files with an image and a label, a folder of any of these or of gradus shards, a COCO `.json`, a folder of images with a `metadata.csv|jsonl`, a `.csv` of paths and classes, CIFAR's binary or MNIST's idx files, a `.npz` of images and labels, or a CSV of pixels and a label (`.csv`, `.csv.gz`); `docs/data.md` lists all. For text: `.csv`, `.jsonl` or `.txt`, each also with `.gz`, token shards, or raw token ids (`.u16`, `.u32`). For detection: a COCO `.json` or a folder with one, or a YOLO folder with `images` and `labels`. Relative to the job file, or an address such as `s3://bucket/images`, which is downloaded first.
     pub path: String,
-    /// Fractions of training, validation and test samples, drawn by seed without regard to classes; or `folders` if the data has `train`, `val` and `test` folders.
+    /// Fractions of training, validation and test samples, drawn by seed without regard to classes; or `folders` if the data has `train`, `val` and `test` folders; without `val`, a tenth of `train` drawn by seed.
     #[serde(default)]
     pub split: Split,
     /// Expected number of classes; another number is an error before the first step.
@@ -139,7 +139,7 @@ pub enum Sampling {
     /// Each sample once, in an order drawn by seed.
     #[default]
     Shuffle,
-    /// With replacement, every class with equal probability, as `WeightedRandomSampler` with the reciprocal class sizes; as many draws per epoch as there are training samples. For classes of images.
+    /// With replacement, every class with equal probability, as `WeightedRandomSampler` with the reciprocal class sizes; as many draws per epoch as there are training samples. For images or texts with one class each.
     Balanced,
 }
 

@@ -10,13 +10,13 @@ use crate::units::Fraction;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Linear warm-up from zero, such as `5 epochs` or `200 steps`.
+    /// Linear warm-up, such as `5 epochs` or `200 steps`: the first of `w` steps has 1/`w` of the learning rate, the last all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Span>,
     /// Decay after the warm-up.
     #[serde(default)]
     pub decay: Decay,
-    /// Final learning rate of `cosine`, `linear` and `poly`, as a fraction of the initial one.
+    /// Learning rate that `cosine`, `linear` and `poly` decay to, as a fraction of the initial one.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub floor: f64,
@@ -29,11 +29,11 @@ pub enum Decay {
     /// No decay.
     #[default]
     Constant,
-    /// Cosine annealing to zero at the last step (Loshchilov and Hutter 2016).
+    /// Cosine annealing that reaches zero, or `floor`, one step after the last (Loshchilov and Hutter 2016).
     Cosine,
-    /// Linear to zero at the last step.
+    /// Linear; reaches zero, or `floor`, one step after the last.
     Linear,
-    /// Polynomial to zero at the last step.
+    /// Polynomial; reaches zero, or `floor`, one step after the last.
     Poly(Poly),
     /// Multiplied by `factor` at each of the given epochs.
     Step(StepDecay),
