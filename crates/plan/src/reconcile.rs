@@ -33,7 +33,7 @@ pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
 pub use lease::{expires, first_answer, lease};
 use limits::Affords;
-pub use limits::{heartbeat, reached, wind_down};
+pub use limits::{budget_of, heartbeat, reached, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;
@@ -41,8 +41,8 @@ pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
-pub(crate) use trials::spent_at_most;
-pub use trials::{budget_of, is_limited};
+pub use trials::is_limited;
+pub(crate) use trials::{spent_at_most, taken_at_most};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -35,7 +35,15 @@ const SERVED: &str = "server.providers";
 pub fn note_served(home: &Home, providers: &[Arc<dyn Provider>]) -> Result<(), Error> {
     let path = home.root().join(SERVED);
     let names: Vec<&str> = providers.iter().map(|provider| provider.name()).collect();
-    std::fs::write(&path, names.join("\n")).map_err(Error::file("write", &path))
+    let draft = path.with_extension("draft");
+    let written = std::fs::write(&draft, names.join("\n")).and_then(|()| std::fs::rename(&draft, &path));
+    written.map_err(Error::file("write", &path))
+}
+
+/// Forgets what an earlier server could rent from.
+pub fn forget_served(home: &Home) {
+    // Where it stays, work is refused with what to do.
+    let _ = std::fs::remove_file(home.root().join(SERVED));
 }
 
 /// Refuses work for a provider that the server of this home does not have: it was set up after the server was started, or

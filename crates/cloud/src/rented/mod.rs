@@ -251,10 +251,12 @@ impl<C: CloudApi> Rented<C> {
     /// A machine is listed: that it was is written down, and it is seen to that it has an agent.
     fn seen(&self, instance: &InstanceId, machine: &CloudMachine, now: Timestamp) {
         let rental = self.rentals.change(instance, |rental| {
-            if rental.is_seen && rental.handle.is_some() && rental.missed.is_none() {
+            let is_known = rental.is_seen && rental.handle.is_some();
+            if is_known && rental.missed.is_none() && rental.gone.is_none() {
                 return false;
             }
-            (rental.is_seen, rental.missed) = (true, None);
+            // Whatever was thought of it, it costs money.
+            (rental.is_seen, rental.missed, rental.gone) = (true, None, None);
             rental.handle.get_or_insert_with(|| machine.handle.clone());
             rental.rented = Some(machine.started.or(rental.rented).unwrap_or(now));
             true

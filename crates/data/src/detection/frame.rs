@@ -69,23 +69,41 @@ fn in_pixels(edges: Edges, image: &Rgb, sample: &LabelledImage) -> [f64; 4] {
     let (width, height) = (image.width as f64, image.height as f64);
     let (edges, [across, down]) = match (edges, sample.extent) {
         (Edges::Pixels(edges), None) => return edges,
+        (Edges::Pixels(edges), Some(extent)) if !is_resized(image, extent) => return edges,
         (Edges::Pixels(edges), Some([wide, high])) => (edges, [width / wide, height / high]),
         (Edges::Shares(edges), _) => (edges, [width, height]),
     };
     [edges[0] * across, edges[1] * down, edges[2] * across, edges[3] * down]
 }
 
-/// Refuses boxes that are for an image of other proportions.
+/// Whether an image has another size than it is annotated with, and the same proportions.
+fn is_resized(image: &Rgb, extent: [f64; 2]) -> bool {
+    let [wide, high] = extent;
+    let (width, height) = (image.width as f64, image.height as f64);
+    let is_same = (width - wide).abs() <= 1.0 && (height - high).abs() <= 1.0;
+    !is_same && is_alike(image, extent)
+}
+
+/// Whether an image has the proportions that it is annotated with. The sides of a resized image are whole pixels.
+fn is_alike(image: &Rgb, [wide, high]: [f64; 2]) -> bool {
+    (image.width as f64 * high - image.height as f64 * wide).abs() <= wide.max(high)
+}
+
+/// Refuses boxes that are for an image of other proportions. What is said of an image may be wrong while its boxes are right:
+/// those that lie in it are taken.
 pub(super) fn check_extent(image: &Rgb, sample: &LabelledImage) -> Result<(), String> {
     let has_boxes = !sample.boxes.is_empty() || !sample.aside.is_empty();
     let Some([wide, high]) = sample.extent.filter(|_| has_boxes) else { return Ok(()) };
     let (width, height) = (image.width as f64, image.height as f64);
-    // The sides of a resized image are whole pixels.
-    let tolerance = wide.max(high);
-    if (width * high - height * wide).abs() <= tolerance {
+    let lies_in = |marked: &LabelledBox| match marked.edges {
+        Edges::Pixels([_, _, right, bottom]) => right <= width + 1.0 && bottom <= height + 1.0,
+        Edges::Shares(_) => true,
+    };
+    let mut all = sample.boxes.iter().chain(sample.aside.iter().map(|(marked, _)| marked));
+    if is_alike(image, [wide, high]) || all.all(lies_in) {
         return Ok(());
     }
-    let is_turned = (width * wide - height * high).abs() <= tolerance;
+    let is_turned = (width * wide - height * high).abs() <= wide.max(high);
     let why = if is_turned { ": rotated by EXIF? Annotate it as it is decoded" } else { "" };
     Err(format!("it is annotated as {wide}×{high}, and decoded as {width}×{height}{why}"))
 }

@@ -161,9 +161,12 @@ fn wrong_labels_are_named() {
 
 #[test]
 fn boxes_are_those_of_the_image_as_it_is_decoded() {
-    let open = |[width, height]: [u32; 2]| {
+    let open = |[width, height]: [u32; 2], bbox: Option<[f64; 4]>| {
         let folder = tempfile::tempdir().unwrap();
         coco(folder.path(), |all| {
+            for annotation in all["annotations"].as_array_mut().unwrap() {
+                annotation["bbox"] = bbox.map_or_else(|| annotation["bbox"].clone(), |bbox| json!(bbox));
+            }
             for image in all["images"].as_array_mut().unwrap() {
                 (image["width"], image["height"]) = (json!(width), json!(height));
             }
@@ -173,14 +176,15 @@ fn boxes_are_those_of_the_image_as_it_is_decoded() {
         samples.map(|samples| samples.frame(0).unwrap())
     };
     let expected = [GroundTruthBox { class: 1, edges: [8.0, 20.0, 24.0, 28.0] }];
-    assert_eq!(open([128, 64]).unwrap().objects, expected);
+    assert_eq!(open([128, 64], None).unwrap().objects, expected);
     // Of images that were reduced to a half since.
-    let half = open([256, 128]).unwrap();
+    let half = open([256, 128], None).unwrap();
     assert_eq!(half.objects, [GroundTruthBox { class: 1, edges: [4.0, 18.0, 12.0, 22.0] }]);
     assert_eq!(half.original.as_deref().unwrap().annotations[0].bbox, [8.0, 4.0, 16.0, 8.0]);
-    let turned = open([64, 128]).unwrap_err();
+    let turned = open([64, 128], Some([10.0, 70.0, 20.0, 50.0])).unwrap_err();
     assert!(turned.contains("annotated as 64×128, and decoded as 128×64: rotated by EXIF?"), "{turned}");
-    let other = open([128, 100]).unwrap_err();
+    let other = open([128, 100], Some([10.0, 70.0, 20.0, 25.0])).unwrap_err();
+    assert_eq!(open([64, 128], None).unwrap().objects, expected, "its boxes are right");
     assert!(other.contains("a.png") && other.contains("annotated as 128×100, and decoded as 128×64"), "{other}");
 }
 

@@ -28,8 +28,6 @@ use crate::files::plain_file;
 
 /// No list marks objects of more classes.
 const MOST_CLASSES: u32 = 1 << 16;
-/// Below it, a float is one whole number.
-const LARGEST_WHOLE: f64 = (1_u64 << 53) as f64;
 /// The longest line of a list.
 const LONGEST_LINE: u64 = 1 << 20;
 const LISTS: [&str; 2] = ["metadata.csv", "metadata.jsonl"];
@@ -63,7 +61,9 @@ pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
         annotated.entry(image_id).or_default().push(annotation);
     }
     let names: Vec<String> = names.into_values().collect();
-    if let Some(name) = names.iter().find(|name| reading.labels == Labels::MultiLabel && !targets::is_name(name)) {
+    let is_used = |class: u32| annotated.values().flatten().any(|annotation| annotation.class == class);
+    let divided = names.iter().zip(0..).find(|(name, class)| !targets::is_name(name) && is_used(*class));
+    if let Some((name, _)) = divided.filter(|_| reading.labels == Labels::MultiLabel) {
         let why = format!("the name of its category `{name}` contains `|`, which divides labels");
         return Err(layout(path, why, "rename it"));
     }
@@ -245,12 +245,12 @@ fn lines(list: &Path, labels: Labels, marked: &mut Option<u32>) -> Result<Vec<Li
             None => Vec::new(),
         };
         let class = LABELS.iter().find_map(|key| label(value.get(key)?, labels));
+        let covering = annotations::covering(&marks).map(|class| Named::Number(class.into()));
+        let class = covering.or(class);
         if let (Labels::MultiLabel, None, Some(other)) = (labels, &class, said(&value)) {
             let why = format!("the label `{other}` in line {number} is neither names nor whole numbers");
             return Err(layout(list, why, "write for example `[\"cat\", \"dog\"]`, with names without `|`"));
         }
-        let covering = annotations::covering(&marks).map(|class| Named::Number(class.into()));
-        let class = covering.or(class);
         *marked = marks.iter().map(|mark| mark.class).max().max(*marked);
         let note = if marks.is_empty() { line.trim_ascii().into() } else { annotations::note(marks) };
         found.push(Line { file: name.to_owned(), class, note, home: None });
@@ -266,7 +266,7 @@ fn said(line: &Value) -> Option<&Value> {
 
 /// A whole number, also as programs write it that know floats alone.
 fn whole(number: &Number) -> Option<i64> {
-    let float = || number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < LARGEST_WHOLE);
+    let float = || number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < 2_f64.powi(53));
     number.as_i64().or_else(|| float().map(|value| value as i64))
 }
 

@@ -21,7 +21,7 @@ use crate::sampling::split::Parts;
 pub use change::DataChange;
 pub(crate) use listing::{SampleList, hash};
 pub use provenance::Provenance;
-pub(crate) use provenance::{Reads, Rule};
+pub(crate) use provenance::{Reads, Rule, plain};
 
 /// The version of an identity as text.
 const SCHEMA: u32 = 1;

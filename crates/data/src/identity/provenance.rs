@@ -51,6 +51,11 @@ pub(crate) enum Rule {
     InOrder,
 }
 
+/// A label as earlier versions wrote it: `7` for `007`.
+pub(crate) fn plain(label: &str) -> String {
+    label.parse::<i64>().map_or_else(|_| label.to_owned(), |number| number.to_string())
+}
+
 impl Provenance {
     /// For data that is not trained on: it is neither listed nor compared.
     pub fn unknown() -> Provenance {
@@ -73,16 +78,27 @@ impl Provenance {
         self.earlier.as_ref().or(self.prepared.as_ref()).map(DataIdentity::len)
     }
 
-    /// Whether the run has recorded exactly these classes and samples.
-    pub(crate) fn has_recorded(&self, classes: &[String], samples: impl FnOnce() -> SampleList) -> bool {
+    /// Whether the run has recorded these classes, and not what is predicted, which are the same where the samples are.
+    pub(crate) fn has_recorded(
+        &self,
+        classes: &[String],
+        predicted: &[String],
+        samples: impl FnOnce() -> SampleList,
+    ) -> bool {
         let earlier = self.earlier.as_ref().or(self.prepared.as_ref());
-        earlier.is_some_and(|earlier| earlier.classes == classes && earlier.samples == samples())
+        earlier
+            .is_some_and(|earlier| earlier.classes == classes && (classes != predicted || earlier.samples == samples()))
+    }
+
+    /// Whether the run has recorded a class of this name.
+    pub(crate) fn has_class(&self, name: &str) -> bool {
+        let earlier = self.earlier.as_ref().or(self.prepared.as_ref());
+        earlier.is_some_and(|earlier| earlier.classes.iter().any(|class| class == name))
     }
 
     /// The classes as the run has recorded them: earlier versions wrote `7` for `007`, as which it counts then.
     fn as_recorded(&self, classes: &[String]) -> Vec<String> {
-        let plain = |class: &String| class.parse::<i64>().map_or_else(|_| class.clone(), |number| number.to_string());
-        let plain: Vec<String> = classes.iter().map(plain).collect();
+        let plain: Vec<String> = classes.iter().map(|class| plain(class)).collect();
         let earlier = self.earlier.as_ref().or(self.prepared.as_ref());
         match earlier.is_some_and(|earlier| earlier.classes == plain) {
             true => plain,

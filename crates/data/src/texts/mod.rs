@@ -90,7 +90,7 @@ impl TextOutline {
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
             return outline.of_labels(spec, goal, path);
         }
-        let survey = TextSurvey::of(&TextFile::at(path, keys)?, spec, goal, seed, &Preparation::default())?;
+        let survey = TextSurvey::of(&TextFile::at(path, keys)?, spec, goal, seed, (&Preparation::default(), false))?;
         let counts = match goal {
             TextObjective::Class | TextObjective::Masked => Some(survey.parts.each_ref().map(|part| part.len() as u64)),
             TextObjective::Next => None,
@@ -148,7 +148,8 @@ impl TextDataset {
         let keys = file.keys();
         let preparation = provenance.preparation();
         let TextSurvey { contents, classes, labels, parts, rule } =
-            TextSurvey::of(&file, spec, goal, seed, &preparation)?;
+            // Earlier versions trained on such records.
+            TextSurvey::of(&file, spec, goal, seed, (&preparation, provenance.has_class("")))?;
         let (count, contents_hash) = (contents.len(), survey::hash_of(&contents));
         let targets = targets_of(spec, goal, file.path, &classes)?;
         let list = |_: Reads<'_>| {

@@ -125,7 +125,7 @@ fn labels_of(
 ) -> (Vec<String>, Vec<u64>) {
     let by_place = label_numbers(&manifest.classes, false);
     let Some(targets) = targets else { return (manifest.classes.clone(), by_place) };
-    match provenance.has_recorded(&manifest.classes, || listing(spec, manifest, shards, &by_place)) {
+    match provenance.has_recorded(&manifest.classes, &targets.names(), || listing(spec, manifest, shards, &by_place)) {
         true => (manifest.classes.clone(), by_place),
         false => (targets.names(), label_numbers(&manifest.classes, true)),
     }

@@ -161,20 +161,22 @@ pub(super) struct TextSurvey {
 }
 
 impl TextSurvey {
-    /// Reads all records once.
+    /// Reads all records once. Where it `takes_empty`, a record without the name of a class is of the class "".
     pub fn of(
         file: &TextFile<'_>,
         spec: &Data,
         goal: TextObjective,
         seed: u64,
-        preparation: &Preparation,
+        (preparation, takes_empty): (&Preparation, bool),
     ) -> Result<TextSurvey, Error> {
         let mut contents = Vec::new();
         let mut seen = ClassNumbers::default();
         file.each(&mut |record| {
             contents.push(record.hash());
             if goal == TextObjective::Class {
-                check_class(file, spec.labels, &record)?;
+                if !takes_empty {
+                    check_class(file, spec.labels, &record)?;
+                }
                 seen.add(record.class);
             }
             preparation.advance(1);

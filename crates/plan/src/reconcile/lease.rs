@@ -3,7 +3,9 @@
 use domain::run::RunState;
 use domain::{Elapsed, Money, Timestamp};
 
-use super::limits::{heartbeat, live_rate, rate_now, reserve_for_ending, reserve_of, time_to_spend, wind_down};
+use super::limits::{
+    budget_of, heartbeat, live_rate, rate_now, reserve_for_ending, reserve_of, time_to_spend, wind_down,
+};
 use super::{ObservedState, Policy, trials};
 use crate::world::{Instance, Run, World, spent};
 
@@ -20,7 +22,7 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
     let of_sweep = world.sweep_of(run).and_then(|sweep| trials::left(world, facts, policy, sweep));
     let least = match run.state {
         // It was told to stop within a time.
-        RunState::Stopping { .. } => Some(wind_down(policy, trials::budget_of(world, run), run.rate())),
+        RunState::Stopping { .. } => Some(wind_down(policy, budget_of(world, run), run.rate())),
         _ => budget.into_iter().chain(deadline).chain(of_sweep).min(),
     };
     policy.lease.min(least.unwrap_or(policy.lease).max(heartbeat(policy, run)))
@@ -42,7 +44,7 @@ pub fn first_answer(
     run.job.budget?;
     // An alternative may cost more than what was planned.
     let rate = run.rate().max(instance.offer.rate.times(run.job.nodes()));
-    let ending = rate.cost(reserve_for_ending(facts, policy, run));
+    let ending = rate.cost(reserve_for_ending(world, facts, policy, run));
     let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
     time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(heartbeat(policy, run)))
 }
@@ -51,7 +53,7 @@ pub fn first_answer(
 /// whole budget would be spent on it alone; for a trial, those of its sweep. Written on the machine, for whoever finds
 /// it. `None` without limits.
 pub fn expires(world: &World, policy: &Policy, run: &Run, instance: &Instance) -> Option<Timestamp> {
-    let budget = trials::budget_of(world, run);
+    let budget = budget_of(world, run);
     let ending = wind_down(policy, budget, run.rate()).0.saturating_add(policy.ending_max.0);
     let (submitted, deadline) = match world.sweep_of(run) {
         Some(sweep) => (sweep.submitted, sweep.job.deadline),

@@ -47,6 +47,11 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
 
+/// The budget that a run is stopped at: its own, or that of the sweep whose trial it is.
+pub fn budget_of(world: &World, run: &Run) -> Option<Budget> {
+    run.job.budget.or_else(|| world.sweep_of(run)?.job.budget)
+}
+
 /// The time for a run to save its state and leave, which is reserved in its budget: that of the policy, but at most a
 /// tenth of the time that the budget buys, and at least five seconds.
 pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed {
@@ -97,7 +102,7 @@ pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, 
         is_live && !matches!(facts.machine(id).sight, Some(Sight::Alive | Sight::Gone(_)))
     });
     let unseen = if is_unseen { visible_within(facts, run) } else { 0 };
-    Elapsed(reserve_for_ending(facts, policy, run).0.saturating_add(unseen))
+    Elapsed(reserve_for_ending(world, facts, policy, run).0.saturating_add(unseen))
 }
 
 /// Whether a run's budget pays for more machines.
@@ -119,7 +124,7 @@ pub(super) fn affords_rent(
     chosen: &[Offer],
 ) -> Affords {
     let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return Affords::Yes };
-    let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
+    let least = reserve_for_ending(world, facts, policy, run).0.saturating_add(visible_within(facts, run));
     let traits = |offer: &Offer| facts.traits.get(&offer.provider);
     let billed = chosen.iter().filter_map(traits).map(|traits| traits.billing.billed(Elapsed(1)).0).max();
     let least = least.max(billed.unwrap_or(0));
@@ -169,12 +174,12 @@ fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
     facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.visible_within.0)
 }
 
-pub(super) fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+pub(super) fn reserve_for_ending(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let traits = facts.traits.get(&run.plan.offer.provider);
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     // One until it calls, and one for the messages on their way.
     let wait = heartbeat(policy, run).0.saturating_mul(2);
-    Elapsed(wind_down(policy, run.job.budget, run.rate()).0.saturating_add(wait).saturating_add(beyond))
+    Elapsed(wind_down(policy, budget_of(world, run), run.rate()).0.saturating_add(wait).saturating_add(beyond))
 }
 
 /// The cost of a run until now, as far as it is known.

@@ -9,7 +9,9 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, Rate, RunId, Sweep
 use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, wind_down};
+use crate::reconcile::{
+    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, taken_at_most, wind_down,
+};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// The actions for one sweep. The limits apply to all of its trials together.
@@ -46,11 +48,13 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let saving = |trials: usize| saving(facts, policy, sweep, trials);
-    let mut affords_more = true;
+    let (mut affords_more, mut is_spent) = (true, false);
     if let Some(budget) = sweep.job.budget {
         // Until a machine has called again, its cost is not known.
-        let most = spent_at_most(world, facts, sweep);
-        affords_more = most + saving(open) + useless(facts, policy, sweep) < budget.max;
+        let taken = (spent_at_most(world, facts, sweep) + saving(open)).max(taken_at_most(world, facts, policy, sweep));
+        let useless = useless(facts, policy, sweep);
+        affords_more = taken + useless < budget.max;
+        is_spent = spent + saving(open) + useless >= budget.max;
         if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
             return stop(StopBy::Budget);
         }
@@ -72,14 +76,14 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
         return match (affords_more, open) {
             (true, _) => vec![Action::Resume { run: run.clone(), epochs: None }],
-            (false, 0) => stop(StopBy::Budget),
+            (false, 0) if is_spent => stop(StopBy::Budget),
             (false, _) => Vec::new(),
         };
     }
     let Work::Train(train) = &sweep.job.work else { return Vec::new() };
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();
     match next(&sweep.search, train.epochs, &trials, sweep.forgiven) {
-        Move::Begin(_) | Move::Resume(..) if !affords_more && open == 0 => stop(StopBy::Budget),
+        Move::Begin(_) | Move::Resume(..) if !affords_more && open == 0 && is_spent => stop(StopBy::Budget),
         Move::Begin(_) | Move::Resume(..) if !affords_more => Vec::new(),
         Move::Begin(number) => vec![begin(id, sweep, number)],
         Move::Resume(number, epochs) => vec![Action::Resume { run: id.trial(number), epochs: Some(epochs) }],

@@ -57,6 +57,12 @@ impl Runs {
 
 /// Deletes a file, if it is there, and the folders above it that are empty then.
 fn remove(checkpoints: &Path, path: &Path) -> Result<(), Refused> {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let inside = parent.zip(checkpoints.canonicalize().ok()).filter(|(parent, root)| parent.starts_with(root));
+    // A link may lead out of the folder.
+    if inside.is_none() {
+        return Ok(());
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed("delete", path)(error)),
         Ok(()) | Err(_) => {}

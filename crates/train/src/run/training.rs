@@ -152,7 +152,7 @@ impl<'a> Training<'a> {
     /// After step `at`: evaluates, saves and stops as far as that is due.
     fn between_steps(&mut self, at: u64) -> Result<Option<StepsEnd>, Error> {
         let train = &self.evaluator.context.spec.train;
-        let is_validated = self.length.is_due(train.validate_every, at) || (at > 0 && at == self.last);
+        let is_validated = self.length.is_due(train.validate_every, at) || (at > 0 && at >= self.last);
         let is_exported = train.export_every.is_some_and(|every| self.length.is_due(Some(every), at));
         let mut is_finite: Option<bool> = None;
         // What is scored is known to be well.

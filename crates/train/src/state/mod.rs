@@ -185,7 +185,8 @@ impl InitialState {
         let weights = self.network.weights();
         self.resumed = Some(match resumed {
             Resumed::Whole(loaded) => {
-                self.best = loaded.best.map(Arc::new);
+                // A checkpoint after a change of the data may name the best weights of before.
+                self.best = loaded.best.filter(|_| self.progress.best.is_some()).map(Arc::new);
                 if is_divided {
                     fill(weights.buffers(), &loaded.model)?;
                     self.whole = Some(WholeWeights::Loaded(loaded.model));

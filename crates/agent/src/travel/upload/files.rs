@@ -14,7 +14,7 @@ use crate::travel::loop_files::{REQUEST, TravelError, disk, micros};
 const STALLS: u32 = 3;
 
 /// What the loop's machine hashes in a second, at least, as a power of two: a file is hashed before its last part is
-/// answered.
+/// answered, and one that is there before the first.
 const HASHED_PER_SECOND: u32 = 27;
 
 impl Upload {
@@ -47,7 +47,8 @@ impl Upload {
             if bytes.is_empty() && offset < total || stalls > STALLS {
                 return Err(TravelError::Changing);
             }
-            let hashing = if offset + bytes.len() as u64 == total { total >> HASHED_PER_SECOND } else { 0 };
+            let is_hashed = offset == 0 || offset + bytes.len() as u64 == total;
+            let hashing = if is_hashed { total >> HASHED_PER_SECOND } else { 0 };
             let within = self.left(REQUEST + Duration::from_secs(hashing));
             let (sha256, modified) = (Some(sha256.clone()), Some(micros(&meta)));
             let part = BroughtPart { fence: self.fence.0, offset, total: Some(total), sha256, modified };

@@ -34,7 +34,7 @@ type Line = (usize, bool, String);
 const WAITING: usize = 1_000;
 
 /// Bytes of a line, at most; what is longer is printed in parts.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: u64 = 16 << 20;
 
 /// Runs the command on all of them at once; the exit code is the first that is not 0, by node rank.
 ///
@@ -91,15 +91,17 @@ fn start(machine: &RunMachine, command: &str, lines: &SyncSender<Line>) -> Resul
     let mut process = machine.route.ssh(&["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]).map_or_else(
         || {
             let mut shell = Command::new("bash");
-            shell.arg("-c").arg(&script);
+            // Of a terminal here it keeps the foreground, and its interrupts.
+            shell.arg("-c").arg(&script).stdin(Stdio::null());
             shell
         },
         |mut ssh| {
-            ssh.arg("--").arg(&script);
+            // Whatever the user's own shell is there.
+            ssh.arg("--").arg(format!("bash -c {}", quoted(&guarded(&script)))).stdin(Stdio::piped());
             ssh
         },
     );
-    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    process.stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = process.get_program().to_owned();
     let mut child = process.spawn().map_err(Error::file("start", Path::new(&name)))?;
     if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
@@ -112,13 +114,11 @@ fn start(machine: &RunMachine, command: &str, lines: &SyncSender<Line>) -> Resul
 /// The command in the working folder of the attempt, or else in the folder of the run; nowhere else.
 fn script(machine: &RunMachine, command: &str) -> String {
     let RunMachine { rank, attempt, run, folder, .. } = machine;
-    let script = format!(
+    format!(
         "cd {folder}/attempts/{attempt}/workdir 2>/dev/null || cd {folder} || \
          {{ echo 'run {run} has no folder on this machine yet' >&2; exit 1; }}; \
          export GRADUS_RUN={run} NODE_RANK={rank}; {command}"
-    );
-    // Whatever the user's own shell is there.
-    format!("bash -c {}", quoted(&guarded(&script)))
+    )
 }
 
 /// A script that runs another one in a process group of its own, and ends that group when its own input ends: an

@@ -59,6 +59,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         let hint = "stop it first, or serve another folder with `--home`".to_owned();
         return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
     };
+    machine::forget_served(&home);
     // Commands that run the loop hand it over now.
     let lock = loop {
         match home.try_loop()? {
@@ -90,6 +91,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     control.keeps_all = true;
     control.policy.lease = LEASE;
     let left = control.run(&sender, &inbox, |_| false)?;
+    machine::forget_served(&home);
     drop((door, lock, server));
     let open = control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count();
     match left {

@@ -10,7 +10,7 @@ use super::survey::{Moments, survey};
 use super::{Dataset, Pixels, Skipped};
 use crate::decode::rgb::decode;
 use crate::formats::{self, Content, Decoded, Encoded, Index, Loaded, Targets};
-use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
+use crate::identity::{Provenance, Reads, Rule, SampleList, hash, plain};
 use crate::sampling::split::{self, Parts};
 use crate::transform::recipe::ImageTransform;
 use crate::{Error, Part};
@@ -267,7 +267,8 @@ impl<'a> Opening<'a> {
         // The number of a text changes with the other texts; the text itself does not.
         let numbers: Vec<u32> = match &self.targets {
             None => (0..self.classes.len() as u32).collect(),
-            Some(_) => self.classes.iter().map(|text| hash(text.as_bytes()) as u32).collect(),
+            // `05` counts as `5`, as earlier versions wrote it.
+            Some(_) => self.classes.iter().map(|text| hash(plain(text).as_bytes()) as u32).collect(),
         };
         let number = |label: &u32| numbers.get(*label as usize).copied().unwrap_or(*label);
         self.labels.iter().enumerate().map(|(sample, label)| u64::from(number(label)) | home(sample)).collect()
