@@ -62,7 +62,7 @@ fn only_limits_are_never_passed() {
 #[test]
 fn agents_of_trials_leave_while_the_budget_of_their_sweep_pays_for_saving() {
     let search = Sweep { parallel: 2, ..sweep(Method::Random, Some(4)) };
-    let mut scene = Scene::new(&search, Some("$200"), 0);
+    let mut scene = Scene::new(&search, Some("$120"), 0);
     while scene.world.live_instances().count() < 2 {
         let _ = scene.moment();
     }
@@ -73,7 +73,7 @@ fn agents_of_trials_leave_while_the_budget_of_their_sweep_pays_for_saving() {
         let left = lease(world, &facts, &policy, run);
         let saving = wind_down(&policy, budget_of(world, run), run.rate());
         let dollars = 2 * (at_a_dollar_a_second(left) + at_a_dollar_a_second(saving));
-        assert!(left < policy.lease && (60..200).contains(&dollars), "{left:?} and {saving:?} to save");
+        assert!(left < policy.lease && (60..=120).contains(&dollars), "{left:?} and {saving:?} to save");
         assert_eq!(first_answer(world, &facts, &policy, run, instance), Some(left));
         assert!(expires(world, &policy, run, instance).is_some());
     }
