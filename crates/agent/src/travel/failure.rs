@@ -58,8 +58,10 @@ impl UploadFailure {
             AttemptEnd::Stopped { step: Some(step) } if self.lacks_checkpoints => {
                 Some(AttemptEnd::Stopped { step: self.arrived.map(|arrived| arrived.min(*step)) })
             }
-            AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => None,
-            AttemptEnd::Stopped { .. } | AttemptEnd::Failed { .. } => None,
+            AttemptEnd::Trained { .. }
+            | AttemptEnd::Succeeded
+            | AttemptEnd::Stopped { .. }
+            | AttemptEnd::Failed { .. } => None,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A provider over any cloud that has an API of its own ([`CloudApi`]): what all of them share.
 //!
 //! What is asked for is on disk before it is asked ([`rentals`]), a machine that runs is reached as a node ([`reach`]), and it
-//! ends itself when nobody attends it any more ([`user_data`]). A cloud lists its machines; what it listed once, and has not
-//! listed for two minutes, is gone. Machines carry a name that follows from their owner and from ours ([`machine_name`]), by which they are found
-//! again after an answer was lost. AWS, whose API says more than this, has a provider of its own on the same ground.
+//! ends itself when nobody attends it any more ([`user_data`]). A cloud lists its machines; what it listed once, and
+//! has not listed for two minutes, is gone. Machines carry a name that follows from their owner and from ours
+//! ([`machine_name`]), by which they are found again after an answer was lost. AWS, whose API says more than this, has
+//! a provider of its own on the same ground.
 
 mod api;
 pub mod audit;

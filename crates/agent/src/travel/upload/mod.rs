@@ -160,7 +160,7 @@ struct Upload {
 struct PassedOver(Option<TravelError>);
 
 impl PassedOver {
-    /// Goes on after an error of one file; any other ends the round.
+    /// Continues after an error of one file; any other ends the round.
     fn note(&mut self, result: Result<(), TravelError>) -> Result<(), TravelError> {
         match result {
             Err(TravelError::Refused(_) | TravelError::Unreachable(_) | TravelError::Full(_) | TravelError::Late)
