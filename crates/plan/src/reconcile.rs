@@ -33,7 +33,7 @@ pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
 pub use lease::{expires, first_answer, lease};
 use limits::Affords;
-pub use limits::{budget_of, heartbeat, reached, wind_down};
+pub use limits::{budget_of, heartbeat, reached, time_to_end, wind_down};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;

@@ -31,8 +31,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "less-is-reserved-than-granted",
         harm: "a budget reserves 5 s for saving, and the agent is granted a minute: the bill exceeds the budget",
         file: "crates/plan/src/reconcile/limits.rs",
-        from: "Elapsed(wind_down(policy, budget_of(world, run), run.rate()).0.saturating_add(wait)",
-        to: "Elapsed(SHORTEST.0.saturating_add(wait)",
+        from: "Elapsed(wind_down(policy, budget, rate).0.saturating_add(told.0)",
+        to: "Elapsed(SHORTEST.0.saturating_add(told.0)",
         test: CargoTest { package: "gradus-plan", target: &["--test", "limits"], filter: "what_is_reserved" },
     },
     SourceMutant {

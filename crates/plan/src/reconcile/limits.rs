@@ -1,6 +1,7 @@
 //! Budget and deadline: when a run must stop, and the reserve for stopping.
 
 use domain::job::Budget;
+use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
 use domain::{Elapsed, InstanceId, Money, Offer, Rate, RunId};
 
@@ -174,12 +175,25 @@ fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
     facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.visible_within.0)
 }
 
+/// The time to end the machines of a run: one heartbeat until its agent calls and one for the messages on their way, and
+/// what [`time_to_end`] adds.
 pub(super) fn reserve_for_ending(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+    let told = Elapsed(heartbeat(policy, run).0.saturating_mul(2));
     let traits = facts.traits.get(&run.plan.offer.provider);
+    time_to_end(policy, traits, budget_of(world, run), run.rate(), told)
+}
+
+/// The time to end machines that cost `rate`: until their agents are told, to save, and what their provider takes to end a
+/// machine and bills for having begun.
+pub fn time_to_end(
+    policy: &Policy,
+    traits: Option<&ProviderTraits>,
+    budget: Option<Budget>,
+    rate: Rate,
+    told: Elapsed,
+) -> Elapsed {
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
-    // One until it calls, and one for the messages on their way.
-    let wait = heartbeat(policy, run).0.saturating_mul(2);
-    Elapsed(wind_down(policy, budget_of(world, run), run.rate()).0.saturating_add(wait).saturating_add(beyond))
+    Elapsed(wind_down(policy, budget, rate).0.saturating_add(told.0).saturating_add(beyond))
 }
 
 /// The cost of a run until now, as far as it is known.

@@ -10,7 +10,7 @@ use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
-    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, taken_at_most, wind_down,
+    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, taken_at_most, time_to_end,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -100,7 +100,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
 
 /// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.
 fn saving(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
-    let cost = dearest(sweep).cost(time_to_end(facts, policy, sweep));
+    let cost = dearest(sweep).cost(reserve_for_ending(facts, policy, sweep));
     Money::from_micros(cost.micros().saturating_mul(trials as i64))
 }
 
@@ -110,18 +110,17 @@ fn useless(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money
     let traits = facts.traits.get(&sweep.plan.offer.provider);
     let (visible, billed) =
         traits.map_or((0, 0), |traits| (traits.visible_within.0, traits.billing.billed(Elapsed(1)).0));
-    let time = time_to_end(facts, policy, sweep).0.saturating_add(visible).max(billed);
+    let time = reserve_for_ending(facts, policy, sweep).0.saturating_add(visible).max(billed);
     dearest(sweep).cost(Elapsed(time))
 }
 
-/// The time to end a trial: to save, a heartbeat until it is told, one for messages on their way, the time between two
-/// looks at the budget, and what its provider takes to end a machine and bills for having begun.
-fn time_to_end(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Elapsed {
-    let told = policy.heartbeat_interval.max(policy.heartbeat).0.saturating_mul(2).saturating_add(SWEEP_BUDGET);
+/// The time to end a trial, whose agent is told after two heartbeats and the time between two looks at the budget.
+fn reserve_for_ending(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Elapsed {
+    let heartbeat = policy.heartbeat_interval.max(policy.heartbeat);
+    let told = Elapsed(heartbeat.0.saturating_mul(2).saturating_add(SWEEP_BUDGET));
     let traits = facts.traits.get(&sweep.plan.offer.provider);
-    let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     let rate = sweep.plan.offer.rate.times(sweep.job.machines());
-    Elapsed(wind_down(policy, sweep.job.budget, rate).0.saturating_add(told).saturating_add(beyond))
+    time_to_end(policy, traits, sweep.job.budget, rate, told)
 }
 
 /// The highest rate of what may be rented for a trial.
