@@ -155,7 +155,7 @@ fn unknown_tariffs_are_said_and_counted_as_the_dearest() {
     assert_eq!(unknown, ["objects"]);
     let said = workdir.gradus(&["plan", "job.yaml"]);
     let told =
-        "the tariff of lambda for objects, which hold checkpoints is not known: counted as the dearest known, $0.023";
+        "the tariff of lambda for objects, which hold checkpoints is not known: counted as the dearest known, $0.035";
     assert!(said.out.contains(told), "{}", said.out);
     // One's own machine has no tariffs.
     let (_, own) = with_prices_of("2026-11-01");

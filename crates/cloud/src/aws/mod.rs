@@ -116,7 +116,10 @@ impl Aws {
 
     /// What AWS may charge for the machine of an offer, whose rate holds its disk too.
     fn machine_rate(&self, offer: &Offer) -> Rate {
-        let disk = Catalog::open(&self.settings.home).map(|catalog| offers::disk_rate(&catalog, offer.node.disk_free));
+        let choice = offer.kind.parse::<MachineChoice>().ok();
+        let region = choice.as_ref().map(|choice| choice.region.as_str());
+        let disk =
+            Catalog::open(&self.settings.home).map(|catalog| offers::disk_rate(&catalog, region, offer.node.disk_free));
         let disk = disk.unwrap_or_default().micros_per_hour();
         Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_sub(disk))
     }

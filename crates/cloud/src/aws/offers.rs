@@ -30,9 +30,9 @@ pub fn with_disk(catalog: &Catalog, offer: Offer, needed: Option<Bytes>) -> Offe
     offers::with_disk(catalog, &Cloud::Aws, offer, needed, disk_gib)
 }
 
-/// What a disk with so much for work costs, rounded up; nothing where the catalog does not know.
-pub fn disk_rate(catalog: &Catalog, work: Bytes) -> Rate {
-    offers::disk_rate(catalog, &Cloud::Aws, disk_gib(work))
+/// What a disk with so much for work costs in a region, rounded up.
+pub fn disk_rate(catalog: &Catalog, region: Option<&str>, work: Bytes) -> Rate {
+    offers::disk_rate(catalog, &Cloud::Aws, region, disk_gib(work))
 }
 
 #[cfg(test)]
@@ -69,8 +69,11 @@ mod tests {
     fn a_disk_is_paid_for_by_the_hour() {
         let catalog = Catalog::embedded().unwrap();
         // 140 GiB at $0.08 a month are $11.20, in 730 hours.
-        assert_eq!(disk_rate(&catalog, DISK).to_string(), "$0.015343/h");
-        let offer = offers(&catalog, &Wants::default()).remove(0);
+        assert_eq!(disk_rate(&catalog, Some("us-east-1"), DISK).to_string(), "$0.015343/h");
+        // At $0.152 a month they are $21.28.
+        assert_eq!(disk_rate(&catalog, Some("sa-east-1"), DISK).to_string(), "$0.029151/h");
+        let here = Wants { regions: vec!["us-east-1".into()], ..Wants::default() };
+        let offer = offers(&catalog, &here).remove(0);
         let larger = with_disk(&catalog, offer.clone(), Some(Bytes(200 << 30)));
         assert_eq!(larger.node.disk_free, Bytes(200 << 30));
         let more = larger.rate.micros_per_hour() - offer.rate.micros_per_hour();

@@ -222,9 +222,10 @@ impl Catalog {
         named.max_by_key(|row| row.machines.len())
     }
 
-    /// The price of a service of a cloud; `None` if it is unknown, which does not mean free.
-    pub fn tariff(&self, cloud: &Cloud, service: Service) -> Option<&Tariff> {
-        self.tariffs.iter().find(|tariff| tariff.service == service && tariff.cloud == *cloud)
+    /// The price of a service of a cloud in a region, or in those without a price of their own; `None` if it is unknown,
+    /// which does not mean free.
+    pub fn tariff(&self, cloud: &Cloud, region: Option<&str>, service: Service) -> Option<&Tariff> {
+        Tariff::of(&self.tariffs, cloud, region, service)
     }
 }
 

@@ -10,7 +10,7 @@ use domain::terms::{Availability, PurchaseOption};
 
 use crate::catalog::Error;
 use crate::catalog::amount::micros;
-use crate::catalog::table::{number, rows};
+use crate::catalog::table::{number, rows, text};
 
 /// Reads the regions, sorted by name; `sources` expands the short name of a figure's source.
 ///
@@ -53,11 +53,12 @@ pub fn regions(text: &str, sources: &str) -> Result<Vec<Region>, Error> {
 /// [`Error`] with file and line.
 pub fn tariffs(text: &str) -> Result<Vec<Tariff>, Error> {
     let mut tariffs = Vec::new();
-    let columns = ["cloud", "service", "price", "dated", "source"];
-    rows("catalog/tariffs.csv", text, columns, |[cloud, word, price, dated, source]| {
+    let columns = ["cloud", "region", "service", "price", "dated", "source"];
+    rows("catalog/tariffs.csv", text, columns, |[cloud, region, word, price, dated, source]| {
         let service = Service::ALL.into_iter().find(|service| service.word() == word);
         tariffs.push(Tariff {
             cloud: Cloud::named(cloud),
+            region: self::text(region),
             service: service.ok_or_else(|| format!("`service`: `{word}` is not known"))?,
             price: Money::from_micros(micros(price)?),
             dated: dated.to_owned(),

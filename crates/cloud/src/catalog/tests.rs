@@ -104,10 +104,25 @@ fn places_and_tariffs_are_known() {
     assert!(!region("us-east-1").compliance.contains(&Compliance::Gdpr));
     assert_eq!(region("us-east-1").carbon.as_ref().unwrap().grams_per_kwh, 343.48);
     assert!(region("me-central-1").carbon.is_none());
-    let price = |cloud, service| catalog.tariff(&cloud, service).map(|tariff| tariff.price.to_string());
-    assert_eq!(price(Cloud::Aws, Service::Egress).as_deref(), Some("$0.09"));
-    assert_eq!(price(Cloud::Lambda, Service::Egress).as_deref(), Some("$0.00"));
-    assert_eq!(price(Cloud::Tencent, Service::Egress), None);
+    let check = |cloud: Cloud, region: Option<&str>, service: Service, micros: Option<i64>| {
+        let found = catalog.tariff(&cloud, region, service).map(|tariff| tariff.price.micros());
+        assert_eq!(found, micros, "{cloud} {region:?} {service:?}");
+    };
+    check(Cloud::Aws, None, Service::Egress, Some(90_000));
+    check(Cloud::Lambda, None, Service::Egress, Some(0));
+    check(Cloud::Tencent, Some("ap-shanghai"), Service::Egress, None);
+    // A region's own price, and that of the cloud where a region has none.
+    check(Cloud::Aws, Some("sa-east-1"), Service::SsdDisk, Some(152_000));
+    check(Cloud::Gcp, Some("southamerica-east1"), Service::Egress, Some(190_000));
+    check(Cloud::Azure, Some("francecentral"), Service::Objects, Some(17_664));
+    check(Cloud::Azure, Some("japaneast"), Service::Objects, Some(18_000));
+    check(Cloud::named("oci"), Some("any"), Service::SsdDisk, Some(42_500));
+    let mut keys: Vec<_> =
+        catalog.tariffs.iter().map(|one| (one.cloud.name(), &one.region, one.service.word())).collect();
+    keys.sort_unstable();
+    let all = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "a tariff stands there twice");
 }
 
 #[test]

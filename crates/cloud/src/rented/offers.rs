@@ -92,7 +92,8 @@ pub fn with_disk(
 ) -> Offer {
     let disk = needed.map_or(offer.node.disk_free, |needed| Bytes(offer.node.disk_free.0.max(needed.0)));
     let gib = gib(disk);
-    let rate = disk_rate(catalog, cloud, gib);
+    let choice = offer.kind.parse::<MachineChoice>().ok();
+    let rate = disk_rate(catalog, cloud, choice.as_ref().map(|choice| choice.region.as_str()), gib);
     Offer {
         rate: Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_add(rate.micros_per_hour())),
         price_source: format!("{}; of it {rate} for a disk of {gib} GiB", offer.price_source),
@@ -101,11 +102,13 @@ pub fn with_disk(
     }
 }
 
-/// What a disk costs, rounded up; nothing where the catalog does not know.
-pub fn disk_rate(catalog: &Catalog, cloud: &Cloud, gib: u64) -> Rate {
-    let of_disks = |tariff: &&Tariff| tariff.cloud == *cloud && tariff.service == Service::SsdDisk;
-    let Some(tariff) = catalog.tariffs.iter().find(of_disks) else { return Rate::default() };
-    let month = i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(tariff.price.micros());
+/// What a disk costs in a region, rounded up: at the dearest price that is known where the cloud's own is not.
+pub fn disk_rate(catalog: &Catalog, cloud: &Cloud, region: Option<&str>, gib: u64) -> Rate {
+    let known = catalog.tariff(cloud, region, Service::SsdDisk).map(|tariff| tariff.price);
+    let Some(price) = known.or_else(|| Tariff::dearest(&catalog.tariffs, Service::SsdDisk)) else {
+        return Rate::default();
+    };
+    let month = i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros());
     Rate::from_micros_per_hour(month.saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
 }
 

@@ -5,10 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::listing::Cloud;
 use crate::money::Money;
 
-/// One price of one cloud, in its least expensive public step for a region of the United States.
+/// One price of one cloud, in its least expensive public step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tariff {
     pub cloud: Cloud,
+    /// The region it holds for; `None` for those of the cloud that have no price of their own: then it is that of the United
+    /// States.
+    #[serde(default)]
+    pub region: Option<String>,
     pub service: Service,
     /// Per GiB: of traffic, or stored for a month.
     pub price: Money,
@@ -16,6 +20,27 @@ pub struct Tariff {
     pub dated: String,
     /// The source, and whether it was confirmed there.
     pub source: String,
+}
+
+impl Tariff {
+    /// The tariff of a cloud for a service in a region: the region's own, or else the cloud's; `None` if neither is known,
+    /// which does not mean free.
+    pub fn of<'a>(tariffs: &'a [Tariff], cloud: &Cloud, region: Option<&str>, service: Service) -> Option<&'a Tariff> {
+        let mut of_cloud = None;
+        for tariff in tariffs.iter().filter(|one| one.service == service && one.cloud == *cloud) {
+            match tariff.region.as_deref() {
+                None => of_cloud = of_cloud.or(Some(tariff)),
+                own if own == region => return Some(tariff),
+                Some(_) => {}
+            }
+        }
+        of_cloud
+    }
+
+    /// The highest price of a service that is known anywhere: the bound where a cloud's own is not.
+    pub fn dearest(tariffs: &[Tariff], service: Service) -> Option<Money> {
+        tariffs.iter().filter(|one| one.service == service).map(|one| one.price).max()
+    }
 }
 
 /// The service that is paid for.
@@ -57,5 +82,44 @@ impl Service {
             Service::Egress => "egress",
             Service::CrossRegion => "cross_region",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tariff(cloud: Cloud, region: Option<&str>, micros: i64) -> Tariff {
+        Tariff {
+            cloud,
+            region: region.map(str::to_owned),
+            service: Service::Objects,
+            price: Money::from_micros(micros),
+            dated: "2026".into(),
+            source: "drawn".into(),
+        }
+    }
+
+    #[test]
+    fn a_region_has_its_own_price_or_that_of_its_cloud() {
+        let tariffs = [
+            tariff(Cloud::Gcp, Some("europe-west4"), 25_000),
+            tariff(Cloud::Gcp, None, 20_000),
+            tariff(Cloud::Aws, Some("sa-east-1"), 40_000),
+        ];
+        let check = |cloud: Cloud, region: Option<&str>, micros: Option<i64>| {
+            let found = Tariff::of(&tariffs, &cloud, region, Service::Objects).map(|tariff| tariff.price.micros());
+            assert_eq!(found, micros, "{cloud} {region:?}");
+        };
+        check(Cloud::Gcp, Some("europe-west4"), Some(25_000));
+        check(Cloud::Gcp, Some("us-central1"), Some(20_000));
+        check(Cloud::Gcp, None, Some(20_000));
+        check(Cloud::Aws, Some("sa-east-1"), Some(40_000));
+        // What another region pays is no price here, and neither is another cloud's.
+        check(Cloud::Aws, Some("us-east-1"), None);
+        check(Cloud::Aws, None, None);
+        check(Cloud::Azure, Some("europe-west4"), None);
+        assert_eq!(Tariff::dearest(&tariffs, Service::Objects), Some(Money::from_micros(40_000)));
+        assert_eq!(Tariff::dearest(&tariffs, Service::Egress), None);
     }
 }

@@ -1,5 +1,7 @@
 //! The market: listings grouped by the hardware that estimates depend on, so that each kind is estimated once.
 
+use std::collections::HashMap;
+
 use domain::gpu::Gpu;
 use domain::listing::{Cloud, Listing};
 use domain::region::Region;
@@ -55,7 +57,7 @@ impl Arrival {
     }
 }
 
-/// Prices of storage and egress. If a cloud's tariff is unknown, the highest of the others is used; `None` if none is
+/// Prices of storage and egress in a region. If a tariff is unknown, the highest that is known anywhere is used; `None` if none is
 /// known, or nothing is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tariffs {
@@ -89,7 +91,7 @@ impl<'a> MarketIndex<'a> {
     ) -> MarketIndex<'a> {
         let mut market = MarketIndex::default();
         // Listings of one type stand together, so the last hardware is usually the one.
-        let mut clouds: Vec<(&Cloud, Tariffs)> = Vec::new();
+        let mut places: HashMap<(&Cloud, &str), Tariffs> = HashMap::new();
         for listing in listings {
             let known = listing.gpus.name.as_deref().and_then(&gpu);
             let (Some(gpu), true) = (known, listing.gpus.count > 0 && listing.gpus.slice == 1) else {
@@ -112,12 +114,10 @@ impl<'a> MarketIndex<'a> {
                 market.hardware.push(HardwareConfig { device, alone });
                 market.hardware.len() - 1
             });
-            let known = clouds.iter().find(|(cloud, _)| **cloud == listing.cloud).map(|(_, tariffs)| *tariffs);
-            let tariffs = known.unwrap_or_else(|| {
-                let found = Tariffs::of(tariffs, &listing.cloud);
-                clouds.push((&listing.cloud, found));
-                found
-            });
+            let place = (&listing.cloud, listing.region.as_str());
+            let tariffs = *places
+                .entry(place)
+                .or_insert_with(|| Tariffs::of(tariffs, &listing.cloud, Some(listing.region.as_str())));
             market.listings.push(PricedListing {
                 listing,
                 hardware,
@@ -154,16 +154,13 @@ impl HardwareConfig {
 }
 
 impl Tariffs {
-    /// The tariffs of a cloud. The user's own machines have none.
-    pub fn of(tariffs: &[Tariff], cloud: &Cloud) -> Tariffs {
+    /// The tariffs of a cloud in a region, or in any that has none of its own. The user's own machines have none.
+    pub fn of(tariffs: &[Tariff], cloud: &Cloud, region: Option<&str>) -> Tariffs {
         if *cloud == Cloud::Own {
             return Tariffs::default();
         }
-        let known = |service: Service| {
-            tariffs.iter().find(|one| one.cloud == *cloud && one.service == service).map(|one| one.price)
-        };
-        let dearest = |service: Service| tariffs.iter().filter(|one| one.service == service).map(|one| one.price).max();
-        let price = |service: Service| known(service).or_else(|| dearest(service));
+        let known = |service: Service| Tariff::of(tariffs, cloud, region, service).map(|one| one.price);
+        let price = |service: Service| known(service).or_else(|| Tariff::dearest(tariffs, service));
         Tariffs {
             ssd: price(Service::SsdDisk),
             plain: price(Service::PlainDisk),

@@ -145,6 +145,7 @@ fn tariffs() -> Vec<domain::tariff::Tariff> {
     use domain::tariff::{Service, Tariff};
     let tariff = |cloud: Cloud, service, micros| Tariff {
         cloud,
+        region: None,
         service,
         price: Money::from_micros(micros),
         dated: "2026".into(),

@@ -7,7 +7,7 @@ use cloud::aws::Client;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::gcp::{self, Gcp, GcpOptions};
 use cloud::lambda::{self, Lambda};
-use cloud::rented::{CloudApi, ReachSettings, Rented, offers};
+use cloud::rented::{CloudApi, MachineChoice, ReachSettings, Rented, offers};
 use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
 use domain::listing::Cloud;
 use domain::wants::Wants;
@@ -98,11 +98,14 @@ impl RentedCloud {
     }
 
     /// What the disk of an offer costs beside its machine.
-    pub fn disk_rate(&self, catalog: &Catalog, work: Bytes) -> Rate {
+    pub fn disk_rate(&self, catalog: &Catalog, offer: &Offer) -> Rate {
+        let choice = offer.kind.parse::<MachineChoice>().ok();
+        let (region, work) = (choice.as_ref().map(|choice| choice.region.as_str()), offer.node.disk_free);
         match self {
-            RentedCloud::Aws { .. } => cloud::aws::disk_rate(catalog, work),
+            RentedCloud::Aws { .. } => cloud::aws::disk_rate(catalog, region, work),
+            // Its machines hold their disks.
             RentedCloud::Lambda(_) => Rate::default(),
-            RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, gcp::disk_gib(work)),
+            RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),
         }
     }
 

@@ -42,7 +42,8 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
         let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
         place.check(catalog).map_err(|unknown| unfit("data.at", &unknown))?;
     }
-    let data_tariffs = data_at.as_ref().map(|(cloud, _)| Tariffs::of(&catalog.tariffs, cloud)).unwrap_or_default();
+    let tariffs = |(cloud, region): &(Cloud, Option<String>)| Tariffs::of(&catalog.tariffs, cloud, region.as_deref());
+    let data_tariffs = data_at.as_ref().map(tariffs).unwrap_or_default();
     Ok(Constraints {
         admission: Admission {
             gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),

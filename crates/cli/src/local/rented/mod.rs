@@ -62,7 +62,7 @@ pub fn plan(
         return Err(Error::Infeasible { reasons: vec!["no machine is offered".to_owned()] });
     };
     if let Some(chosen) = chosen.filter(|_| place(&plan) == 0) {
-        let disk = cloud.disk_rate(&catalog, plan.offer.node.disk_free);
+        let disk = cloud.disk_rate(&catalog, &plan.offer);
         foretell(&mut plan, job, chosen, disk);
     }
     plan.assumptions.extend(of_image(job, &catalog, &plan.offer));
