@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::Money;
-use domain::listing::Listing;
+use domain::listing::{Cloud, Listing};
 use plan::search::{Admission, Candidate, Change, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult};
 
 use super::figures::{cents, time};
@@ -231,11 +231,12 @@ fn one_change(write: &str) -> String {
     format!("write {write} or more, which 9 of 10 runs stay within, or train for fewer steps")
 }
 
-/// Which requirement excludes all offers: each is dropped in turn, and the number of feasible offers without it.
+/// Which requirement excludes all offers: each is dropped in turn, and the number of feasible offers without it. Clouds that
+/// the job leaves out are no remedy while anything else is.
 fn alone(context: &PlanContext) -> Vec<(String, String)> {
     let market = context.market;
     let mut told = Vec::new();
-    for change in Change::WISHES {
+    for change in Change::WISHES.into_iter().filter(|change| *change != Change::Cloud) {
         let Some(key) = change.key() else { continue };
         let Some((answer, least)) = context.leaving_out(change) else { continue };
         let left: BTreeSet<(usize, PurchaseOption)> =
@@ -252,10 +253,13 @@ fn alone(context: &PlanContext) -> Vec<(String, String)> {
         );
         let instead = match least {
             Some(least) => Some(format!("`max_price: {least}` or more")),
-            None => instead(market, change, &context.question.admission, &answer),
+            None => instead(market, change, &context.question.admission, &answer, listing),
         };
         let write = instead.map_or(format!("change `{key}`"), |instead| format!("write {instead}"));
         told.push((message, format!("{write}, or leave it out")));
+    }
+    if told.is_empty() {
+        told.extend(other_clouds(context));
     }
     if told.is_empty() {
         let message =
@@ -268,19 +272,37 @@ fn alone(context: &PlanContext) -> Vec<(String, String)> {
     told
 }
 
+/// What the clouds of the job lack, where only other clouds have it. None of these is named: the job left them out.
+fn other_clouds(context: &PlanContext) -> Option<(String, String)> {
+    let (answer, _) = context.leaving_out(Change::Cloud)?;
+    let clouds: Vec<&str> = context.question.admission.clouds.iter().map(Cloud::name).collect();
+    let left: BTreeSet<(usize, PurchaseOption)> =
+        answer.candidates.iter().map(|candidate| (candidate.listing, candidate.terms)).collect();
+    let message = format!(
+        "nothing of {} is all that the rest of `resources` asks for; clouds that the job leaves out have {}",
+        clouds.join(" or "),
+        counted(left.len() as u64, "offer")
+    );
+    let listed: Vec<String> = clouds.iter().map(|cloud| format!("`gradus offers --cloud {cloud}`")).collect();
+    Some((message, format!("ask for less: {} lists what there is; or leave `cloud` out", listed.join(" or "))))
+}
+
 /// The replacement for a requirement, if known: with it, some of the remaining offers are admitted. Offers known to be
-/// available come first.
-fn instead(market: &MarketIndex, change: Change, admission: &Admission, answer: &SearchResult) -> Option<String> {
+/// available come first; `best` is the cheapest of them.
+fn instead(
+    market: &MarketIndex,
+    change: Change,
+    admission: &Admission,
+    answer: &SearchResult,
+    best: &Listing,
+) -> Option<String> {
     let ranked = answer.candidates.iter().filter(|candidate| answer.is_ranked_first(candidate));
     let left: Vec<&Listing> = ranked.map(|candidate| market.listings[candidate.listing].listing).collect();
     match change {
-        Change::Cloud => {
-            let clouds: BTreeSet<&str> = left.iter().map(|listing| listing.cloud.name()).collect();
-            Some(format!("`cloud: {}`", clouds.first()?))
-        }
         Change::Region => {
-            let regions: BTreeSet<&str> = left.iter().map(|listing| listing.region.as_str()).collect();
-            Some(format!("`region: {}`", regions.first()?))
+            let wanted = admission.regions.first()?;
+            let near = domain::file::nearest::nearest(wanted, left.iter().map(|listing| listing.region.as_str()));
+            Some(format!("`region: {}`", near.unwrap_or(&best.region)))
         }
         Change::InstanceType => {
             let wanted = admission.instance_type.as_deref()?;
@@ -304,6 +326,7 @@ fn instead(market: &MarketIndex, change: Change, admission: &Admission, answer: 
         | Change::Carbon
         | Change::MoneyAndTime
         | Change::Limits
+        | Change::Cloud
         | Change::Compliance
         | Change::MaxPrice
         | Change::Spot
