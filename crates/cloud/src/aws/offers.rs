@@ -65,6 +65,17 @@ mod tests {
         assert!(kinds(named).iter().all(|kind| kind.contains("/p4d.24xlarge")));
     }
 
+    /// An eighth of the price on demand, from an advisor's savings: no plan trusts it, and no run asks for it.
+    #[test]
+    fn a_spot_price_that_no_plan_trusts_is_not_asked_for() {
+        let at = |region: &str, kind: &str| {
+            let instance_type = Some(kind.to_owned());
+            kinds(Wants { instance_type, regions: vec![region.to_owned()], ..Wants::default() })
+        };
+        assert_eq!(at("us-east-1", "p3dn.24xlarge"), ["us-east-1/p3dn.24xlarge"]);
+        assert_eq!(at("us-east-1", "g4dn.xlarge"), ["us-east-1/g4dn.xlarge/spot", "us-east-1/g4dn.xlarge"]);
+    }
+
     #[test]
     fn a_disk_is_paid_for_by_the_hour() {
         let catalog = Catalog::embedded().unwrap();

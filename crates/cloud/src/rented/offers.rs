@@ -3,7 +3,7 @@
 use domain::accelerators::Accelerators;
 use domain::listing::{Cloud, Listing};
 use domain::tariff::{Service, Tariff};
-use domain::terms::{Availability, PurchaseOption};
+use domain::terms::{Availability, PurchaseOption, is_distrusted};
 use domain::wants::{Spot, Wants};
 use domain::{Bytes, Node, Offer, Rate};
 
@@ -39,10 +39,15 @@ pub fn offers(catalog: &Catalog, wants: &Wants, lists: &Listable<'_>) -> Vec<Off
     let listed = catalog.listings.iter().filter(is_runnable).filter(|listing| is_wanted(catalog, listing, wants));
     let priced = listed.flat_map(|listing| options.iter().map(move |option| (listing, *option)));
     let mut offers: Vec<Offer> = priced
-        .filter(|(listing, option)| match catalog.availability(listing, *option) {
-            Availability::Known => true,
-            Availability::Denied => false,
-            Availability::Unknown => !lists.is_confirmed,
+        .filter(|(listing, option)| {
+            let availability = catalog.availability(listing, *option);
+            let is_there = match availability {
+                Availability::Known => true,
+                Availability::Denied => false,
+                Availability::Unknown => !lists.is_confirmed,
+            };
+            // What no plan trusts is not rented either.
+            is_there && !(*option == PurchaseOption::Spot && is_distrusted(listing, availability))
         })
         .filter_map(|(listing, option)| offer(listing, option, wants, lists))
         .collect();
