@@ -1,6 +1,7 @@
 //! Consistency of the embedded tables, and errors with their lines.
 
 mod imports;
+mod sources;
 mod wishes;
 
 use std::collections::BTreeSet;
