@@ -2,6 +2,8 @@
 
 mod clouds;
 pub mod constraints;
+#[cfg(test)]
+mod phantoms;
 mod ranked;
 
 use std::collections::{BTreeMap, BTreeSet};
