@@ -2,6 +2,7 @@
 
 mod cases;
 mod constraints;
+mod filters;
 
 use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
@@ -82,9 +83,9 @@ prop_compose! {
         count in prop::sample::select(vec![1u32, 2, 4, 8]),
         region in 0u8..3,
         price in prop::option::weighted(0.9, 1_000i64..40_000_000),
-        spot in prop::option::of(1i64..100),
+        (spot, is_derived) in (prop::option::of(1i64..100), prop::bool::weighted(0.3)),
         dedicated in prop::option::weighted(0.2, 100i64..200),
-        cores in prop::option::of(4u32..96),
+        (cores, memory) in (prop::option::of(4u32..96), prop::option::of(16u64..512)),
         network in prop::option::of(prop::sample::select(vec![10e9, 100e9])),
         band in prop::sample::select(vec![None, Some((0u8, 5u8)), Some((20, 100))]),
         machines in prop::option::weighted(0.2, 1u32..16),
@@ -101,13 +102,16 @@ prop_compose! {
             instance_type: format!("{count}x{kind}"),
             gpus: ListedGpus { name: Some(gpu(kind).name), spelled: String::new(), count, slice: 1, memory: None },
             cores,
-            memory: None,
+            memory: memory.map(|gibibytes| Bytes(gibibytes << 30)),
             disk: None,
             network,
             fabric: Fabric::Ethernet,
             link: None,
             on_demand: price.map(priced),
-            spot: price.zip(spot).map(|(price, percent)| priced(price * percent / 100)),
+            spot: price.zip(spot).map(|(price, percent)| Price {
+                derived: is_derived.then(|| "drawn".to_owned()),
+                ..priced(price * percent / 100)
+            }),
             reserved_1y: None,
             reserved_3y: None,
             dedicated: price.zip(dedicated).map(|(price, percent)| priced(price * percent / 100)),
