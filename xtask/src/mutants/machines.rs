@@ -223,4 +223,28 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         to: "now.saturating_sub(at)",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "idle" },
     },
+    SourceMutant {
+        name: "denied-machines-have-a-price",
+        harm: "plans recommend machines in regions that have none, at the lowest price of all",
+        file: "crates/plan/src/search/market.rs",
+        from: "            Availability::Denied => None,",
+        to: "            Availability::Denied => terms.price(self.listing).map(|price| price.rate),",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_candidate_breaks_a_limit" },
+    },
+    SourceMutant {
+        name: "distrusted-spot-is-rented",
+        harm: "a run asks for spot machines at a price that no plan trusts, and is billed another",
+        file: "crates/cloud/src/rented/offers.rs",
+        from: "!(*option == PurchaseOption::Spot && is_distrusted",
+        to: "!(*option == PurchaseOption::Dedicated && is_distrusted",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_spot_price_that_no_plan_trusts" },
+    },
+    SourceMutant {
+        name: "regions-pay-the-tariff-of-the-united-states",
+        harm: "disks and traffic cost what they cost in the United States, wherever the machines stand",
+        file: "crates/domain/src/market/tariff.rs",
+        from: "own if own == region => return Some(tariff),",
+        to: "own if own == region && false => return Some(tariff),",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_region_has_its_own_price" },
+    },
 ];
