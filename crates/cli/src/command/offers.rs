@@ -350,7 +350,7 @@ fn value(catalog: &Catalog, listing: &Listing) -> Value {
     json!({
         "cloud": listing.cloud,
         "region": listing.region,
-        "country": region.map(|region| &region.country),
+        "country": region.map(|region| &region.country).filter(|country| !country.is_empty()),
         "compliance": region.map(|region| &region.compliance),
         "carbon_g_per_kwh": region.and_then(|region| Some(region.carbon.as_ref()?.grams_per_kwh)),
         "instance_type": listing.instance_type,

@@ -13,7 +13,7 @@ pub struct Region {
     pub cloud: Cloud,
     /// The cloud's name of it, such as `eu-central-1`.
     pub name: String,
-    /// Two letters of ISO 3166, such as `DE`.
+    /// Two letters of ISO 3166, such as `DE`; empty where a price list has no regions.
     pub country: String,
     /// City or state, as far as it is public.
     pub place: String,

@@ -46,7 +46,7 @@ pub fn regions(catalog: &Catalog, printer: &mut Printer) -> Result<u8, Error> {
     let mut rows = Vec::new();
     for ((cloud, name), offers) in offers {
         let known = catalog.region(&domain::listing::Cloud::named(cloud), name);
-        let country = known.map(|region| region.country.clone());
+        let country = known.map(|region| region.country.clone()).filter(|country| !country.is_empty());
         let rules: Vec<&str> = known.iter().flat_map(|region| &region.compliance).map(|rule| rule.word()).collect();
         if printer.is_json() {
             printer.json(&json!({
