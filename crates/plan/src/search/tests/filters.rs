@@ -3,7 +3,7 @@
 use super::constraints::{CASES, SEED, agrees, first_wrong, there, with_market};
 use super::*;
 
-/// The check sees each filter that is missing: the search is asked without it, and held against the whole.
+/// The check sees each filter that is missing: the search is asked without it, and compared with the whole.
 #[test]
 fn a_missing_filter_is_found() {
     type Sabotage = (&'static str, fn(&mut Constraints));
