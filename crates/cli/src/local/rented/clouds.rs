@@ -94,6 +94,8 @@ impl RentedCloud {
         };
         // The limit is for all that is paid by the hour.
         offers.retain(|offer| wants.max_price.is_none_or(|most| offer.rate <= most));
+        // Disks cost differently in different regions.
+        offers.sort_by(|one, other| (one.rate, &one.kind).cmp(&(other.rate, &other.kind)));
         offers
     }
 
