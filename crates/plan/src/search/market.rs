@@ -1,6 +1,6 @@
 //! The market: listings grouped by the hardware that estimates depend on, so that each kind is estimated once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use domain::gpu::Gpu;
 use domain::listing::{Cloud, Listing};
@@ -91,7 +91,7 @@ impl<'a> MarketIndex<'a> {
     ) -> MarketIndex<'a> {
         let mut market = MarketIndex::default();
         // Listings of one type stand together, so the last hardware is usually the one.
-        let mut places: HashMap<(&Cloud, &str), Tariffs> = HashMap::new();
+        let mut places: BTreeMap<(&Cloud, &str), Tariffs> = BTreeMap::new();
         for listing in listings {
             let known = listing.gpus.name.as_deref().and_then(&gpu);
             let (Some(gpu), true) = (known, listing.gpus.count > 0 && listing.gpus.slice == 1) else {

@@ -43,7 +43,7 @@ fn of_bands(labels: &str, label: impl Fn(u32, bool, bool) -> String) -> Bench {
 /// Both bands, in one of two orders; of one image nothing is said, which is that it has neither.
 fn several(number: u32, top: bool, left: bool) -> String {
     match (top, left) {
-        (true, true) if number % 4 == 0 => "left|top".to_owned(),
+        (true, true) if number.is_multiple_of(4) => "left|top".to_owned(),
         (true, true) => "top | left".to_owned(),
         (true, false) => "top".to_owned(),
         (false, true) => "left".to_owned(),
