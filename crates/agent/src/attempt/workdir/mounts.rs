@@ -380,7 +380,9 @@ mod tests {
         assert_eq!(scene.read("data/a.txt"), "a");
         let leaked = first.links.clone();
         let mut first = first;
-        (first.links.clear(), first.made.clear(), first.lock = None);
+        first.links.clear();
+        first.made.clear();
+        first.lock = None;
         drop(first);
         assert_eq!(fs::read_link(scene.path("data")).unwrap(), leaked[0].1);
         let second = scene.place("2", &[("@/data", "key")]).unwrap();
