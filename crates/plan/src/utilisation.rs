@@ -59,6 +59,7 @@ mod tests {
             multiprocessors: 40,
             power: 70.0,
             source: String::new(),
+            traits: gpu::GpuTraits::default(),
         };
         for (precision, expected) in
             [("fp32", Some(8.1e12)), ("fp16", Some(65e12)), ("bf16", None), ("tf32", None), ("auto", None)]

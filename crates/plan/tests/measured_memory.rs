@@ -2,7 +2,7 @@
 //! Ultra-Scale Playbook (Apache-2.0), of FlagPerf (Apache-2.0) and of ml-engineering (CC BY-SA 4.0), read as any table is.
 
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 use plan::estimate::FittedCoefficients;
 use plan::estimate::memory::memory_with;
 use plan::measured::{MeasuredRow, Networks, cases};
@@ -29,6 +29,7 @@ fn gpu(name: &str) -> Gpu {
         multiprocessors: 132,
         power: 700.0,
         source: String::new(),
+        traits: GpuTraits::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuClass, GpuMemoryKind, GpuPlatform, GpuTraits, Link, Rates};
 
 use crate::catalog::table::{gibibytes, needed, number, rows, whole};
 use crate::catalog::{EMBEDDED, Error};
@@ -45,24 +45,7 @@ impl GpuTable {
     /// [`Error`] with file and line.
     pub fn read(gpus: &str, aliases: &str) -> Result<GpuTable, Error> {
         let mut read = GpuTable::default();
-        let columns = [
-            "gpu",
-            "architecture",
-            "memory_gib",
-            "usable_gib",
-            "bandwidth_gbs",
-            "fp32_tflops",
-            "tf32_tflops",
-            "fp16_tflops",
-            "bf16_tflops",
-            "fp8_tflops",
-            "link",
-            "pcie",
-            "multiprocessors",
-            "watts",
-            "source",
-        ];
-        rows("catalog/gpus.csv", gpus, columns, |cells| {
+        rows("catalog/gpus.csv", gpus, COLUMNS, |cells| {
             let index = read.list.len();
             read.list.push(gpu(cells)?);
             read.spellings.entry(bare(cells[0])).or_default().push(Meaning::Known(index));
@@ -132,7 +115,32 @@ impl GpuTable {
     }
 }
 
-fn gpu(cells: [&str; 15]) -> Result<Gpu, String> {
+/// The columns of `catalog/gpus.csv`.
+const COLUMNS: [&str; 21] = [
+    "gpu",
+    "architecture",
+    "memory_gib",
+    "usable_gib",
+    "bandwidth_gbs",
+    "fp32_tflops",
+    "tf32_tflops",
+    "fp16_tflops",
+    "bf16_tflops",
+    "fp8_tflops",
+    "link",
+    "pcie",
+    "multiprocessors",
+    "watts",
+    "source",
+    "class",
+    "peer_access",
+    "memory_kind",
+    "platform",
+    "nvlink_domain",
+    "traits_source",
+];
+
+fn gpu(cells: [&str; 21]) -> Result<Gpu, String> {
     let [
         name,
         architecture,
@@ -149,6 +157,7 @@ fn gpu(cells: [&str; 15]) -> Result<Gpu, String> {
         processors,
         watts,
         source,
+        traits @ ..,
     ] = cells;
     let empty = |column: &str| format!("`{column}` is empty");
     let rate = |column: &str, cell: &str| Ok::<_, String>(number(column, cell)?.map(|tera| tera * 1e12));
@@ -170,6 +179,41 @@ fn gpu(cells: [&str; 15]) -> Result<Gpu, String> {
         multiprocessors: whole("multiprocessors", processors)?.ok_or_else(|| empty("multiprocessors"))?,
         power: needed("watts", watts)?,
         source: source.to_owned(),
+        traits: self::traits(traits)?,
+    })
+}
+
+/// The facts that no rate says, each of a closed set of words. Their source must be there.
+fn traits(cells: [&str; 6]) -> Result<GpuTraits, String> {
+    let [class, peer_access, memory_kind, platform, nvlink_domain, source] = cells;
+    if source.is_empty() {
+        return Err("`traits_source` is empty".to_owned());
+    }
+    let unknown = |column: &str, cell: &str, words: &str| Err(format!("`{column}`: `{cell}` is none of {words}"));
+    Ok(GpuTraits {
+        class: match class {
+            "consumer" => GpuClass::Consumer,
+            "professional" => GpuClass::Professional,
+            other => return unknown("class", other, "`consumer` and `professional`"),
+        },
+        peer_access: match peer_access {
+            "yes" => true,
+            "no" => false,
+            other => return unknown("peer_access", other, "`yes` and `no`"),
+        },
+        memory_kind: match memory_kind {
+            "hbm" => GpuMemoryKind::Stacked,
+            "gddr" => GpuMemoryKind::Graphics,
+            other => return unknown("memory_kind", other, "`hbm` and `gddr`"),
+        },
+        platform: match platform {
+            "cuda" => GpuPlatform::Cuda,
+            "cuda-arm" => GpuPlatform::CudaArm,
+            "rocm" => GpuPlatform::Rocm,
+            other => return unknown("platform", other, "`cuda`, `cuda-arm` and `rocm`"),
+        },
+        nvlink_domain: whole("nvlink_domain", nvlink_domain)?,
+        described: false,
     })
 }
 

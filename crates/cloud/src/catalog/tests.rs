@@ -7,6 +7,7 @@ mod wishes;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use domain::gpu::{GpuClass, GpuMemoryKind, GpuPlatform};
 use domain::listing::Cloud;
 use domain::region::Compliance;
 use domain::{Bytes, Elapsed, Rate};
@@ -91,6 +92,33 @@ fn gpus_are_possible() {
         assert!(gpu.rates.fp8.is_none_or(|fp8| fp8 > tensor && fp8 < tensor * 2.1), "{name}");
         assert!((1e11..1e13).contains(&gpu.bandwidth) && (50.0..2000.0).contains(&gpu.power), "{name}");
         assert!(!gpu.source.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn columns_say_what_no_rate_does() {
+    let catalog = embedded();
+    let named = |is: &dyn Fn(&Gpu) -> bool| -> Vec<&str> {
+        catalog.gpus.list.iter().filter(|gpu| is(gpu)).map(|gpu| gpu.name.as_str()).collect()
+    };
+    let is_geforce = |gpu: &Gpu| {
+        let series = gpu.name.strip_prefix("RTX").and_then(|name| name.get(2..4)).and_then(|last| last.parse().ok());
+        gpu.name.starts_with("GTX") || gpu.name.starts_with("Titan") || series.is_some_and(|last: u32| last >= 50)
+    };
+    assert_eq!(named(&|gpu| gpu.traits.class == GpuClass::Consumer), named(&is_geforce));
+    // The driver lets GeForce cards read each other's memory up to Pascal.
+    let expected = named(&|gpu| is_geforce(gpu) && !gpu.name.starts_with("GTX"));
+    assert_eq!(named(&|gpu| !gpu.traits.peer_access), expected);
+    let arm = named(&|gpu| gpu.traits.platform == GpuPlatform::CudaArm);
+    assert!(arm.contains(&"T4G") && arm.contains(&"GB300") && !arm.contains(&"B300-SXM"), "{arm:?}");
+    assert_eq!(named(&|gpu| gpu.traits.platform == GpuPlatform::Rocm), named(&|gpu| gpu.name.starts_with("MI")));
+    assert_eq!(named(&|gpu| gpu.traits.nvlink_domain.is_some()), ["GB200", "GB300"]);
+    for gpu in &catalog.gpus.list {
+        // Stacked memory has more bandwidth for each multiprocessor than graphics memory, but on small graphics chips.
+        let each = gpu.bandwidth / f64::from(gpu.multiprocessors);
+        let is_stacked = gpu.traits.memory_kind == GpuMemoryKind::Stacked;
+        assert!(!is_stacked || each > 11e9, "{}", gpu.name);
+        assert!(!gpu.traits.described, "{}", gpu.name);
     }
 }
 

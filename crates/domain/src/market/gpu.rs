@@ -29,6 +29,71 @@ pub struct Gpu {
     pub power: f64,
     /// Where the figures come from, and whether they were confirmed there.
     pub source: String,
+    /// What else an estimate depends on.
+    #[serde(default)]
+    pub traits: GpuTraits,
+}
+
+/// Facts of a kind of GPU that no rate says, from the columns of `catalog/gpus.csv`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuTraits {
+    pub class: GpuClass,
+    /// Whether the driver lets it read another GPU's memory, over PCI Express or a bridge; exchanges go through the
+    /// host's memory where it does not.
+    pub peer_access: bool,
+    pub memory_kind: GpuMemoryKind,
+    pub platform: GpuPlatform,
+    /// GPUs that NVLink connects beyond one machine, such as 72 of an NVL72 rack.
+    pub nvlink_domain: Option<u32>,
+    /// The user describes it: nothing was measured on it, whatever its generation.
+    pub described: bool,
+}
+
+impl Default for GpuTraits {
+    /// Those of a GPU for data centres.
+    fn default() -> GpuTraits {
+        GpuTraits {
+            class: GpuClass::Professional,
+            peer_access: true,
+            memory_kind: GpuMemoryKind::Stacked,
+            platform: GpuPlatform::Cuda,
+            nvlink_domain: None,
+            described: false,
+        }
+    }
+}
+
+/// Who a GPU is made for. Rates of consumer GPUs are stated at a usual clock, which boost exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuClass {
+    /// GeForce and Titan.
+    Consumer,
+    /// Data centres and workstations.
+    Professional,
+}
+
+/// The kind of a GPU's memory, which tells apart the chips that one generation has for data centres and for graphics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuMemoryKind {
+    /// HBM of any generation.
+    Stacked,
+    /// GDDR of any generation.
+    Graphics,
+}
+
+/// What a program for a GPU is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GpuPlatform {
+    /// CUDA on x86-64.
+    Cuda,
+    /// CUDA on the Arm processor that it is soldered to or rented with.
+    CudaArm,
+    /// ROCm on x86-64.
+    Rocm,
 }
 
 /// Peak dense rates in FLOP/s; `None` for unsupported types.

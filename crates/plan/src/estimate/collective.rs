@@ -7,7 +7,6 @@ use domain::gpu::{Gpu, Link};
 use serde::Serialize;
 
 use super::fitted::rates::Shared;
-use super::machine::is_consumer_gpu;
 use super::setup::Device;
 
 /// Share of the stated rate, one direction, that rings of 2 to 8 GPUs reach in the mesh of a DGX-1, measured with NCCL
@@ -154,21 +153,17 @@ pub fn lanes(gpu: &Gpu) -> f64 {
     PCIE_3 * f64::from(1u32 << u32::from(gpu.pcie.clamp(3, 6) - 3))
 }
 
-/// Whether the driver lets the GPU read another's memory over PCI Express. It does not for GeForce and Titan since Turing:
-/// their exchanges go through the host's memory, and few of their machines have the bridges that were sold apart.
-fn reads_peers(gpu: &Gpu) -> bool {
-    !is_consumer_gpu(gpu) || gpu.name.starts_with("GTX")
-}
-
 /// Bytes a second of a ring of `count` GPUs in one node.
 fn inside(device: &Device, count: u32, shared: &Shared) -> f64 {
-    let reach = if reads_peers(&device.gpu) { 1.0 } else { shared.host };
+    // Few machines with consumer GPUs since Turing have the bridges that were sold apart, and the driver uses no other way.
+    let reads_peers = device.gpu.traits.peer_access;
+    let reach = if reads_peers { 1.0 } else { shared.host };
     let through_host =
         reach * lanes(&device.gpu) * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
     let size = f64::from(count.max(2));
     match device.gpu.link {
         Link::Pcie => through_host,
-        Link::Bridge(rate) if count == 2 && reads_peers(&device.gpu) => (rate / 2.0 * shared.bridge).max(through_host),
+        Link::Bridge(rate) if count == 2 && reads_peers => (rate / 2.0 * shared.bridge).max(through_host),
         Link::Bridge(_) => through_host,
         Link::Mesh(rate) => {
             let share = MESH[(count.clamp(2, 8) - 2) as usize];

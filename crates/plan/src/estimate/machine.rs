@@ -1,6 +1,6 @@
 //! One GPU as an estimate sees it: stated rates times what its generation reaches of them.
 
-use domain::gpu::{Gpu, Rates};
+use domain::gpu::{Gpu, GpuClass, Rates};
 
 use super::fitted::rates::{Generation, Shared};
 use super::setup::{Layout, NumericFormat, Setup};
@@ -79,7 +79,10 @@ impl Machine {
     /// Returns the GPU of a setup as a generation of these figures reaches its rates.
     pub fn of(setup: &Setup, generation: &Generation, shared: Shared) -> Machine {
         let gpu = &setup.device.gpu;
-        let boost = if is_consumer_gpu(gpu) { shared.boost } else { 1.0 };
+        let boost = match gpu.traits.class {
+            GpuClass::Consumer => shared.boost,
+            GpuClass::Professional => 1.0,
+        };
         let rate = Reached::of(gpu, generation, setup.precision, boost);
         let half = setup.precision.compute_bytes() < 4.0;
         let cast = if setup.precision.is_autocast() { 6.0 } else { 0.0 };
@@ -176,13 +179,6 @@ impl Reached {
             }
         }
     }
-}
-
-/// GeForce and Titan cards: GTX, and RTX with a number of four digits that ends with 50 to 90; those of cards for work end
-/// with 00.
-pub fn is_consumer_gpu(gpu: &Gpu) -> bool {
-    let of_series = gpu.name.strip_prefix("RTX").and_then(|number| number.get(2..4)).and_then(|last| last.parse().ok());
-    gpu.name.starts_with("GTX") || gpu.name.starts_with("Titan") || of_series.is_some_and(|last: u32| last >= 50)
 }
 
 /// The smaller of two rates, rounded where they meet.

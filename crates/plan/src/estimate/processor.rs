@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
 use super::fitted::band::{Class, ErrorBands};
 use super::fitted::coefficients::FittedCoefficients;
@@ -54,6 +54,7 @@ pub fn device(cores: f64, ranks: u32, memory: Bytes) -> Device {
         multiprocessors: 1,
         power: 0.0,
         source: format!("assumed {DATED}"),
+        traits: GpuTraits::default(),
     };
     Device { gpu, nodes: 1, gpus_per_node: ranks.max(1), network: None }
 }

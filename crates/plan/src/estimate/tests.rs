@@ -1,7 +1,7 @@
 //! Published formulas and physical bounds, and that more never takes less.
 
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuClass, GpuTraits, Link, Rates};
 use proptest::prelude::*;
 
 use super::collective::Ring;
@@ -24,6 +24,7 @@ fn gpu() -> Gpu {
         multiprocessors: 108,
         power: 400.0,
         source: String::new(),
+        traits: GpuTraits::default(),
     }
 }
 
@@ -323,13 +324,16 @@ fn joint_kernels_and_later_flash_attention_take_less() {
 }
 
 #[test]
-fn cards_for_players_are_told_from_cards_for_work() {
-    let is = |name: &str| machine::is_consumer_gpu(&Gpu { name: name.to_owned(), ..gpu() });
-    for name in ["GTX1080Ti", "RTX2080Ti", "RTX3070", "RTX4090", "RTX5060", "TitanRTX"] {
-        assert!(is(name), "{name}");
-    }
-    for name in ["RTX4000", "RTX5000", "RTX6000", "RTX6000Ada", "RTX8000", "RTX-PRO-6000", "A6000", "H100-SXM5", "RTX"]
-    {
-        assert!(!is(name), "{name}");
-    }
+fn facts_of_a_gpu_and_not_its_name_decide() {
+    let of = |traits: GpuTraits, name: &str| {
+        let device =
+            Device { gpu: Gpu { name: name.to_owned(), link: Link::Pcie, traits, ..gpu() }, ..setup(8, 32).device };
+        seconds(&resnet(), &Setup { device, ..setup(8, 32) }, fitted())
+    };
+    let professional = GpuTraits::default();
+    assert_eq!(of(professional, "RTX4090"), of(professional, "A100-SXM4-80GB"));
+    let consumer = GpuTraits { class: GpuClass::Consumer, ..professional };
+    assert!(of(consumer, "G") < of(professional, "G"), "boost");
+    let through_host = GpuTraits { peer_access: false, ..professional };
+    assert!(of(through_host, "G") > of(professional, "G"), "without peer access");
 }

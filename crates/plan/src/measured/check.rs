@@ -169,7 +169,7 @@ fn peak(case: &Case, figures: &MemoryCoefficients) -> Option<[f64; 3]> {
 #[cfg(test)]
 pub mod tests {
     use domain::Bytes;
-    use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+    use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
     use super::*;
 
@@ -194,6 +194,7 @@ pub mod tests {
             multiprocessors: 80,
             power: 300.0,
             source: String::new(),
+            traits: GpuTraits::default(),
         }
     }
 

@@ -151,8 +151,8 @@ pub(super) fn usual_network(gpu: &Gpu) -> Option<f64> {
     }
 }
 
-/// GPUs that NVLink connects of `count`, where the maker's racks connect more than a node: 72 in NVL72 (NVIDIA's pages of
-/// GB200 NVL72 and GB300 NVL72).
+/// GPUs that NVLink connects of `count`, where the maker's racks connect more than a node.
 pub(super) fn usual_domain(gpu: &Gpu, count: u32) -> Option<u32> {
-    gpu.name.starts_with("GB").then(|| count.div_ceil(count.div_ceil(72)))
+    let domain = gpu.traits.nvlink_domain.filter(|domain| *domain > 0)?;
+    Some(count.div_ceil(count.div_ceil(domain).max(1)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::gpu::{Gpu, GpuArchitecture};
+use domain::gpu::{Gpu, GpuPlatform};
 use domain::job::Needs;
 use domain::listing::{Cloud, Listing};
 use domain::region::Compliance;
@@ -36,10 +36,10 @@ pub struct Admission {
 /// What else than CUDA on x86-64 a program for this GPU must be built for: the GPU's own library, or the processor that it
 /// is soldered to or rented with.
 pub fn other_family(gpu: &Gpu) -> Option<&'static str> {
-    match gpu.architecture {
-        GpuArchitecture::Cdna3 => Some("ROCm"),
-        _ if matches!(gpu.name.as_str(), "T4G" | "GH200" | "GB200" | "GB300") => Some("Arm"),
-        _ => None,
+    match gpu.traits.platform {
+        GpuPlatform::Cuda => None,
+        GpuPlatform::CudaArm => Some("Arm"),
+        GpuPlatform::Rocm => Some("ROCm"),
     }
 }
 

@@ -4,7 +4,7 @@ mod cases;
 mod constraints;
 mod filters;
 
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuMemoryKind, GpuTraits, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
 use domain::wants::Spot;
 use domain::{Bytes, Elapsed, Money, Rate};
@@ -74,6 +74,7 @@ fn gpu(kind: u8) -> Gpu {
         multiprocessors: 80,
         power: 300.0,
         source: "drawn".into(),
+        traits: GpuTraits { memory_kind: GpuMemoryKind::Graphics, ..GpuTraits::default() },
     }
 }
 

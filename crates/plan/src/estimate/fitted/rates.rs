@@ -1,6 +1,6 @@
 //! The numbers that were fitted for graphs: for all GPUs, and for each generation.
 
-use domain::gpu::{Gpu, GpuArchitecture};
+use domain::gpu::{Gpu, GpuArchitecture, GpuMemoryKind};
 use serde::{Deserialize, Serialize};
 
 /// A fitted number's bounds and where its fit begins.
@@ -156,20 +156,18 @@ fitted! {
 }
 
 /// The generation of a GPU's chip. Ampere is two: GA100, with stacked memory, and the graphics chips; they share little
-/// but the name (compute capability 8.0 against 8.6). A chip with stacked memory has more bandwidth for each
-/// multiprocessor than any with graphics memory.
+/// but the name (compute capability 8.0 against 8.6). So is Blackwell (10.0 against 12.0).
 pub fn die(gpu: &Gpu) -> &'static str {
-    let stacked = gpu.bandwidth / f64::from(gpu.multiprocessors.max(1)) > 13e9;
-    match (gpu.architecture, stacked) {
+    match (gpu.architecture, gpu.traits.memory_kind) {
         (GpuArchitecture::Pascal, _) => "pascal",
         (GpuArchitecture::Volta, _) => "volta",
         (GpuArchitecture::Turing, _) => "turing",
-        (GpuArchitecture::Ampere, true) => "ampere_stacked",
-        (GpuArchitecture::Ampere, false) => "ampere",
+        (GpuArchitecture::Ampere, GpuMemoryKind::Stacked) => "ampere_stacked",
+        (GpuArchitecture::Ampere, GpuMemoryKind::Graphics) => "ampere",
         (GpuArchitecture::Ada, _) => "ada",
         (GpuArchitecture::Hopper, _) => "hopper",
-        (GpuArchitecture::Blackwell, true) => "blackwell_stacked",
-        (GpuArchitecture::Blackwell, false) => "blackwell",
+        (GpuArchitecture::Blackwell, GpuMemoryKind::Stacked) => "blackwell_stacked",
+        (GpuArchitecture::Blackwell, GpuMemoryKind::Graphics) => "blackwell",
         (GpuArchitecture::Cdna3, _) => "cdna3",
         (GpuArchitecture::Processor, _) => "processor",
     }

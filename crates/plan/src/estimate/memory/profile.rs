@@ -337,7 +337,7 @@ fn experts(operator: &Operator) -> f64 {
 #[cfg(test)]
 mod tests {
     use domain::Bytes;
-    use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+    use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
     use super::*;
     use crate::estimate::{Device, Layout, OptimizerKind, ParallelDegrees};
@@ -357,6 +357,7 @@ mod tests {
             multiprocessors: 108,
             power: 400.0,
             source: String::new(),
+            traits: GpuTraits::default(),
         };
         let setup = Setup {
             device: Device { gpu, nodes: 1, gpus_per_node: 4, network: None },

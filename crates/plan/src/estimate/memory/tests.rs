@@ -1,5 +1,5 @@
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
 use super::*;
 use crate::estimate::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Zero};
@@ -28,6 +28,7 @@ fn setup(gpu_gib: f64, micro_batch: u64, precision: NumericFormat) -> Setup {
         multiprocessors: 80,
         power: 300.0,
         source: String::new(),
+        traits: GpuTraits::default(),
     };
     Setup {
         device: Device { gpu, nodes: 1, gpus_per_node: 1, network: None },

@@ -1,7 +1,7 @@
 //! What ranks exchange, what starts it, and how a pipeline is divided.
 
 use domain::Bytes;
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
 use super::exchanges::{data_collectives, gradient_bytes, layer_ring};
 use super::*;
@@ -25,6 +25,7 @@ fn setup(parallel: ParallelDegrees) -> Setup {
         multiprocessors: 132,
         power: 700.0,
         source: String::new(),
+        traits: GpuTraits::default(),
     };
     let gpus = parallel.data * parallel.tensor * parallel.pipeline;
     let device = Device { gpu, nodes: gpus.div_ceil(8), gpus_per_node: gpus.min(8), network: Some(3200e9) };
