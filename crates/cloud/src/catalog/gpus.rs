@@ -227,6 +227,7 @@ fn architecture(cell: &str) -> Result<GpuArchitecture, String> {
         "hopper" => GpuArchitecture::Hopper,
         "blackwell" => GpuArchitecture::Blackwell,
         "cdna3" => GpuArchitecture::Cdna3,
+        "cdna4" => GpuArchitecture::Cdna4,
         other => return Err(format!("`architecture`: `{other}` is not known")),
     })
 }

@@ -76,6 +76,12 @@ fn spellings_mean_one_gpu() {
     check("b300", gibibytes(268.6), Some("B300-SXM"));
     check("RTX PRO 6000", None, Some("RTX-PRO-6000"));
     check("RTX6000", None, Some("RTX6000"));
+    check("H100-96GB", None, Some("H100-SXM5-96GB"));
+    check("GH200", None, Some("GH200"));
+    check("gh200", gibibytes(144.0), Some("GH200-144GB"));
+    check("NVIDIA GeForce RTX 5090", None, Some("RTX5090"));
+    check("5070 Ti", None, Some("RTX5070Ti"));
+    check("AMD Instinct MI355X", None, Some("MI355X"));
     check("K80", None, None);
     check("K9000", None, None);
     check("", None, None);

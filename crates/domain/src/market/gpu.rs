@@ -118,6 +118,7 @@ pub enum GpuArchitecture {
     Hopper,
     Blackwell,
     Cdna3,
+    Cdna4,
     /// No GPU: cores of a processor, as far as one rank has them.
     Processor,
 }

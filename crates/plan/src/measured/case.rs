@@ -287,6 +287,7 @@ fn is_before_ampere(architecture: GpuArchitecture) -> bool {
         | GpuArchitecture::Hopper
         | GpuArchitecture::Blackwell
         | GpuArchitecture::Cdna3
+        | GpuArchitecture::Cdna4
         | GpuArchitecture::Processor => false,
     }
 }

@@ -169,6 +169,7 @@ pub fn die(gpu: &Gpu) -> &'static str {
         (GpuArchitecture::Blackwell, GpuMemoryKind::Stacked) => "blackwell_stacked",
         (GpuArchitecture::Blackwell, GpuMemoryKind::Graphics) => "blackwell",
         (GpuArchitecture::Cdna3, _) => "cdna3",
+        (GpuArchitecture::Cdna4, _) => "cdna4",
         (GpuArchitecture::Processor, _) => "processor",
     }
 }

@@ -48,7 +48,7 @@ pub fn context(architecture: GpuArchitecture) -> f64 {
         GpuArchitecture::Ampere => 1000.0 * MIB,
         GpuArchitecture::Ada => 700.0 * MIB,
         GpuArchitecture::Hopper | GpuArchitecture::Blackwell => 800.0 * MIB,
-        GpuArchitecture::Cdna3 => 1000.0 * MIB,
+        GpuArchitecture::Cdna3 | GpuArchitecture::Cdna4 => 1000.0 * MIB,
         // A rank before it has a network: executable, libtorch, its threads' buffers. Measured 2026-11.
         GpuArchitecture::Processor => 140.0 * MIB,
     }
@@ -78,7 +78,8 @@ pub fn workspace(architecture: GpuArchitecture) -> f64 {
         | GpuArchitecture::Turing
         | GpuArchitecture::Ampere
         | GpuArchitecture::Ada
-        | GpuArchitecture::Cdna3 => 8.0 * MIB,
+        | GpuArchitecture::Cdna3
+        | GpuArchitecture::Cdna4 => 8.0 * MIB,
         GpuArchitecture::Processor => 0.0,
     }
 }
