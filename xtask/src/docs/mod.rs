@@ -253,6 +253,11 @@ fn human(format: &str) -> Option<&'static str> {
         "gigabytes" => "size in GB",
         "accelerators" => "accelerators",
         "count" => "count",
+        "gpu_memory" => "memory",
+        "bandwidth" => "bandwidth",
+        "flops" => "rate",
+        "watts" => "power",
+        "link" => "link",
         "env" => "string",
         _ => return None,
     })

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::accelerators::Accelerators;
+use crate::gpu::GpuSpec;
 use crate::money::{Money, Rate};
 use crate::mounts::MountKeys;
 use crate::progress::Progress;
@@ -152,6 +153,8 @@ pub(crate) struct Resources {
     pub infra: Option<String>,
     /// GPUs per machine: `A100:8`, `A100-80GB:8`, `40GB+:4`; a list, or a map of names to numbers, means any of them.
     pub accelerators: Option<AnyAccelerators>,
+    /// GPUs that the catalog does not know, by their names in `accelerators` and in imported prices: `{X100: {memory: 96GB, bandwidth: 3.35TB/s, bf16: 989TFLOPS, power: 700W}}`. Estimates on them have a wide band.
+    pub gpu_specs: Option<BTreeMap<String, GpuSpec>>,
     /// Instance type, such as `p4d.24xlarge`.
     pub instance_type: Option<String>,
     /// A cloud; for `gradus plan` also a list of them.

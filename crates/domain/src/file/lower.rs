@@ -8,6 +8,7 @@ use super::keys::{
 use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::finding::Cause;
+use crate::gpu::GpuSpec;
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::mounts;
 use crate::problem::Problem;
@@ -180,7 +181,24 @@ fn wants(resources: &mut Resources, num_nodes: Option<NodeCount>, problems: &mut
     place(&mut wants, resources, problems);
     price(&mut wants, resources, problems);
     nodes(&mut wants, resources, num_nodes, problems);
+    wants.gpu_specs = gpu_specs(resources.gpu_specs.take(), problems);
     wants
+}
+
+/// GPUs that are described; what cannot be is told.
+fn gpu_specs(keys: Option<BTreeMap<String, GpuSpec>>, problems: &mut Vec<Problem>) -> BTreeMap<String, GpuSpec> {
+    let specs = keys.unwrap_or_default();
+    for (name, spec) in &specs {
+        let key = format!("resources.gpu_specs.{name}");
+        if format!("{name}:1").parse::<Accelerators>().is_err() {
+            let message = format!("`{name}` cannot stand in `accelerators`");
+            clash(problems, &key, &message, "use a name of letters, digits and `-`, such as `X100-96GB`");
+        }
+        for problem in spec.problems() {
+            clash(problems, &format!("{key}.{}", problem.key), &problem.message, problem.hint);
+        }
+    }
+    specs
 }
 
 fn clash(problems: &mut Vec<Problem>, key: &str, message: &str, hint: &str) {

@@ -56,6 +56,11 @@ pub(super) fn human_name(format: &str) -> &'static str {
         "gigabytes" => "a size in GB such as `32`",
         "accelerators" => "GPUs such as `A100:8`",
         "count" => "a number such as `1.28M`",
+        "gpu_memory" => "memory of one GPU such as `96GB`",
+        "bandwidth" => "a memory bandwidth such as `3.35TB/s`",
+        "flops" => "a peak rate such as `989TFLOPS`",
+        "watts" => "a power limit such as `700W`",
+        "link" => "a link such as `switch 900GB/s`",
         _ => "text",
     }
 }

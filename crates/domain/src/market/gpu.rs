@@ -1,6 +1,12 @@
 //! GPUs: the specifications of a kind of GPU, as stated by its vendor. Rates are dense; nothing here is fitted or
 //! measured.
 
+mod spec;
+mod units;
+
+pub use spec::{GpuSpec, ImpossibleSpec};
+pub use units::{DescribedLink, GpuMemory, MemoryBandwidth, PeakRate, PowerLimit};
+
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
@@ -75,12 +81,13 @@ pub enum GpuClass {
 }
 
 /// The kind of a GPU's memory, which tells apart the chips that one generation has for data centres and for graphics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum GpuMemoryKind {
     /// HBM of any generation.
+    #[serde(rename = "hbm")]
     Stacked,
     /// GDDR of any generation.
+    #[serde(rename = "gddr")]
     Graphics,
 }
 
@@ -107,19 +114,32 @@ pub struct Rates {
 }
 
 /// A vendor's generation of GPUs. Fitted parameters are per generation, never per model of GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuArchitecture {
+    /// NVIDIA, 2016: P100, GTX 10.
     Pascal,
+    /// NVIDIA, 2017: V100.
     Volta,
+    /// NVIDIA, 2018: T4, RTX 20.
     Turing,
+    /// NVIDIA, 2020: A100, A10, RTX 30.
     Ampere,
+    /// NVIDIA, 2022: L4, L40S, RTX 40.
     Ada,
+    /// NVIDIA, 2022: H100, H200.
     Hopper,
+    /// NVIDIA, 2024: B200, RTX 50.
     Blackwell,
+    /// AMD, 2023: MI300X, MI325X.
     Cdna3,
+    /// AMD, 2025: MI350X, MI355X.
     Cdna4,
+    /// None of these: a GPU that a user describes.
+    #[schemars(skip)]
+    Unlisted,
     /// No GPU: cores of a processor, as far as one rank has them.
+    #[schemars(skip)]
     Processor,
 }
 

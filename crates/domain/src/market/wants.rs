@@ -1,8 +1,11 @@
 //! A job's constraints on machines to rent: kinds, locations, prices.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::accelerators::Accelerators;
+use crate::gpu::GpuSpec;
 use crate::money::Rate;
 use crate::region::Compliance;
 
@@ -12,6 +15,9 @@ use crate::region::Compliance;
 pub struct Wants {
     /// Any one of these in a machine.
     pub accelerators: Vec<Accelerators>,
+    /// GPUs that the catalog does not know, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpu_specs: BTreeMap<String, GpuSpec>,
     /// The cloud's name of the machine.
     pub instance_type: Option<String>,
     /// Names of clouds.

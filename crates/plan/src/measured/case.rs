@@ -288,6 +288,7 @@ fn is_before_ampere(architecture: GpuArchitecture) -> bool {
         | GpuArchitecture::Blackwell
         | GpuArchitecture::Cdna3
         | GpuArchitecture::Cdna4
+        | GpuArchitecture::Unlisted
         | GpuArchitecture::Processor => false,
     }
 }

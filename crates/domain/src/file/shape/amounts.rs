@@ -9,6 +9,7 @@ use super::super::tree::{Raw, clip};
 use super::super::ways::{found, human_name};
 use super::{Alternative, Place, Walk};
 use crate::accelerators::Accelerators;
+use crate::gpu::{DescribedLink, GpuMemory, MemoryBandwidth, PeakRate, PowerLimit};
 use crate::money::{Money, Rate};
 use crate::train::{Every, Span};
 use crate::units::{Bytes, Duration, Fraction};
@@ -95,6 +96,11 @@ impl Walk<'_, '_> {
             "gigabytes" => text.parse::<Gigabytes>().err(),
             "accelerators" => text.parse::<Accelerators>().err(),
             "count" => text.parse::<Count>().err(),
+            "gpu_memory" => text.parse::<GpuMemory>().err(),
+            "bandwidth" => text.parse::<MemoryBandwidth>().err(),
+            "flops" => text.parse::<PeakRate>().err(),
+            "watts" => text.parse::<PowerLimit>().err(),
+            "link" => text.parse::<DescribedLink>().err(),
             _ => None,
         };
         let Some(error) = error else { return Some(Json::from(text)) };

@@ -138,6 +138,30 @@ fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
 }
 
 #[test]
+fn described_gpus_are_possible_ones() {
+    let check =
+        |keys: &str, expected: &str| check(&run_with(&format!("resources: {{gpu_specs: {{{keys}}}}}")), expected);
+    let x100 = |keys: &str| format!("X100: {{memory: 96GB, bandwidth: 3.35TB/s, power: 700W{keys}}}");
+    check(&x100(", bf16: 989TFLOPS, fp8: 2PFLOPS, link: switch 900GB/s, architecture: hopper"), "ok");
+    check(
+        &x100(""),
+        "2 resources.gpu_specs.X100.bf16: a GPU without a peak rate computes nothing (add `bf16: …`, the dense rate of its matrix units, such as `989TFLOPS`)",
+    );
+    check(
+        &x100(", bf16: 60TFLOPS, fp32: 67TFLOPS"),
+        "2 resources.gpu_specs.X100.bf16: its rate in bf16, 60TFLOPS, is below the one in fp32, 67TFLOPS (write dense rates, not sparse ones, and leave out formats that its matrix units have not)",
+    );
+    check(
+        "X: {memory: 0GB, bandwidth: 1TB/s, power: 1W, bf16: 1TFLOPS}",
+        "2 resources.gpu_specs.X.memory: `0GB` is no memory of one GPU (write for example `96GB`, of one GPU and above 0)",
+    );
+    check(
+        &x100(", bf16: 1PFLOPS, links: pcie"),
+        "2 resources.gpu_specs.X100.links: unknown key (did you mean `link`?)",
+    );
+}
+
+#[test]
 fn mounts_come_to_places_of_their_own() {
     let check = |mounts: &str, expected: &str| check(&format!("run: a\nfile_mounts: {{{mounts}}}\n"), expected);
     check("/data: s3://a/b, ~/x: ../x, y: ./y, /k: {source: gs://k, mode: copy}", "ok");
@@ -221,7 +245,12 @@ fn table_and_types_agree() {
     fields.sort();
     served.sort();
     // Ours beside SkyPilot's.
-    let own = ["spares", "resources.job_recovery.halve_micro_batch", "resources.job_recovery.max_restarts"];
+    let own = [
+        "spares",
+        "resources.gpu_specs",
+        "resources.job_recovery.halve_micro_batch",
+        "resources.job_recovery.max_restarts",
+    ];
     fields.retain(|field| !own.contains(&field.as_str()));
     assert_eq!(fields, served);
 }

@@ -55,9 +55,10 @@ impl FittedCoefficients {
         serde_json::from_str(text)
     }
 
-    /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on its generation.
+    /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on its generation,
+    /// or a user describes it.
     pub fn band(&self, origin: Origin, class: Class, gpu: &Gpu, middles: &[(f64, f64)]) -> Percentiles {
-        match self.generations.contains_key(die(gpu)) {
+        match self.generations.contains_key(die(gpu)) && !gpu.traits.described {
             true => self.bands.mixed(origin, class, middles),
             false => self.bands.on_unmeasured(origin, class, middles),
         }

@@ -170,6 +170,7 @@ pub fn die(gpu: &Gpu) -> &'static str {
         (GpuArchitecture::Blackwell, GpuMemoryKind::Graphics) => "blackwell",
         (GpuArchitecture::Cdna3, _) => "cdna3",
         (GpuArchitecture::Cdna4, _) => "cdna4",
+        (GpuArchitecture::Unlisted, _) => "unlisted",
         (GpuArchitecture::Processor, _) => "processor",
     }
 }

@@ -48,7 +48,7 @@ pub fn context(architecture: GpuArchitecture) -> f64 {
         GpuArchitecture::Ampere => 1000.0 * MIB,
         GpuArchitecture::Ada => 700.0 * MIB,
         GpuArchitecture::Hopper | GpuArchitecture::Blackwell => 800.0 * MIB,
-        GpuArchitecture::Cdna3 | GpuArchitecture::Cdna4 => 1000.0 * MIB,
+        GpuArchitecture::Cdna3 | GpuArchitecture::Cdna4 | GpuArchitecture::Unlisted => 1000.0 * MIB,
         // A rank before it has a network: executable, libtorch, its threads' buffers. Measured 2026-11.
         GpuArchitecture::Processor => 140.0 * MIB,
     }
@@ -72,7 +72,7 @@ pub fn collectives(setup: &Setup) -> f64 {
 /// stream (`CUBLAS_WORKSPACE_CONFIG` in its documentation).
 pub fn workspace(architecture: GpuArchitecture) -> f64 {
     match architecture {
-        GpuArchitecture::Hopper | GpuArchitecture::Blackwell => 32.0 * MIB,
+        GpuArchitecture::Hopper | GpuArchitecture::Blackwell | GpuArchitecture::Unlisted => 32.0 * MIB,
         GpuArchitecture::Pascal
         | GpuArchitecture::Volta
         | GpuArchitecture::Turing
