@@ -62,6 +62,20 @@ impl GpuTable {
         Ok(read)
     }
 
+    /// Adds a GPU that a user describes.
+    ///
+    /// # Errors
+    /// The name of the GPU that its name means already.
+    pub fn add(&mut self, gpu: Gpu) -> Result<(), String> {
+        if let Some(known) = self.meant(&gpu.name, None) {
+            return Err(known.name.clone());
+        }
+        let index = self.list.len();
+        self.spellings.entry(bare(&gpu.name)).or_default().push(Meaning::Known(index));
+        self.list.push(gpu);
+        Ok(())
+    }
+
     /// The GPU of that name in the table.
     pub fn named(&self, name: &str) -> Option<&Gpu> {
         self.index(name).map(|index| &self.list[index])

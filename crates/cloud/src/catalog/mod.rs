@@ -5,6 +5,7 @@
 //! integer micro-dollars. Read [`listings`] for the join, and `catalog/README.md` for the source of every table.
 
 mod amount;
+pub mod described;
 pub mod gpus;
 pub mod import;
 mod listings;
@@ -138,8 +139,11 @@ impl Catalog {
     pub fn open(home: &Path) -> Result<Catalog, Error> {
         let mut catalog = Catalog::embedded()?;
         for (name, text) in import::kept(home)? {
-            let read = import::own::read(&name, &text, &catalog, &import::Defaults::default());
-            let read = read.map_err(|error| error.of_kept(&name))?;
+            let read = import::again(&name, &text, &catalog).map_err(|error| error.of_kept(&name))?;
+            catalog.describe(&read.gpus, &format!("import `{}`", import::stem(&name))).map_err(|(message, _)| {
+                let file = name.clone();
+                Error::File { doing: "use", file, message, hint: None }.of_kept(&name)
+            })?;
             catalog.add(import::Import { name, listings: read.listings.len() }, read.listings);
         }
         Ok(catalog)

@@ -29,7 +29,7 @@ pub struct Args {
 enum Subcommand {
     /// Show the age and the gaps of the prices (the default)
     Info,
-    /// Import prices or your own machines from a CSV file, such as SkyPilot's `vms.csv`
+    /// Import prices, your own machines or GPUs that are unknown here from a CSV file, such as SkyPilot's `vms.csv`
     Import {
         /// CSV file whose header line names the columns, such as `InstanceType`, `AcceleratorName`, `AcceleratorCount`,
         /// `Price`, `SpotPrice`, `Region`; if one is missing, the error names it and shows an example
@@ -90,11 +90,12 @@ fn import(
     let short = file.file_name().map_or(name.clone(), |name| name.to_string_lossy().into_owned());
     let cloud = cloud.map(|cloud| if cloud.eq_ignore_ascii_case("google") { "gcp".to_owned() } else { cloud });
     let defaults = Defaults { cloud: cloud.clone(), dated, source: format!("imported from {short}") };
-    let catalog = Catalog::embedded()?;
+    let mut catalog = Catalog::embedded()?;
     let read = import::read(&name, &text, &catalog, &defaults)?;
+    catalog.describe(&read.gpus, &name).map_err(|(message, hint)| Error::Usage { message, hint })?;
     let file_stem = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let kept = cloud.map_or(file_stem.clone(), |cloud| format!("{cloud}-{file_stem}"));
-    let path = import::keep(home, &kept, &read.listings)?;
+    let path = import::keep_read(home, &kept, &read)?;
     let kept = stem(&path.file_name().unwrap_or_default().to_string_lossy()).to_owned();
     imported(&kept, &path, &read, replaced(&catalog, &read.listings), printer);
     Ok(exit::DONE)
@@ -114,9 +115,17 @@ fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, print
             "file": path,
             "listings": read.listings.len(),
             "replaced": replaced,
+            "gpus": read.gpus.keys().collect::<Vec<_>>(),
             "left_out": read.left_out,
             "unknown_gpus": unknown,
         }));
+        return;
+    }
+    if !read.gpus.is_empty() {
+        let names = read.gpus.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        printer.data(format!("{} imported as `{kept}`: {names}", counted(read.gpus.len() as u64, "GPU")));
+        printer.say("nothing was measured on them: estimates have a wide band");
+        printer.say(format!("undo with `gradus catalog forget {kept}`"));
         return;
     }
     printer.data(format!(

@@ -22,6 +22,16 @@ pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
     )
 }
 
+/// Adds the GPUs that a job describes.
+///
+/// # Errors
+/// [`Error::Unfit`] for a name that the catalog knows.
+pub fn described(job: &Job, catalog: &mut Catalog) -> Result<(), Error> {
+    catalog
+        .describe(&job.wants.gpu_specs, "the job")
+        .map_err(|(message, hint)| Error::Unfit(vec![Problem::at("resources.gpu_specs", message).hint(hint)]))
+}
+
 /// What a job allows.
 ///
 /// # Errors

@@ -49,7 +49,8 @@ pub fn plan(
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
     let cloud = RentedCloud::open(name, settings, home)?;
-    let catalog = Catalog::open(&settings.home)?;
+    let mut catalog = Catalog::open(&settings.home)?;
+    constraints::described(job, &mut catalog)?;
     let offers = cloud.offers(&catalog, &job.wants, job.needs.disk);
     let Ranked { offers, chosen } = ranked(job, &catalog, offers)?;
     if offers.is_empty() {

@@ -1,7 +1,8 @@
 //! Imports of newer prices, other clouds and the user's own machines from a file.
 //!
 //! Two formats are read: our own CSV ([`own`]) and SkyPilot's ([`skypilot`]). Either becomes listings, which are stored
-//! in the home folder in our own format, one file per import, so that imports remain readable.
+//! in the home folder in our own format, one file per import, so that imports remain readable. A table of GPUs that the
+//! catalog does not know ([`described`]) is imported the same way.
 
 pub mod own;
 pub mod skypilot;
@@ -10,10 +11,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use domain::gpu::GpuSpec;
 use domain::listing::Listing;
 
 use crate::Catalog;
-use crate::catalog::Error;
+use crate::catalog::{Error, described};
 
 /// Folder of imports, below the home folder.
 pub const FOLDER: &str = "catalog";
@@ -41,6 +43,8 @@ pub struct Defaults {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Read {
     pub listings: Vec<Listing>,
+    /// Described GPUs by name, of a table of GPUs.
+    pub gpus: BTreeMap<String, GpuSpec>,
     /// Number of skipped rows, by reason.
     pub left_out: BTreeMap<String, usize>,
 }
@@ -56,10 +60,10 @@ impl Read {
 /// # Errors
 /// [`Error`] with file and line.
 pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> Result<Read, Error> {
-    let head = text.lines().next().unwrap_or_default();
-    let columns: Vec<&str> =
-        head.trim_start_matches('\u{feff}').split(',').map(|name| name.trim().trim_matches('"')).collect();
-    let read = if columns.contains(&"InstanceType") {
+    let columns = columns(text);
+    let read = if described::is_table_of_gpus(&columns) {
+        Read { gpus: described::read(file, text)?, ..Read::default() }
+    } else if columns.contains(&"InstanceType") {
         skypilot::read(file, text, catalog, defaults)?
     } else if columns.contains(&"instance_type") {
         own::read(file, text, catalog, defaults)?
@@ -72,7 +76,7 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
         };
         return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(own::hint()) });
     };
-    if read.listings.is_empty() {
+    if read.listings.is_empty() && read.gpus.is_empty() {
         let reasons: Vec<String> = read.left_out.iter().map(|(why, count)| format!("{count} × {why}")).collect();
         let message = match reasons.is_empty() {
             true => "it has no rows".to_owned(),
@@ -81,6 +85,23 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
         return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(own::hint()) });
     }
     Ok(read)
+}
+
+/// Reads what an import is kept as.
+///
+/// # Errors
+/// [`Error`] with file and line.
+pub fn again(file: &str, text: &str, catalog: &Catalog) -> Result<Read, Error> {
+    match described::is_table_of_gpus(&columns(text)) {
+        true => Ok(Read { gpus: described::read(file, text)?, ..Read::default() }),
+        false => own::read(file, text, catalog, &Defaults::default()),
+    }
+}
+
+/// The names in the first line.
+fn columns(text: &str) -> Vec<&str> {
+    let head = text.lines().next().unwrap_or_default();
+    head.trim_start_matches('\u{feff}').split(',').map(|name| name.trim().trim_matches('"')).collect()
 }
 
 /// Name and text of all imports of a home, oldest first.
@@ -120,11 +141,26 @@ pub fn names(home: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Keeps listings in a home under a name; an earlier import of that name gives way. Returns the file.
+/// Keeps what was imported in a home under a name; an earlier import of that name gives way. Returns the file.
+///
+/// # Errors
+/// [`Error::File`] when the folder cannot be written.
+pub fn keep_read(home: &Path, name: &str, read: &Read) -> Result<PathBuf, Error> {
+    match read.gpus.is_empty() {
+        true => keep(home, name, &read.listings),
+        false => keep_text(home, name, &described::text(&read.gpus)),
+    }
+}
+
+/// Keeps listings in a home, as [`keep_read`] does.
 ///
 /// # Errors
 /// [`Error::File`] when the folder cannot be written.
 pub fn keep(home: &Path, name: &str, listings: &[Listing]) -> Result<PathBuf, Error> {
+    keep_text(home, name, &own::text(listings))
+}
+
+fn keep_text(home: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
     let folder = home.join(FOLDER);
     fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
     let there = names(home)?;
@@ -132,7 +168,7 @@ pub fn keep(home: &Path, name: &str, listings: &[Listing]) -> Result<PathBuf, Er
     let file = format!("{:04}-{}.csv", last + 1, tame(name));
     let path = folder.join(&file);
     let unfinished = folder.join(format!("{file}.new"));
-    fs::write(&unfinished, own::text(listings)).map_err(failed("write", &unfinished))?;
+    fs::write(&unfinished, text).map_err(failed("write", &unfinished))?;
     fs::rename(&unfinished, &path).map_err(failed("write", &path))?;
     for older in there.iter().filter(|older| stem(older) == stem(&file)) {
         let path = folder.join(older);

@@ -150,6 +150,31 @@ fn imports_are_kept_and_stand_above_ours() {
 }
 
 #[test]
+fn gpus_are_imported_as_prices_are() {
+    let home = tempfile::tempdir().unwrap();
+    let read = |text: &str| import::read("t.csv", text, &embedded(), &Defaults::default());
+    let prices = "cloud,region,instance_type,gpu,gpu_count,on_demand\nown,cellar,box,X100,8,1\n";
+    import::keep_read(home.path(), "prices", &read(prices).unwrap()).unwrap();
+    let name = || {
+        let catalog = Catalog::open(home.path()).unwrap();
+        catalog.listings.iter().find(|row| row.instance_type == "box").unwrap().gpus.name.clone()
+    };
+    assert_eq!(name(), None);
+    let gpus = "gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops\nX100,96,3350,700,989\n";
+    import::keep_read(home.path(), "gpus", &read(gpus).unwrap()).unwrap();
+    assert_eq!(name().as_deref(), Some("X100"));
+    import::keep_read(home.path(), "prices", &read(prices).unwrap()).unwrap();
+    assert_eq!(name().as_deref(), Some("X100"), "prices that are imported after it");
+    let error = read("gpu,memory_gib,bandwidth_gbs\nX,1,1\n").unwrap_err().to_string();
+    assert!(error.contains("no column `watts`"), "{error}");
+    // A later version that knows the GPU refuses the description, and says how to remove it.
+    let ours = gpus.replace("X100", "A100");
+    import::keep_read(home.path(), "gpus", &read(&ours).unwrap()).unwrap();
+    let error = Catalog::open(home.path()).unwrap_err();
+    assert!(error.hint().unwrap().starts_with("`gradus catalog forget gpus`"), "{error}");
+}
+
+#[test]
 fn what_a_user_says_of_a_price_is_kept() {
     let head = "cloud,instance_type,gpu,gpu_count,slice,gpu_mem_gib,currency,on_demand,derived\n";
     let read = |row: &str| {

@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::figures::day_of;
 use crate::local::job_file::JobSource;
-use crate::local::rented::constraints::{market, question};
+use crate::local::rented::constraints::{described, market, question};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -195,7 +195,8 @@ impl PlanInputs {
             Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
             None => None,
         };
-        let catalog = Catalog::open(&settings.home)?;
+        let mut catalog = Catalog::open(&settings.home)?;
+        described(&job, &mut catalog).map_err(|error| source.placed(error))?;
         let availability = args.spot_trace.as_deref().map(trace).transpose()?;
         // A GPU or cloud that nobody has is said before what else is missing.
         let question = question(&job, &catalog, availability).map_err(|error| source.placed(error))?;

@@ -211,7 +211,11 @@ fn evidence(row: &PlanRow) -> Vec<String> {
         | Class::EightBits => None,
     };
     let family = other_family.map(str::to_owned);
-    anchor.into_iter().chain(unmeasured).chain(family).chain(calibration).collect()
+    let gpu = &row.hardware.device.gpu;
+    let described = gpu.traits.described.then(|| {
+        format!("         a {} is known from {} only, and was never measured: the ranges are wide", gpu.name, gpu.source)
+    });
+    anchor.into_iter().chain(unmeasured).chain(family).chain(described).chain(calibration).collect()
 }
 
 /// An unknown tariff, and its substitute.
