@@ -311,7 +311,8 @@ fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {
         Some(AnyAccelerators::One(one)) => vec![one],
         Some(AnyAccelerators::Many(several)) => several,
         Some(AnyAccelerators::Counted(counts)) => {
-            let named = |(name, count)| Accelerators { kind: AcceleratorKind::Named(name), count: Some(count) };
+            let named =
+                |(name, count)| Accelerators { kind: AcceleratorKind::Named(name), part: None, count: Some(count) };
             counts.into_iter().map(named).collect()
         }
     }

@@ -1,4 +1,5 @@
-//! Requests for accelerators, in SkyPilot's syntax: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`.
+//! Requests for accelerators, in SkyPilot's syntax: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; and of parts of a GPU:
+//! `A100-80GB:1g.10gb`, `A100-80GB:1g.10gb:2`, `L4:0.125`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +13,45 @@ const EXAMPLES: &str = "write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Accelerators {
     pub kind: AcceleratorKind,
-    /// GPUs per machine; `None` for any number.
+    /// The part of a GPU that is asked for; `None` for whole ones.
+    pub part: Option<GpuPart>,
+    /// GPUs per machine, or such parts; `None` for any number.
     pub count: Option<u32>,
+}
+
+/// A part of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GpuPart {
+    /// A MIG profile as NVIDIA names it: `1g.10gb`.
+    Profile(String),
+    /// A share of one GPU in millionths, above 0 and below 1,000,000.
+    Share(u32),
+}
+
+impl GpuPart {
+    /// Reads a profile or a share; none for anything else.
+    fn read(text: &str) -> Option<GpuPart> {
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let lower = text.to_ascii_lowercase();
+        if let Some((compute, memory)) = lower.split_once("g.")
+            && is_digits(compute)
+            && memory.strip_suffix("gb").is_some_and(is_digits)
+        {
+            return Some(GpuPart::Profile(lower));
+        }
+        let share: f64 = text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0)?;
+        let millionths = (share * 1e6).round() as u32;
+        (1..1_000_000).contains(&millionths).then_some(GpuPart::Share(millionths))
+    }
+}
+
+impl fmt::Display for GpuPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GpuPart::Profile(profile) => f.write_str(profile),
+            GpuPart::Share(millionths) => write!(f, "{}", f64::from(*millionths) / 1e6),
+        }
+    }
 }
 
 /// Which GPUs.
@@ -35,30 +73,39 @@ impl FromStr for Accelerators {
 
     fn from_str(text: &str) -> Result<Accelerators, String> {
         let wrong = |why: &str| format!("`{text}` is not a valid value of `accelerators`: {why}; {EXAMPLES}");
-        let (kind, count) = match text.trim().split_once(':') {
-            Some((kind, count)) => (kind.trim(), Some(count.trim())),
+        let (kind, rest) = match text.trim().split_once(':') {
+            Some((kind, rest)) => (kind.trim(), Some(rest.trim())),
             None => (text.trim(), None),
         };
+        let (first, second) = match rest.map(|rest| rest.split_once(':').unwrap_or((rest, ""))) {
+            Some((first, second)) => (first.trim(), Some(second.trim()).filter(|second| !second.is_empty())),
+            None => ("", None),
+        };
+        let part = GpuPart::read(first);
+        let count = if part.is_some() { second } else { rest };
         let count = match count.map(str::parse::<u32>) {
             None => None,
             Some(Ok(0)) => return Err(wrong("it asks for none")),
             Some(Ok(count)) => Some(count),
             Some(Err(_)) => return Err(wrong("what follows `:` is how many, a whole number")),
         };
-        let first = kind.chars().next().ok_or_else(|| wrong("it names none"))?;
+        let letter = kind.chars().next().ok_or_else(|| wrong("it names none"))?;
         if !kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ' ' | '+' | '.')) {
             return Err(wrong("a name has letters, digits and `-` only"));
         }
         let (bare, or_more) = kind.strip_suffix('+').map_or((kind, false), |bare| (bare, true));
-        let is_memory = first.is_ascii_digit() && bare.trim_end().to_ascii_lowercase().ends_with('b');
+        let is_memory = letter.is_ascii_digit() && bare.trim_end().to_ascii_lowercase().ends_with('b');
         if is_memory {
             let memory = memory(bare).ok_or_else(|| wrong("memory is a whole number of GB"))?;
-            return Ok(Accelerators { kind: AcceleratorKind::Memory { memory, or_more }, count });
+            if part.is_some() {
+                return Err(wrong("a part is one of a GPU that is named, such as `A100-80GB:1g.10gb`"));
+            }
+            return Ok(Accelerators { kind: AcceleratorKind::Memory { memory, or_more }, part, count });
         }
         if kind.contains('+') {
             return Err(wrong("`+` follows an amount of memory only"));
         }
-        Ok(Accelerators { kind: AcceleratorKind::Named(kind.to_owned()), count })
+        Ok(Accelerators { kind: AcceleratorKind::Named(kind.to_owned()), part, count })
     }
 }
 
@@ -78,6 +125,9 @@ impl fmt::Display for Accelerators {
                 write!(f, "{}GB{}", memory.0 >> 30, if *or_more { "+" } else { "" })?;
             }
         }
+        if let Some(part) = &self.part {
+            write!(f, ":{part}")?;
+        }
         match self.count {
             Some(count) => write!(f, ":{count}"),
             None => Ok(()),
@@ -88,7 +138,7 @@ impl fmt::Display for Accelerators {
 crate::units::human_text!(
     Accelerators,
     "accelerators",
-    "GPUs as SkyPilot writes them: `A100:8`, `A100-80GB:8`, `40GB+:8`; without a number any will do."
+    "GPUs as SkyPilot writes them: `A100:8`, `A100-80GB:8`, `40GB+:8`; without a number any will do. A part of one for `gradus plan`: `A100-80GB:1g.10gb`, `L4:0.125`."
 );
 
 #[cfg(test)]
@@ -109,6 +159,10 @@ mod tests {
         check("40GB+:8", "40GB+:8");
         check("40 GiB +", "40GB+");
         check("24gb:4", "24GB:4");
+        check("A100-80GB:1G.10GB", "A100-80GB:1g.10gb");
+        check("A100-80GB:1g.10gb:2", "A100-80GB:1g.10gb:2");
+        check("L4:0.125", "L4:0.125");
+        check("A100: .5 :2", "A100:0.5:2");
     }
 
     #[test]
@@ -129,5 +183,10 @@ mod tests {
         check("0GB+", "whole number");
         check("4000000GB", "whole number");
         check("A100/8", "letters, digits");
+        check("A100:1g.10gb:0", "asks for none");
+        check("A100:1g.10gb:x", "how many");
+        check("A100:1g.10", "how many");
+        check("A100:0.0", "how many");
+        check("40GB:0.5", "a GPU that is named");
     }
 }

@@ -102,6 +102,10 @@ pub struct ErrorBands {
     pub unmeasured_generation: f64,
 }
 
+/// How far, in logarithms at either percentile, estimates may be off besides on a GPU that a user describes: figures that are
+/// not stated are assumed, and a slice was measured nowhere. Assumed: a quarter either way.
+const DESCRIBED: f64 = 0.25;
+
 /// Where nothing is known: a third faster, or half as slow again.
 const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 
@@ -115,6 +119,11 @@ impl ErrorBands {
     /// The same on a generation of GPUs that nothing was measured on.
     pub fn on_unmeasured(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
         self.wider(origin, class, middles, self.unmeasured_generation)
+    }
+
+    /// The same on a GPU that a user describes, or a slice of one.
+    pub fn on_described(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
+        self.wider(origin, class, middles, self.unmeasured_generation.hypot(DESCRIBED))
     }
 
     fn wider(&self, origin: Origin, class: Class, middles: &[(f64, f64)], by: f64) -> Percentiles {
@@ -188,6 +197,8 @@ mod tests {
             "{known:?} {unknown:?}"
         );
         assert!((unknown.low.ln() + 0.5).abs() < 1e-9, "{unknown:?}");
+        let described = bands.on_described(Origin::Unknown, Class::Sequences, &[(1.0, 1.0)]);
+        assert!(described.low < unknown.low && described.high > unknown.high, "{described:?}");
     }
 
     #[test]

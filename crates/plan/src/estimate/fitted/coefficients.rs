@@ -58,7 +58,8 @@ impl FittedCoefficients {
     /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on its generation,
     /// or a user describes it.
     pub fn band(&self, origin: Origin, class: Class, gpu: &Gpu, middles: &[(f64, f64)]) -> Percentiles {
-        match self.generations.contains_key(die(gpu)) && !gpu.traits.described {
+        match self.generations.contains_key(die(gpu)) {
+            _ if gpu.traits.described => self.bands.on_described(origin, class, middles),
             true => self.bands.mixed(origin, class, middles),
             false => self.bands.on_unmeasured(origin, class, middles),
         }

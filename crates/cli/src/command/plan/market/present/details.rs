@@ -213,7 +213,10 @@ fn evidence(row: &PlanRow) -> Vec<String> {
     let family = other_family.map(str::to_owned);
     let gpu = &row.hardware.device.gpu;
     let described = gpu.traits.described.then(|| {
-        format!("         a {} is known from {} only, and was never measured: the ranges are wide", gpu.name, gpu.source)
+        format!(
+            "         a {} is known from {} only, and was never measured: the ranges are wide",
+            gpu.name, gpu.source
+        )
     });
     anchor.into_iter().chain(unmeasured).chain(family).chain(described).chain(calibration).collect()
 }
