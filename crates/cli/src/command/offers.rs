@@ -32,7 +32,7 @@ pub struct Args {
     /// The same as `--gpu`
     #[arg(value_name = "GPU[:COUNT]", conflicts_with = "gpu")]
     named: Option<Accelerators>,
-    /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`
+    /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; or a part of one: `A100-80GB:1g.10gb`, `L4:0.125`
     #[arg(long, value_name = "GPU[:COUNT]")]
     gpu: Option<Accelerators>,
     /// Only this cloud (repeatable)
@@ -78,7 +78,7 @@ enum Sort {
 /// # Errors
 /// [`Error::Usage`] for names that are not in the catalog.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let catalog = Catalog::open(&settings.home)?;
+    let mut catalog = Catalog::open(&settings.home)?;
     let wanted = Wanted {
         gpu: args.named.or(args.gpu),
         clouds: args.clouds,
@@ -87,6 +87,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         market: if args.spot { Market::Spot } else { Market::OnDemand },
         max_price: args.max_price,
     };
+    divide(&mut catalog, &wanted)?;
     wanted.check(&catalog).map_err(usage)?;
     let (mut offers, unaffordable) = sorted(&catalog, &wanted, args.all, args.sort);
     let unpriced: Vec<&Listing> =
@@ -141,7 +142,7 @@ fn sorted<'a>(catalog: &'a Catalog, wanted: &Wanted, all: bool, sort: Sort) -> (
 /// # Errors
 /// As [`run`].
 pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>, Error> {
-    let catalog = Catalog::open(&settings.home)?;
+    let mut catalog = Catalog::open(&settings.home)?;
     let gpu = query.gpu.as_deref().map(str::parse::<Accelerators>).transpose();
     let gpu = gpu.map_err(|error| Error::Usage {
         message: format!("`gpu`: {error}"),
@@ -154,10 +155,17 @@ pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>,
         market: if query.spot { Market::Spot } else { Market::OnDemand },
         ..Wanted::default()
     };
+    divide(&mut catalog, &wanted)?;
     wanted.check(&catalog).map_err(usage)?;
     let (offers, _) = sorted(&catalog, &wanted, false, Sort::Price);
     let most = query.limit.unwrap_or(usize::MAX);
     Ok(offers.into_iter().take(most).map(|listing| value(&catalog, listing)).collect())
+}
+
+/// Adds the parts of GPUs that are asked for.
+fn divide(catalog: &mut Catalog, wanted: &Wanted) -> Result<(), Error> {
+    let Some(gpu) = &wanted.gpu else { return Ok(()) };
+    catalog.divide(gpu).map_err(|(message, hint)| Error::Usage { message, hint })
 }
 
 /// Whether a listing matches and is shown, its price aside. Without `all`, fractional GPUs, what is out of stock and,

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use domain::Bytes;
+use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::gpu::{Gpu, GpuArchitecture, GpuClass, GpuMemoryKind, GpuPlatform, GpuTraits, Link, Rates};
 
+use crate::catalog::slices::{self, GpuSlice};
 use crate::catalog::table::{gibibytes, needed, number, rows, whole};
 use crate::catalog::{EMBEDDED, Error};
 
@@ -18,6 +20,8 @@ const MEMORY_TOLERANCE: f64 = 0.12;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuTable {
     pub list: Vec<Gpu>,
+    /// What they can be divided into.
+    pub slices: Vec<GpuSlice>,
     /// Possible meanings of a normalized spelling; the first is the default.
     spellings: HashMap<String, Vec<Meaning>>,
 }
@@ -36,14 +40,14 @@ impl GpuTable {
     /// # Errors
     /// [`Error`] when a table of ours is wrong; a test reads them all.
     pub fn embedded() -> Result<GpuTable, Error> {
-        GpuTable::read(EMBEDDED.gpus, EMBEDDED.aliases)
+        GpuTable::read(EMBEDDED.gpus, EMBEDDED.aliases, EMBEDDED.mig)
     }
 
-    /// Reads both tables.
+    /// Reads the tables.
     ///
     /// # Errors
     /// [`Error`] with file and line.
-    pub fn read(gpus: &str, aliases: &str) -> Result<GpuTable, Error> {
+    pub fn read(gpus: &str, aliases: &str, mig: &str) -> Result<GpuTable, Error> {
         let mut read = GpuTable::default();
         rows("catalog/gpus.csv", gpus, COLUMNS, |cells| {
             let index = read.list.len();
@@ -59,6 +63,7 @@ impl GpuTable {
             read.spellings.entry(bare(spelling)).or_default().push(meaning);
             Ok(())
         })?;
+        read.slices = slices::read(mig, &read)?;
         Ok(read)
     }
 
@@ -76,9 +81,13 @@ impl GpuTable {
         Ok(())
     }
 
-    /// The GPU of that name in the table.
+    /// The GPU of that name in the table, or the slice of one.
     pub fn named(&self, name: &str) -> Option<&Gpu> {
-        self.index(name).map(|index| &self.list[index])
+        let slice = || self.slices.iter().map(|slice| &slice.gpu).find(|gpu| gpu.name == name);
+        match name.contains(':') {
+            true => slice(),
+            false => self.index(name).map(|index| &self.list[index]),
+        }
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -87,6 +96,9 @@ impl GpuTable {
 
     /// The GPU that a spelling means; `memory` decides between several, and must match if given.
     pub fn meant(&self, spelling: &str, memory: Option<Bytes>) -> Option<&Gpu> {
+        if spelling.contains(':') {
+            return self.named(spelling).or_else(|| self.slice_meant(spelling));
+        }
         let bare = bare(spelling);
         if let Some(meanings) = self.spellings.get(&bare) {
             return self.choose(meanings, memory);
@@ -98,6 +110,13 @@ impl GpuTable {
             self.choose(self.spellings.get(name)?, Some(Bytes(gibibytes.parse::<u64>().ok()? << 30)))
         };
         [3, 2, 1].into_iter().find_map(meant)
+    }
+
+    /// The slice of a spelling such as `A100-80GB:1g.10gb`.
+    fn slice_meant(&self, spelling: &str) -> Option<&Gpu> {
+        let wanted: Accelerators = spelling.parse().ok()?;
+        let (AcceleratorKind::Named(name), Some(part)) = (&wanted.kind, &wanted.part) else { return None };
+        self.parts(name, part).first().map(|slice| &slice.gpu)
     }
 
     fn choose(&self, meanings: &[Meaning], memory: Option<Bytes>) -> Option<&Gpu> {

@@ -10,6 +10,7 @@ pub mod gpus;
 pub mod import;
 mod listings;
 mod places;
+pub mod slices;
 mod table;
 pub mod wanted;
 
@@ -98,6 +99,7 @@ impl Error {
 struct Texts<'a> {
     gpus: &'a str,
     aliases: &'a str,
+    mig: &'a str,
     currencies: &'a str,
     instances: &'a str,
     sparecores: &'a str,
@@ -112,6 +114,7 @@ struct Texts<'a> {
 const EMBEDDED: Texts = Texts {
     gpus: include_str!("../../../../catalog/gpus.csv"),
     aliases: include_str!("../../../../catalog/aliases.csv"),
+    mig: include_str!("../../../../catalog/mig.csv"),
     currencies: include_str!("../../../../catalog/currencies.csv"),
     instances: include_str!("../../../../catalog/instances.csv"),
     sparecores: include_str!("../../../../catalog/instances-sparecores.csv"),
@@ -167,7 +170,7 @@ impl Catalog {
     }
 
     fn read(texts: &Texts) -> Result<Catalog, Error> {
-        let gpus = GpuTable::read(texts.gpus, texts.aliases)?;
+        let gpus = GpuTable::read(texts.gpus, texts.aliases, texts.mig)?;
         let mut currencies = Vec::new();
         let columns = ["currency", "per_dollar", "dated", "source"];
         rows("catalog/currencies.csv", texts.currencies, columns, |[code, per_dollar, dated, source]| {

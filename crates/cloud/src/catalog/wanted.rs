@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Rate;
-use domain::accelerators::{AcceleratorKind, Accelerators};
+use domain::accelerators::{AcceleratorKind, Accelerators, GpuPart};
 use domain::file::nearest::nearest;
 use domain::listing::{Cloud, Listing, Price};
 use domain::region::Compliance;
@@ -166,6 +166,14 @@ impl Catalog {
         named
     }
 
+    /// The names of the GPUs, or slices of them, that a request may mean.
+    pub fn names_of(&self, name: &str, part: Option<&GpuPart>) -> Vec<&str> {
+        match part {
+            None => self.gpus_named(name),
+            Some(part) => self.gpus.parts(name, part).into_iter().map(|slice| slice.gpu.name.as_str()).collect(),
+        }
+    }
+
     /// Whether a listing has the requested GPUs. A fractional GPU does not count.
     pub fn has(&self, listing: &Listing, wanted: &Accelerators) -> bool {
         let gpus = &listing.gpus;
@@ -173,8 +181,10 @@ impl Catalog {
             return false;
         }
         match (&wanted.kind, &gpus.name) {
-            (AcceleratorKind::Named(name), Some(known)) => self.gpus_named(name).contains(&known.as_str()),
-            (AcceleratorKind::Named(name), None) => gpus.spelled.eq_ignore_ascii_case(name),
+            (AcceleratorKind::Named(name), Some(known)) => {
+                self.names_of(name, wanted.part.as_ref()).contains(&known.as_str())
+            }
+            (AcceleratorKind::Named(name), None) => wanted.part.is_none() && gpus.spelled.eq_ignore_ascii_case(name),
             (AcceleratorKind::Memory { memory, or_more }, _) => {
                 gpus.memory.is_some_and(|own| own == *memory || (*or_more && own > *memory))
             }

@@ -22,14 +22,17 @@ pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
     )
 }
 
-/// Adds the GPUs that a job describes.
+/// Adds the GPUs that a job describes, and the parts of GPUs that it asks for.
 ///
 /// # Errors
-/// [`Error::Unfit`] for a name that the catalog knows.
+/// [`Error::Unfit`] for a described name that the catalog knows, and for a part that a GPU is not divided into.
 pub fn described(job: &Job, catalog: &mut Catalog) -> Result<(), Error> {
-    catalog
-        .describe(&job.wants.gpu_specs, "the job")
-        .map_err(|(message, hint)| Error::Unfit(vec![Problem::at("resources.gpu_specs", message).hint(hint)]))
+    let unfit = |key: &str, (message, hint): (String, String)| Error::Unfit(vec![Problem::at(key, message).hint(hint)]);
+    catalog.describe(&job.wants.gpu_specs, "the job").map_err(|why| unfit("resources.gpu_specs", why))?;
+    for wanted in &job.wants.accelerators {
+        catalog.divide(wanted).map_err(|why| unfit("resources.accelerators", why))?;
+    }
+    Ok(())
 }
 
 /// What a job allows.
@@ -96,7 +99,7 @@ pub fn usage(unknown: Unknown) -> Error {
 fn gpus(wanted: &Accelerators, catalog: &Catalog) -> GpuRequirement {
     match &wanted.kind {
         AcceleratorKind::Named(name) => GpuRequirement {
-            names: Some(catalog.gpus_named(name).into_iter().map(str::to_owned).collect()),
+            names: Some(catalog.names_of(name, wanted.part.as_ref()).into_iter().map(str::to_owned).collect()),
             memory: None,
             count: wanted.count,
         },

@@ -48,6 +48,12 @@ pub fn plan(
     home: &Home,
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
+    if let Some(part) = job.wants.accelerators.iter().find(|wanted| wanted.part.is_some()) {
+        let message =
+            format!("cannot rent `{part}`: machines of `{name}` have whole GPUs, and nothing here divides them");
+        let hint = "ask for whole GPUs; `gradus plan` plans with parts of them".to_owned();
+        return Err(Error::Usage { message, hint });
+    }
     let cloud = RentedCloud::open(name, settings, home)?;
     let mut catalog = Catalog::open(&settings.home)?;
     constraints::described(job, &mut catalog)?;
