@@ -4,6 +4,8 @@
 //! A slice is a GPU with the shares of the whole. Slices of one GPU reach each other through the host only (NVIDIA's MIG
 //! User Guide), and none was measured, so that estimates have the band of described GPUs.
 
+use std::collections::BTreeSet;
+
 use domain::Bytes;
 use domain::accelerators::{AcceleratorKind, Accelerators, GpuPart};
 use domain::gpu::{Gpu, GpuTraits, Link};
@@ -116,11 +118,9 @@ impl GpuSlice {
 
     /// The profile, and its shares in words.
     fn words(&self) -> String {
-        let name = self.gpu.name.rsplit(':').next().unwrap_or_default();
-        format!(
-            "`{name}` ({:.3} of the memory, {} of its multiprocessors)",
-            self.memory_share, self.gpu.multiprocessors
-        )
+        let share = format!("{:.3}", self.memory_share);
+        let name = self.profile.as_ref().unwrap_or(&share);
+        format!("`{name}` ({share} of the memory, {} of its multiprocessors)", self.gpu.multiprocessors)
     }
 }
 
@@ -176,7 +176,8 @@ impl Catalog {
     /// Makes a slice of each share of these GPUs that an instance type has.
     fn add_rented_shares(&mut self, name: &str) {
         let names: Vec<String> = self.gpus.meanings(name).into_iter().map(|gpu| gpu.name.clone()).collect();
-        let shares: std::collections::BTreeSet<(&String, u32)> = (self.listings.iter())
+        let listings = self.listings.iter();
+        let shares: BTreeSet<(&String, u32)> = listings
             .filter(|listing| listing.gpus.slice > 1)
             .filter_map(|listing| {
                 Some((listing.gpus.name.as_ref().filter(|own| names.contains(own))?, listing.gpus.slice))
@@ -223,8 +224,6 @@ impl GpuSlice {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn divided(text: &str) -> Result<Catalog, String> {
