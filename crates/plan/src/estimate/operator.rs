@@ -93,10 +93,11 @@ impl Machine {
             OpKind::Convolution { positions, inner, columns, groups, kernel } => {
                 self.convolution(group, samples * positions as f64, inner as f64, columns as f64, groups as f64, kernel)
             }
-            OpKind::Attention { heads, key_heads, width, queries, keys, causal, dropout } => {
+            OpKind::Attention { heads, key_heads, width, value_width, queries, keys, causal, dropout } => {
                 let heads = samples * heads as f64 * part;
                 let key_share = key_heads as f64 * part / heads.max(1.0) * samples;
-                self.attention(heads, key_share, width as f64, queries as f64, keys as f64, causal, dropout)
+                let widths = [width as f64, value_width as f64];
+                self.attention(heads, key_share, widths, [queries as f64, keys as f64], [causal, dropout])
             }
             OpKind::Product { batch, rows, inner, columns } => {
                 let shape = MatmulShape {
@@ -309,16 +310,15 @@ impl Machine {
         &self,
         heads: f64,
         key_share: f64,
-        width: f64,
-        queries: f64,
-        keys: f64,
-        causal: bool,
-        dropout: bool,
+        [width, value]: [f64; 2],
+        [queries, keys]: [f64; 2],
+        [causal, dropout]: [bool; 2],
     ) -> OperatorCost {
-        let inputs = heads * width * (2.0 * queries + 2.0 * keys * key_share.min(1.0));
+        let mean = 0.5 * (width + value);
+        let inputs = heads * mean * (2.0 * queries + 2.0 * keys * key_share.min(1.0));
         if self.flash {
             let seen = if causal { 0.5 } else { 1.0 };
-            let flops = 4.0 * heads * queries * keys * width * seen;
+            let flops = 4.0 * heads * queries * keys * mean * seen;
             let rate = self.flash_rate * keys / (keys + FLASH_DEPTH * if causal { 1.0 } else { 0.25 });
             let forward = self.both(flops / rate, self.pass(inputs * self.width));
             // Backwards the scores are computed again: five products for two.
@@ -327,7 +327,7 @@ impl Machine {
         }
         let rate = self.products * self.shared.attention;
         let scores = MatmulShape { batch: heads, rows: queries, inner: width, columns: keys };
-        let mixed = MatmulShape { batch: heads, rows: queries, inner: keys, columns: width };
+        let mixed = MatmulShape { batch: heads, rows: queries, inner: keys, columns: value };
         let matrix = heads * queries * keys;
         let products = self.product(scores, rate, scores.bytes()) + self.product(mixed, rate, mixed.bytes());
         // Scaled and masked, softmax, dropout; each reads and writes the matrix of scores.

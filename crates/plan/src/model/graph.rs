@@ -109,11 +109,12 @@ pub enum OpKind {
         split: WeightSplit,
     },
     /// Attention of `heads` heads of `width` over `queries` × `keys` positions; `key_heads` differ from `heads` in
-    /// grouped-query attention.
+    /// grouped-query attention. Values of a head are as wide as its keys but in latent attention and its like.
     Attention {
         heads: u64,
         key_heads: u64,
         width: u64,
+        value_width: u64,
         queries: u64,
         keys: u64,
         causal: bool,

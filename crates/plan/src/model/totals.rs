@@ -60,7 +60,9 @@ impl OpKind {
                 product(&[positions, inner, columns, groups])
             }
             OpKind::Linear { rows, inner, columns, split: _ } => product(&[rows, inner, columns]),
-            OpKind::Attention { heads, width, queries, keys, .. } => product(&[2, heads, width, queries, keys]),
+            OpKind::Attention { heads, width, value_width, queries, keys, .. } => {
+                product(&[heads, width.saturating_add(value_width), queries, keys])
+            }
             OpKind::Product { batch, rows, inner, columns } => product(&[batch, rows, inner, columns]),
             OpKind::Recurrent { steps, inner, hidden, gates, directions } => {
                 product(&[steps, inner.saturating_add(hidden), hidden, gates, directions])

@@ -16,6 +16,8 @@ pub struct TransformerBlock {
     pub key_heads: u64,
     /// Width of one head, mostly `hidden / heads`.
     pub head_width: u64,
+    /// Width of one head's values, where it is another.
+    pub value_width: Option<u64>,
     pub order: Order,
     pub norm: Norm,
     pub norm_bias: bool,
@@ -102,6 +104,7 @@ impl TransformerBlock {
             heads,
             key_heads: heads,
             head_width: hidden / heads.max(1),
+            value_width: None,
             order: Order::Before,
             norm: Norm::Layer,
             norm_bias: true,
@@ -238,7 +241,8 @@ impl TransformerBlock {
             return latent.add(self, builder, name, from);
         }
         let name = |inner: &str| format!("{name}.{inner}");
-        let wide = self.heads * self.head_width;
+        let value_width = self.value_width.unwrap_or(self.head_width);
+        let wide = self.heads * value_width;
         let queries_keys_values = match self.joined && itself {
             true => self.joined_projection(builder, &name, from),
             false => self.projections(builder, &name, from, other),
@@ -247,6 +251,7 @@ impl TransformerBlock {
             heads: self.heads,
             key_heads: self.key_heads,
             width: self.head_width,
+            value_width,
             queries: from.rows,
             keys: self.window.map_or(other.rows, |window| window.min(other.rows)),
             causal: self.causal && itself,
@@ -257,11 +262,16 @@ impl TransformerBlock {
         builder.linear(name("output"), attended, self.hidden, self.output_bias, WeightSplit::Rows)
     }
 
+    /// Values of a token of all heads.
+    fn values(&self) -> u64 {
+        self.key_heads * self.value_width.unwrap_or(self.head_width)
+    }
+
     /// Queries, keys and values from one product.
     fn joined_projection(&self, builder: &mut Builder, name: &dyn Fn(&str) -> String, from: Rows) -> Vec<TensorId> {
         let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
-        let joined =
-            builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, WeightSplit::Columns);
+        let all = wide + narrow + self.values();
+        let joined = builder.linear(name("query_key_value"), from, all, self.query_bias, WeightSplit::Columns);
         match self.rotary {
             // Queries and keys are turned, values stay in what was joined.
             true => {
@@ -287,11 +297,12 @@ impl TransformerBlock {
             asks = builder.rotate(name("query_place"), from);
             answers = if itself { asks } else { builder.rotate(name("key_place"), other) };
         }
-        let mut projected =
-            [("query", asks, wide), ("key", answers, narrow), ("value", other, narrow)].map(|(part, from, width)| {
+        let mut projected = [("query", asks, wide), ("key", answers, narrow), ("value", other, self.values())].map(
+            |(part, from, width)| {
                 let bias = self.query_bias && (part != "key" || self.key_bias);
                 builder.linear(name(part), from, width, bias, WeightSplit::Columns)
-            });
+            },
+        );
         for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
             if self.head_norm {
                 let heads = Rows { rows: rows.rows * rows.width / self.head_width, width: self.head_width, ..*rows };

@@ -44,6 +44,7 @@ impl Latent {
             heads: block.heads,
             key_heads: block.heads,
             width: block.head_width,
+            value_width: self.value,
             queries: from.rows,
             keys: from.rows,
             causal: block.causal,

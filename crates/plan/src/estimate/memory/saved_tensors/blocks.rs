@@ -34,7 +34,10 @@ impl Storage {
         share: f64,
         kept: &mut SavedTensors,
     ) {
-        let OpKind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
+        let OpKind::Attention { heads, key_heads, width, value_width, queries, keys, dropout, .. } = operator.kind
+        else {
+            return;
+        };
         for input in &operator.inputs {
             match self.made_of(graph, operator, *input) {
                 // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
@@ -60,7 +63,7 @@ impl Storage {
             kept.own += scores * narrow;
         }
         if key_heads < heads {
-            kept.own += 2.0 * ((heads - key_heads) * width) as f64 * keys as f64 * narrow / share;
+            kept.own += ((heads - key_heads) * (width + value_width)) as f64 * keys as f64 * narrow / share;
         }
         // The gradients of the probabilities before and after the softmax.
         kept.transient += 2.0 * scores * wide;

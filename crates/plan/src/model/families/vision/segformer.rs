@@ -96,6 +96,7 @@ impl Segformer {
             heads: stage.heads,
             key_heads: stage.heads,
             width: (stage.width / stage.heads).max(1),
+            value_width: (stage.width / stage.heads).max(1),
             queries: rows(entering).rows,
             keys: rows(small).rows,
             causal: false,

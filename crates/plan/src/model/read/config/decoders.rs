@@ -61,6 +61,7 @@ fn usual(figures: &ConfigFields) -> Result<DecoderOnly, Problem> {
     let mut decoder = plain(figures, hidden, heads.min(hidden), layers, &["max_position_embeddings"])?;
     decoder.block.heads = heads;
     decoder.block.head_width = head_width;
+    decoder.block.value_width = figures.positive_or_usual("v_head_dim")?.filter(|_| latent.is_none());
     decoder.block.latent = latent.map(|(latent, _)| latent);
     decoder.block.key_heads = figures.key_heads(&["num_key_value_heads"], heads)?;
     decoder.block.feed.width = figures.number(&["intermediate_size", "ffn_dim", "ffn_hidden_size"])?;

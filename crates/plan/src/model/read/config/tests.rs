@@ -1,3 +1,4 @@
+mod values;
 mod work;
 
 use super::super::{SampleShape, model};

@@ -21,6 +21,13 @@ pub(super) fn fuse(graph: &mut Graph) {
         let Some(found) = around(graph, index, &writer, &readers) else { continue };
         let (before, after) = (&graph.operators[found.scores], &graph.operators[found.values]);
         let OpKind::Product { batch, rows, inner, columns } = before.kind else { continue };
+        let value_width = match after.kind {
+            // Values may stand on either side of the product.
+            OpKind::Product { batch: products, rows: above, columns: beside, .. } => {
+                products.saturating_mul(above).saturating_mul(beside) / batch.saturating_mul(rows).max(1)
+            }
+            _ => inner,
+        };
         let probabilities = found.probabilities;
         let mut inputs = before.inputs.clone();
         inputs.extend(after.inputs.iter().filter(|input| **input != probabilities));
@@ -28,6 +35,7 @@ pub(super) fn fuse(graph: &mut Graph) {
             heads: batch,
             key_heads: batch,
             width: inner,
+            value_width,
             queries: rows,
             keys: columns,
             causal: false,

@@ -140,6 +140,12 @@ fn small_network(batch: i64) -> File {
         .output("scores")
 }
 
+/// Attention of four heads of 16 to so many positions.
+fn attention(positions: u64, causal: bool) -> OpKind {
+    let (queries, keys) = (positions, positions);
+    OpKind::Attention { heads: 4, key_heads: 4, width: 16, value_width: 16, queries, keys, causal, dropout: false }
+}
+
 #[test]
 fn a_network_over_images_is_read() {
     let graph = read(small_network(-1));
@@ -233,8 +239,7 @@ fn what_exporters_take_apart_is_put_together() {
     );
     let all = kinds(&graph);
     assert!(all.contains(&&OpKind::Norm { norm: Norm::Layer, elements: 640, groups: 10 }), "{all:?}");
-    let attention =
-        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 10, keys: 10, causal: false, dropout: false };
+    let attention = attention(10, false);
     assert!(all.contains(&&attention), "{all:?}");
     let gelu = OpKind::Activation { function: Function::Gelu, elements: 640, in_place: false };
     assert!(all.contains(&&gelu), "{all:?}");
@@ -357,8 +362,7 @@ fn attention_that_is_one_node_is_read() {
     assert_eq!(graph.unknown, ["Attention ×1"]);
     let heads: [(&str, &[i64]); 3] = [("q_num_heads", &[4]), ("kv_num_heads", &[4]), ("is_causal", &[1])];
     let graph = read(file.node("Attention", &names, "y", &heads).output("y"));
-    let kind =
-        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: true, dropout: false };
+    let kind = attention(16, true);
     assert_eq!(graph.operators[3].kind, kind);
     assert!(graph.unknown.is_empty());
 }

@@ -211,7 +211,11 @@ impl<'a> State<'a> {
         for index in values.iter().flat_map(|value| &value.weights) {
             let counted = match &mut self.listed {
                 Some(listed) => listed.count(&self.weights, *index, self.module, operator),
-                None => self.weights.count(*index, self.at_work),
+                // A file may have lost the list of its weights and still say where its nodes come from.
+                None => match self.module {
+                    Some(module) => self.weights.count_in(*index, module),
+                    None => self.weights.count(*index, self.at_work),
+                },
             };
             owned.parameters = owned.parameters.saturating_add(counted);
         }

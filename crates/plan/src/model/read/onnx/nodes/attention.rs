@@ -36,11 +36,15 @@ pub(super) fn operator<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<Val
         }
         _ => return None,
     };
-    let width = if query.dims.len() == 3 { query.last() / heads } else { query.last() };
+    let (width, value_width) = match query.dims.len() {
+        3 => (query.last() / heads, value.last() / key_heads),
+        _ => (query.last(), value.last()),
+    };
     let kind = OpKind::Attention {
         heads: heads.saturating_mul(batch),
         key_heads: key_heads.saturating_mul(batch),
         width,
+        value_width,
         queries,
         keys,
         causal: node.operator == "GroupQueryAttention" || int(node, "is_causal", 0) == 1,

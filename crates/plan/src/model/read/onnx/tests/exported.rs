@@ -29,8 +29,7 @@ fn attention_with_a_mask_is_put_together() {
             .node("MatMul", &["whole", "v"], "y", &[])
             .output("y"),
     );
-    let attention =
-        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: false, dropout: false };
+    let attention = attention(16, false);
     assert!(kinds(&graph).contains(&&attention), "{graph:?}");
     assert!(
         !kinds(&graph).iter().any(|kind| matches!(kind, OpKind::Product { .. } | OpKind::Copy { .. })),

@@ -140,3 +140,28 @@ fn a_list_of_very_many_weights_is_read() {
     // One vector is made of the first 64 and stands for each of the others.
     assert_eq!(read(file.output("y0")).parameters(), 8 * (1 + 20_000 - 64));
 }
+
+#[test]
+fn a_file_without_its_list_is_read_by_modules_and_without_both_by_its_weights() {
+    let copies = |file: File| read(file.output("b")).parameters();
+    let base = || File::default().input("x", &[1, 8]).weight("layers.0.weight", &[8, 8]);
+    let scoped = base().within("layers.0", "MatMul", &["x", "layers.0.weight"], "a", &[]).within(
+        "layers.1",
+        "MatMul",
+        &["a", "layers.0.weight"],
+        "b",
+        &[],
+    );
+    assert_eq!(copies(scoped), 128, "copies of a layer are told by their modules");
+    let again = base().within("layers.0", "MatMul", &["x", "layers.0.weight"], "a", &[]).within(
+        "layers.0",
+        "MatMul",
+        &["a", "layers.0.weight"],
+        "b",
+        &[],
+    );
+    assert_eq!(copies(again), 64, "one layer that is used twice");
+    let bare =
+        base().node("MatMul", &["x", "layers.0.weight"], "a", &[]).node("MatMul", &["a", "layers.0.weight"], "b", &[]);
+    assert_eq!(copies(bare), 64, "nothing says that they are copies");
+}

@@ -183,11 +183,15 @@ impl<'a> Weights<'a> {
 
     /// Values that a node of this name trains in a weight, beside what other nodes already count.
     pub fn count(&mut self, index: usize, node: &'a str) -> u64 {
+        self.count_in(index, node.rsplit_once('/').map_or("", |(module, _)| module))
+    }
+
+    /// The same of a node of this module.
+    pub fn count_in(&mut self, index: usize, module: &'a str) -> u64 {
         if !self.is_trained(index) || self.is_turned_table(index) {
             return 0;
         }
         let weight = &mut self.list[index];
-        let module = node.rsplit_once('/').map_or("", |(module, _)| module);
         let is_first = weight.modules.is_empty();
         // One module that runs again has the same weights; exporters number its further runs.
         let again = without_number(module);
