@@ -337,3 +337,15 @@ fn facts_of_a_gpu_and_not_its_name_decide() {
     let through_host = GpuTraits { peer_access: false, ..professional };
     assert!(of(through_host, "G") > of(professional, "G"), "without peer access");
 }
+
+#[test]
+fn a_described_gpu_has_the_same_middle_and_a_wider_band() {
+    let of = |described: bool| {
+        let traits = GpuTraits { described, ..GpuTraits::default() };
+        let device = Device { gpu: Gpu { traits, ..gpu() }, ..setup(1, 32).device };
+        step_of(&resnet(), &Setup { device, ..setup(1, 32) }, fitted()).seconds
+    };
+    let (known, described) = (of(false), of(true));
+    assert_eq!(known.middle, described.middle);
+    assert!(described.low < 0.95 * known.low && described.high > 1.05 * known.high, "{known:?} {described:?}");
+}
