@@ -99,6 +99,10 @@ impl GpuTable {
         if spelling.contains(':') {
             return self.named(spelling).or_else(|| self.slice_meant(spelling));
         }
+        // As the driver names a slice: `NVIDIA A100-SXM4-80GB MIG 1g.10gb`.
+        if let Some((whole, profile)) = spelling.split_once(" MIG ") {
+            return self.slice_meant(&format!("{whole}:{profile}"));
+        }
         let bare = bare(spelling);
         if let Some(meanings) = self.spellings.get(&bare) {
             return self.choose(meanings, memory);

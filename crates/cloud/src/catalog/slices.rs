@@ -250,6 +250,10 @@ mod tests {
         assert!((slice.bandwidth / whole.bandwidth - 0.125).abs() < 1e-9);
         assert!((slice.rates.fp32 / whole.rates.fp32 - 14.0 / 108.0).abs() < 1e-9);
         assert!(slice.traits.described && !slice.traits.peer_access && slice.link == Link::Pcie);
+        let named = |spelling: &str| catalog.gpu(spelling, None).map(|gpu| gpu.name.as_str());
+        assert_eq!(named("A100-80GB:1g.10gb"), Some("A100-SXM4-80GB:1g.10gb"));
+        assert_eq!(named("NVIDIA H100 80GB HBM3 MIG 2g.20gb"), Some("H100-SXM5:2g.20gb"));
+        assert_eq!(named("A100-80GB:1g.11gb"), None);
         for slice in &catalog.gpus.slices {
             let whole = catalog.gpus.named(&slice.whole).unwrap();
             let named = slice.profile.as_ref().unwrap().split_once("g.").unwrap().1.trim_end_matches("gb");
