@@ -41,7 +41,8 @@ fn read(text: &str, not: bool, catalog: &Catalog) -> Result<Asked, Error> {
         let kind = listings.iter().find(|listing| listing.instance_type.eq_ignore_ascii_case(part));
         let gpus = part.parse::<Accelerators>().ok().and_then(|wanted| match &wanted.kind {
             AcceleratorKind::Named(name) => {
-                let names: Vec<String> = catalog.gpus_named(name).into_iter().map(str::to_owned).collect();
+                let names = catalog.names_of(name, wanted.part.as_ref());
+                let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
                 (!names.is_empty()).then_some((names, wanted.count))
             }
             AcceleratorKind::Memory { .. } => None,
