@@ -82,7 +82,8 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
             true => "it has no rows".to_owned(),
             false => format!("no row can be used: {}", reasons.join("; ")),
         };
-        return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(own::hint()) });
+        let hint = if described::is_table_of_gpus(&columns) { described::hint() } else { own::hint() };
+        return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(hint) });
     }
     Ok(read)
 }
