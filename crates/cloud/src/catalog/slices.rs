@@ -1,8 +1,8 @@
 //! Slices of GPUs: what MIG divides a GPU into, each with its share of memory, bandwidth and multiprocessors, and shares of
 //! one that clouds rent (`slice` of an instance type).
 //!
-//! A slice is a GPU with the shares of the whole. Slices of one GPU reach each other through the host only (NVIDIA's MIG
-//! User Guide), and none was measured, so that estimates have the band of described GPUs.
+//! A slice is a GPU with the shares of the whole. Slices reach each other through the host's memory only (RAPIDS' guide to
+//! MIG), and none was measured, so that estimates have the band of described GPUs.
 
 use std::collections::BTreeSet;
 
