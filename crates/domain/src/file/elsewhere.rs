@@ -69,6 +69,9 @@ pub(super) fn in_form(path: &str) -> Option<String> {
         "train.data.split" => {
             "split: [0.8, 0.1, 0.1]`, the shares of training, validation and test, or `split: folders"
         }
+        "workload.parallel" => "parallel: {fsdp: 8, tensor: 2}",
+        "workload.adapters" => "adapters: {kind: lora, rank: 16}",
+        "workload.adapters.targets" => "targets: all_linear",
         "envs" => "envs: {NAME: value}",
         "setup" => "setup: |`, and a command on each line below: `  pip install numpy",
         _ => return None,
@@ -96,6 +99,14 @@ pub(super) fn in_our_words<'word>(text: &str, known: &[&'word str]) -> Option<&'
         other => other,
     };
     known.iter().copied().find(|word| *word == short)
+}
+
+/// The hint for a number format of 4 or 8 bits that no estimate knows; none for another text, or where no format is asked for.
+pub(super) fn narrow_format(text: &str, known: &[&str]) -> Option<&'static str> {
+    let lower = text.to_lowercase();
+    let is_narrow = ["fp4", "fp8", "float8", "float4", "e4m3", "e5m2", "e2m1"].iter().any(|name| lower.contains(name));
+    let hint = "write `fp8`: estimates know products in FP8 with one scale per tensor, and no other recipe and no FP4";
+    (is_narrow && known.contains(&"fp8")).then_some(hint)
 }
 
 /// Families of models that are not here, and the model here that does the same work.

@@ -8,13 +8,13 @@ mod mounts;
 mod reads;
 mod search;
 mod variables;
+mod workload;
 
 use super::lower::name_from;
 use super::tree::clip;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Every, Model, Split, Train};
-use crate::workload::{Workload, WorkloadModel};
 
 pub use variables::{SET_VARIABLES, is_variable};
 
@@ -125,44 +125,6 @@ impl Validator {
             let message =
                 format!("the text has {} bytes; at most {LONGEST_TEXT} can be handed to a program", text.len());
             self.wrong(key, message, "put it in a file under `workdir`");
-        }
-    }
-
-    fn workload(&mut self, job: &Job, workload: &Workload) {
-        let spans = [workload.epochs.is_some(), workload.steps.is_some(), workload.tokens.is_some()];
-        match spans.iter().filter(|is_given| **is_given).count() {
-            1 => {}
-            0 => {
-                let message = "how long it trains is not said";
-                self.wrong("workload", message, "write `epochs: …`, `steps: …` or `tokens: …`");
-            }
-            _ => {
-                let message = "`epochs`, `steps` and `tokens` exclude each other";
-                self.wrong("workload.epochs", message, "keep one of them");
-            }
-        }
-        let samples = job.data.samples.map(|count| count.0);
-        if workload.epochs.is_some() && samples.is_none() {
-            let message = "epochs are counted in samples, and their number is not said";
-            self.wrong("workload.epochs", message, "write `data: {samples: …}`, or `steps: …` instead of `epochs`");
-        }
-        if samples == Some(0) || workload.steps.is_some_and(|steps| steps.0 == 0) {
-            let (key, what) = match samples {
-                Some(0) => ("data.samples", "samples"),
-                Some(_) | None => ("workload.steps", "steps"),
-            };
-            self.wrong(key, "`0` is out of range: it must be at least 1", format!("write the number of {what}"));
-        }
-        if workload.epochs.is_some() && samples.is_some_and(|samples| samples > 0 && samples < workload.batch) {
-            let samples = samples.unwrap_or_default();
-            let message = format!("a batch of {} is more than the {samples} training samples", workload.batch);
-            self.wrong("workload.batch", message, format!("write `batch: {samples}` or less"));
-        }
-        if let WorkloadModel::File(path) = &workload.model {
-            self.path("workload.model", path);
-        }
-        if workload.checkpoint.is_some_and(|between| between.micros() == 0) {
-            self.wrong("workload.checkpoint", "no time lies between two checkpoints", "write for example `30m`");
         }
     }
 

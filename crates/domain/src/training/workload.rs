@@ -3,6 +3,9 @@
 //! The same types are read from the job file, published in its JSON Schema and kept with the job. They describe; nothing
 //! here changes what a program does.
 
+mod memory;
+mod parallel;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,6 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::format::NumericFormat;
 use crate::train::{self, MemoryFormat};
 use crate::units::{Bytes, Duration};
+
+pub use memory::{
+    AdapterKind, AdapterTargets, HostOffload, LossComputation, RecomputeLevel, WorkloadAdapters, WorkloadRecompute,
+};
+pub use parallel::{PipelineSchedule, WorkloadParallel};
 
 /// What a program of your own trains, so that `gradus plan` can say what it takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +44,13 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub sequence: Option<u64>,
+    /// How texts fill sequences: `true` packs several into each, `false` pads each text to a sequence. Default: each sample is a whole sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed: Option<bool>,
+    /// Mean tokens of a text, beside `packed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub mean_length: Option<u64>,
     /// Height and width of an image in pixels, for vision networks. Default: what the model's file names.
     #[serde(default, alias = "picture", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8, max = 8192), extend("aliases" = ["picture"]))]
@@ -43,6 +58,9 @@ pub struct Workload {
     /// The update rule, as far as it decides memory and time.
     #[serde(default)]
     pub optimizer: OptimizerKind,
+    /// Each weight is updated as soon as its gradient exists, which is then freed (torchtune's `optimizer_in_bwd`): no gradient accumulation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optimizer_in_backward: bool,
     /// Number format of the products; `auto` takes the fastest that keeps the weights in fp32.
     #[serde(default)]
     pub precision: NumericFormat,
@@ -55,9 +73,21 @@ pub struct Workload {
     /// The program uses `torch.compile`, which fuses small operators.
     #[serde(default)]
     pub compiled: bool,
-    /// Whether activation checkpointing may be used to save memory.
-    #[serde(default = "yes")]
-    pub recompute: bool,
+    /// Activation checkpointing: `true` where it is needed for memory and `false` never, or always at one level.
+    #[serde(default)]
+    pub recompute: WorkloadRecompute,
+    /// How each step is divided among the GPUs. Default: the fastest way that fits.
+    #[serde(default, skip_serializing_if = "WorkloadParallel::is_empty")]
+    pub parallel: WorkloadParallel,
+    /// Adapters on frozen weights. Default: all weights are trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<WorkloadAdapters>,
+    /// What is kept in the host's memory between its uses.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub offload: HostOffload,
+    /// How the loss is computed from the logits.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub loss: LossComputation,
     /// Samples that are evaluated after each epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Count>,
@@ -207,6 +237,10 @@ crate::units::human_text!(Count, "count", "A number of things, such as `1281167`
 
 fn yes() -> bool {
     true
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn channels_last() -> MemoryFormat {

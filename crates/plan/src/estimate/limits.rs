@@ -166,6 +166,19 @@ pub fn offloaded(work: &OpProfile, setup: &Setup, savings: &Savings) -> f64 {
     }
 }
 
+/// Seconds of a step of `computed` seconds that copies of recomputed blocks' inputs to the host's memory and back add: what
+/// computing beside them does not hide. Each GPU has its own lanes, and all of a node share the host's memory.
+pub fn offloaded_activations(work: &OpProfile, setup: &Setup, computed: f64) -> f64 {
+    let parallel = &setup.parallel;
+    let divided = f64::from(parallel.context.max(1)) * f64::from(parallel.pipeline.max(1));
+    let divided = divided * if parallel.sequence { f64::from(parallel.tensor.max(1)) } else { 1.0 };
+    let samples = setup.micro_batch as f64 * setup.accumulate.max(1) as f64;
+    let bytes = samples * work.boundary * f64::from(work.blocks) * setup.precision.compute_bytes() / divided;
+    let here = f64::from(setup.device.gpus_per_node.max(1));
+    let rate = (lanes(&setup.device.gpu) * 0.5).min(HOST_BANDWIDTH / here);
+    (2.0 * bytes / rate - computed).max(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

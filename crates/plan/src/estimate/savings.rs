@@ -18,6 +18,8 @@ pub struct Savings {
     pub update_in_backward: bool,
     /// The optimizer state is kept in host memory.
     pub offload_optimizer: bool,
+    /// Inputs of recomputed blocks wait in host memory for the backward pass (torchtune's `enable_activation_offloading`).
+    pub offload_activations: bool,
     /// Weights and gradients live in the host's memory too, but for the blocks at work.
     pub offload_weights: bool,
     /// The loss is computed over parts of the sequence, so that all scores are never there at once.

@@ -62,6 +62,10 @@ pub struct ParallelDegrees {
     /// Tensor-parallel ranks divide the sequence where they do not divide a layer (Korthikanti et al. 2022).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sequence: bool,
+    /// Whole copies of what the replicas shard: each copy is sharded among as many of them as there are for each (hybrid
+    /// sharding, HSDP; Zhao et al. 2023, section 3.2.2).
+    #[serde(skip_serializing_if = "is_one")]
+    pub copies: u32,
 }
 
 /// One rank that shares nothing.
@@ -76,6 +80,7 @@ impl Default for ParallelDegrees {
             expert: 1,
             chunks: 1,
             sequence: false,
+            copies: 1,
         }
     }
 }
@@ -84,6 +89,11 @@ impl ParallelDegrees {
     /// Ranks that hold the same weights where nothing is sharded: those that exchange gradients.
     pub fn replicas(&self) -> u32 {
         self.data.max(1).saturating_mul(self.context.max(1))
+    }
+
+    /// Replicas that what is sharded is divided among.
+    pub fn sharded_over(&self) -> u32 {
+        (self.replicas() / self.copies.max(1)).max(1)
     }
 }
 

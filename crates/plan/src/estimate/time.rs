@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use class::class;
 
-use exchanges::{data_collectives, gradient_bytes, layer_ring, passing};
+use exchanges::{data_collectives, gradient_bytes, hybrid_collectives, layer_ring, passing};
 use stages::stages;
 
 use super::collective::{CollectiveTime, ExchangeNeeds, Ring};
@@ -121,7 +121,7 @@ fn parts(
     let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
-    let (data, pipeline) = (parallel.replicas(), f64::from(parallel.pipeline.max(1)));
+    let (data, pipeline) = (parallel.sharded_over(), f64::from(parallel.pipeline.max(1)));
     let micros = setup.accumulate.max(1) as f64;
     let (stage, whole) = micro_batch(work, setup, coefficients, &machine);
     let (stage, whole) = (division::divided(stage, work, setup, shared), division::divided(whole, work, setup, shared));
@@ -145,7 +145,10 @@ fn parts(
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
     let late = work.exchanged_late || parallel.pipeline > 1;
-    let [gradients, gathers] = data_collectives(work, setup, &ring, late, shared);
+    let (ring, [gradients, gathers]) = match parallel.copies > 1 {
+        true => hybrid_collectives(work, setup, &ring, shared),
+        false => (ring, data_collectives(work, setup, &ring, late, shared)),
+    };
     let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
     let hidden = if late { 0.0 } else { shared.overlap * whole.backward.max(stage.backward) * backwards };
     let gathered = shared.gather * stage.computed() * micros;

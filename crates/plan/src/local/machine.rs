@@ -92,7 +92,7 @@ impl OnMachine {
         let needed = match &config {
             Ok(config) => config.needed,
             Err(Infeasible::Memory { least }) => *least,
-            Err(Infeasible::Format | Infeasible::Batch) => 0.0,
+            Err(Infeasible::Format | Infeasible::Batch | Infeasible::Layout) => 0.0,
         };
         let memory = resolved.network.as_ref().map(|_| estimator().ranks(needed, is_fitting));
         let step = step(train, resolved, facts, &mut assumptions);

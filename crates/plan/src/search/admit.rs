@@ -91,6 +91,8 @@ pub enum Reason {
     Format,
     /// The batch cannot be divided among the ranks.
     Batch,
+    /// The GPUs do not divide as the job says.
+    Layout,
     /// The GPU's memory is too small in every parallel configuration.
     GpuMemory,
     Budget,

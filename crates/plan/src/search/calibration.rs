@@ -118,6 +118,7 @@ fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Optio
         expert: stated.expert.unwrap_or(1),
         chunks: stated.chunks.unwrap_or(1),
         sequence: tensor > 1,
+        copies: 1,
     };
     let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
     let spec = TrainingSpec { program: ProgramOptions { precision: formats, ..spec.program }, ..spec.clone() };

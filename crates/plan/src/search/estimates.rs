@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::calibration::CalibrationData;
 use super::parallel::{Estimator, RequiredMemory};
 use super::workload::ResolvedNetwork;
-use crate::estimate::memory::{Key, Profile, Savings};
+use crate::estimate::memory::{Key, Profile};
 use crate::estimate::{FittedCoefficients, Setup, seconds};
 
 /// Estimates of one network.
@@ -43,13 +43,14 @@ impl Estimator for Estimates<'_> {
         let profile = self
             .profiles
             .entry(Profile::key(setup))
-            .or_insert_with(|| Profile::new(model, setup, &Savings::default(), figures));
+            .or_insert_with(|| Profile::new(model, setup, &self.network.savings, figures));
         let memory = profile.memory(setup);
         RequiredMemory { low: memory.low, middle: memory.required, high: memory.high }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
-        let estimated = seconds(&self.network.ops, setup, self.coefficients);
+        let step = seconds(&self.network.ops, setup, self.coefficients);
+        let estimated = step + self.network.host_seconds(setup, step);
         if self.measured.steps.is_empty() {
             return estimated;
         }

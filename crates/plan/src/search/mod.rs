@@ -35,9 +35,12 @@ pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
+pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
-pub use workload::{JobFacts, ProgramProfile, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
+pub use workload::{
+    JobFacts, LayoutRequest, ParallelChoice, ProgramProfile, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve,
+};
 
 use crate::money::Cost;
 use crate::spot::SpotAvailability;
@@ -298,6 +301,7 @@ impl SearchResult {
         match no {
             Infeasible::Format => Reason::Format,
             Infeasible::Batch => Reason::Batch,
+            Infeasible::Layout => Reason::Layout,
             Infeasible::Memory { least } => {
                 let largest = self.short_of_memory.map_or(0.0, |(_, has)| has);
                 if usable as f64 > largest || self.short_of_memory.is_none_or(|(needs, _)| *least < needs) {

@@ -1,16 +1,21 @@
 //! Parallel configurations: which are useful on given machines, and the fastest one that fits.
 //!
-//! [`divisions`] lists how ranks may share the work. For each, and for each level of recomputation, the largest
+//! [`layouts`](layouts::layouts) lists how ranks may share the work. For each, and for each level of recomputation, the largest
 //! micro-batch that surely fits is used ([`largest_micro_batch`]); the fastest of these is the configuration for that
 //! hardware. If none surely fits, one that may fit is used, and marked. Prices are irrelevant here: on given machines a
 //! faster run costs less, at any hourly price.
 
+pub(super) mod layouts;
+#[cfg(test)]
+mod tests;
+pub(super) mod words;
+
 use serde::Serialize;
 
-use super::workload::{ParallelChoice, TrainingSpec};
+use super::workload::{LayoutRequest, ParallelChoice, TrainingSpec};
 use crate::estimate::limits;
 use crate::estimate::memory::MemoryFit;
-use crate::estimate::{ActivationCheckpointing, Device, NumericFormat, ParallelDegrees, Setup, Zero};
+use crate::estimate::{ActivationCheckpointing, Device, NumericFormat, ParallelDegrees, Setup};
 
 /// Estimates of memory and time for the search.
 pub trait Estimator {
@@ -66,60 +71,20 @@ pub enum Infeasible {
     Format,
     /// No division gives every rank complete samples of the batch.
     Batch,
+    /// The GPUs do not divide as the job says.
+    Layout,
     /// Nothing fits: the smallest memory that any configuration may need, in bytes.
     Memory { least: f64 },
-}
-
-/// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
-/// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
-/// and weights are not sharded in combination with these (each micro-batch would gather them).
-pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
-    let gpus = nodes * gpus_per_node;
-    let divides = |tensor: u32| {
-        gpus_per_node.is_multiple_of(tensor)
-            && spec.network.heads >= tensor
-            && spec.network.heads.is_multiple_of(tensor)
-    };
-    let tensors: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect();
-    let widest = tensors.last().copied().unwrap_or(1);
-    let mut divisions: Vec<ParallelDegrees> = Vec::new();
-    let mut add = |tensor: u32, pipeline: u32, zeros: &[Zero]| {
-        let ranks = tensor * pipeline;
-        if !gpus.is_multiple_of(ranks) {
-            return;
-        }
-        let data = gpus / ranks;
-        let zeros = if data == 1 { &[Zero::None][..] } else { zeros };
-        divisions.extend(zeros.iter().map(|zero| ParallelDegrees {
-            data,
-            tensor,
-            pipeline,
-            zero: *zero,
-            ..ParallelDegrees::default()
-        }));
-    };
-    for tensor in &tensors {
-        match tensor {
-            1 => add(1, 1, &[Zero::None, Zero::Optimizer, Zero::Gradients, Zero::Parameters]),
-            _ => add(*tensor, 1, &[Zero::None, Zero::Optimizer]),
-        }
-    }
-    if nodes > 1 && spec.network.heads > 0 {
-        for pipeline in
-            [2, 4, 8].into_iter().filter(|pipeline| *pipeline <= nodes && spec.network.blocks >= 2 * pipeline)
-        {
-            add(1, pipeline, &[Zero::Optimizer]);
-            if widest > 1 {
-                add(widest, pipeline, &[Zero::Optimizer]);
-            }
-        }
-    }
-    divisions
 }
 
 /// The levels of recomputation that a job may use, cheapest first. Fused attention saves too little to be worth
 /// recomputing alone.
 pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] {
+    match request(spec).and_then(|request| request.recompute) {
+        Some(ActivationCheckpointing::Selective) => return &[ActivationCheckpointing::Selective],
+        Some(ActivationCheckpointing::Full) => return &[ActivationCheckpointing::Full],
+        Some(ActivationCheckpointing::None | ActivationCheckpointing::Every(_)) | None => {}
+    }
     match (spec.program.recompute, spec.network.heads > 0 && !spec.program.flash_attention) {
         (false, _) => &[ActivationCheckpointing::None],
         (true, false) => &[ActivationCheckpointing::None, ActivationCheckpointing::Full],
@@ -144,7 +109,7 @@ pub fn fastest(
     }
     fastest_of(MemoryFit::Fits, spec, device, estimator).or_else(|no| match no {
         Infeasible::Memory { .. } => fastest_of(MemoryFit::Tight, spec, device, estimator),
-        Infeasible::Format | Infeasible::Batch => Err(no),
+        Infeasible::Format | Infeasible::Batch | Infeasible::Layout => Err(no),
     })
 }
 
@@ -178,7 +143,11 @@ fn fastest_of(
     let mut best: Option<ParallelConfig> = None;
     let mut reason = Reason::default();
     let mut setup = start(spec, device).ok_or(Infeasible::Format)?;
-    for parallel in divisions(spec, device.nodes, device.gpus_per_node) {
+    let layouts = layouts::layouts(spec, device.nodes, device.gpus_per_node);
+    if layouts.is_empty() {
+        return Err(Infeasible::Layout);
+    }
+    for parallel in layouts {
         setup.parallel = parallel;
         let mut whole = false;
         for level in levels(spec) {
@@ -235,7 +204,16 @@ pub(super) fn start(spec: &TrainingSpec, device: &Device) -> Option<Setup> {
     })
 }
 
-/// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`.
+/// What the job asks of layouts, where it leaves the rest to the search.
+fn request(spec: &TrainingSpec) -> Option<&LayoutRequest> {
+    match &spec.division {
+        ParallelChoice::Requested(request) => Some(request),
+        ParallelChoice::Search | ParallelChoice::Stated { .. } => None,
+    }
+}
+
+/// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`; in a pipeline that the
+/// job asks for, with the fastest of those that fit, because its ends idle the less the more micro-batches there are.
 fn largest_micro_batch(
     verdict: MemoryFit,
     spec: &TrainingSpec,
@@ -252,12 +230,19 @@ fn largest_micro_batch(
     // Micro-batches by halving, as long as they are integers, then one sample at a time.
     let halvings = share.trailing_zeros();
     let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
+    let accumulated = |step: u32| if step > halvings { share } else { 1 << step };
+    let asked = request(spec);
+    let last = if asked.is_some_and(|request| request.is_whole) { 0 } else { last };
+    // An interleaved pipeline takes micro-batches in rounds of as many as it has stages (Narayanan et al. 2021, section 2.2).
+    let stages = if setup.parallel.chunks > 1 { u64::from(setup.parallel.pipeline.max(1)) } else { 1 };
+    let first = (0..=last).find(|step| accumulated(*step).is_multiple_of(stages))?;
     let mut tried = |setup: &mut Setup, step: u32| -> RequiredMemory {
-        setup.accumulate = if step > halvings { share } else { 1 << step };
+        setup.accumulate = accumulated(step);
         setup.micro_batch = share / setup.accumulate;
         estimator.needed(setup)
     };
-    let mut needed = tried(setup, 0);
+    let mut needed = tried(setup, first);
+    let mut fitting = first;
     if needed.least(verdict) > has {
         let smallest = tried(setup, last);
         if smallest.least(verdict) > has {
@@ -265,7 +250,7 @@ fn largest_micro_batch(
             return None;
         }
         // Fewer samples at a time need less memory, so the first step that fits is found by bisection.
-        let (mut fails, mut fits) = (0, last);
+        let (mut fails, mut fits) = (first, last);
         while fits - fails > 1 {
             let between = fails + (fits - fails) / 2;
             match tried(setup, between).least(verdict) <= has {
@@ -274,8 +259,21 @@ fn largest_micro_batch(
             }
         }
         needed = tried(setup, fits);
+        fitting = fits;
     }
-    Some(ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup)))
+    let mut best = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
+    if asked.is_some_and(|request| !request.parallel.is_empty()) && setup.parallel.pipeline > 1 {
+        for step in fitting + 1..=last {
+            setup.accumulate = accumulated(step);
+            setup.micro_batch = share / setup.accumulate;
+            let needed = estimator.needed(setup);
+            let way = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
+            if needed.least(verdict) <= has && way.step < best.step {
+                best = way;
+            }
+        }
+    }
+    Some(best)
 }
 
 impl ParallelConfig {

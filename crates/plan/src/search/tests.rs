@@ -132,7 +132,7 @@ fn spec(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bo
             keep: 3,
             every: None,
         },
-        network: NetworkFigures { multiply_adds: 4e9, blocks: 24, heads },
+        network: NetworkFigures { multiply_adds: 4e9, blocks: 24, heads, ..NetworkFigures::default() },
         program: ProgramOptions {
             precision: NumericFormat::Auto,
             optimizer: OptimizerKind::Adam,
@@ -178,7 +178,7 @@ fn every_way_of(
 ) -> Vec<ParallelConfig> {
     let mut found = Vec::new();
     let Some(mut setup) = parallel::start(spec, device) else { return found };
-    for parallel in parallel::divisions(spec, device.nodes, device.gpus_per_node) {
+    for parallel in parallel::layouts::layouts(spec, device.nodes, device.gpus_per_node) {
         setup.parallel = parallel;
         let data = u64::from(parallel.data);
         for level in parallel::levels(spec) {

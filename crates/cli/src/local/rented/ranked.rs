@@ -7,7 +7,7 @@ use cloud::Catalog;
 use cloud::rented::MachineChoice;
 use domain::wants::Spot;
 use domain::{Job, Offer};
-use plan::estimate::{Device, FittedCoefficients, step_of};
+use plan::estimate::{Device, FittedCoefficients};
 use plan::search::{Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, choose, forecast, resolve};
 
 use super::constraints::{market, question};
@@ -53,7 +53,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
         let priced = &market.listings[candidate.listing];
         let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
         let device = Device { nodes: candidate.nodes, ..market.hardware[priced.hardware].device.clone() };
-        let step = step_of(&subject.network.ops, &way.setup(&subject.spec, &device), &coefficients);
+        let step = subject.network.step(&way.setup(&subject.spec, &device), &coefficients);
         let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
         let band = (step.seconds.low / middle, step.seconds.high / middle);
         Some(forecast(&mut search, &question, candidate, band, SEED))

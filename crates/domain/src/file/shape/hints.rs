@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::elsewhere::{in_our_words, similar_model};
+use super::super::elsewhere::{in_our_words, narrow_format, similar_model};
 use super::super::nearest::nearest;
 use super::super::scalar::python_text;
 use super::super::tree::{Key, Node, Value};
@@ -12,6 +12,9 @@ use crate::money::Money;
 
 /// The hint for a text that is none of `choices`.
 pub(super) fn of_word(text: &str, choices: &[&str]) -> String {
+    if let Some(hint) = narrow_format(text, choices) {
+        return hint.to_owned();
+    }
     match in_our_words(text, choices).or_else(|| nearest(text, choices.iter().copied())) {
         Some(near) => format!("did you mean `{near}`?"),
         None if text.ends_with(".py") => {

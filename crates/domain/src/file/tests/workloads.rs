@@ -56,6 +56,116 @@ fn values_of_a_workload_make_sense() {
 }
 
 #[test]
+fn how_large_models_are_trained_can_be_said() {
+    let check = |line: &str, expected: &str| check(&workload_with(&format!("steps: 5\n  {line}")), expected);
+    check("parallel: {data: 4, fsdp: 8, tensor: 8, sequence: true, pipeline: 4, context: 2, expert: 8, zero: 3}", "ok");
+    check("parallel: {pipeline: 4, schedule: interleaved, virtual_stages: 2}", "ok");
+    check("parallel: {pipeline: 4, schedule: 1f1b}", "ok");
+    check("adapters: {kind: qlora, rank: 16, targets: all_linear}\n  offload: activations", "ok");
+    check("adapters: {kind: lora}\n  loss: chunked\n  packed: true\n  precision: fp8", "ok");
+    check("optimizer: adam8bit\n  optimizer_in_backward: true\n  recompute: full", "ok");
+    for recompute in ["true", "false", "none", "selective", "full"] {
+        check(&format!("recompute: {recompute}"), "ok");
+    }
+    check(
+        "recompute: partly",
+        "7 workload.recompute: expected `true` or `false`, `none`, `selective` or `full`, found the text `partly`",
+    );
+    check("parallel: {zero: 4}", "7 workload.parallel.zero: `4` is out of range: it must be at most 3");
+    check("parallel: {tensors: 4}", "7 workload.parallel.tensors: unknown key (did you mean `tensor`?)");
+    check(
+        "parallel: {ring: 4}",
+        "7 workload.parallel.ring: unknown key (known keys here: `data`, `fsdp`, `tensor`, `sequence`, `pipeline`, `schedule`, `virtual_stages`, `context`, `expert`, `zero`)",
+    );
+    check("adapters: {kind: dora}", "7 workload.adapters.kind: `dora` is not known here (did you mean `lora`?)");
+    check(
+        "adapters: {kind: lora, targets: [q_proj, v_proj]}",
+        "7 workload.adapters.targets: expected `all_linear`, found a list (write `targets: all_linear`)",
+    );
+    check(
+        "offload: weights",
+        "7 workload.offload: `weights` is not known here (write one of `none`, `activations`, `optimizer`, `both`)",
+    );
+    let format = "estimates know products in FP8 with one scale per tensor, and no other recipe and no FP4";
+    for precision in ["fp4", "mxfp8", "fp8_rowwise"] {
+        check(
+            &format!("precision: {precision}"),
+            &format!("7 workload.precision: `{precision}` is not known here (write `fp8`: {format})"),
+        );
+    }
+}
+
+#[test]
+fn ways_that_contradict_each_other_are_refused() {
+    let check = |line: &str, expected: &str| check(&workload_with(&format!("steps: 5\n  {line}")), expected);
+    check(
+        "parallel: {data: 5}",
+        "7 workload.parallel.data: a batch of 64 does not divide among 5 data-parallel ranks (write `batch: 65`, or degrees whose product divides 64)",
+    );
+    check(
+        "parallel: {data: 4, fsdp: 3}",
+        "7 workload.parallel.fsdp: a batch of 64 does not divide among 12 data-parallel ranks (write `batch: 72`, or degrees whose product divides 64)",
+    );
+    check(
+        "parallel: {fsdp: 8, zero: 1}",
+        "7 workload.parallel.zero: `fsdp` shards gradients and optimizer state at least, and `zero: 1` does not (write `zero: 2` or `3`, or `data` in place of `fsdp`)",
+    );
+    check(
+        "parallel: {sequence: true}",
+        "7 workload.parallel.sequence: it divides the sequence among the ranks of `tensor`, of which there are not several (add `tensor: 2` or more, or write `context: …`)",
+    );
+    check(
+        "parallel: {virtual_stages: 2}",
+        "7 workload.parallel.virtual_stages: an interleaved schedule is that of a pipeline, which has at least 2 stages (add `pipeline: 2` or more)",
+    );
+    check(
+        "parallel: {pipeline: 4, schedule: 1f1b, virtual_stages: 2}",
+        "7 workload.parallel.virtual_stages: only an interleaved pipeline has virtual stages (write `schedule: interleaved`, or leave it out)",
+    );
+    check(
+        "optimizer_in_backward: true\n  parallel: {pipeline: 2}",
+        "7 workload.optimizer_in_backward: a pipeline accumulates gradients over micro-batches, and weights change after the last one (leave it out, or write `pipeline: 1`)",
+    );
+    check(
+        "offload: activations\n  recompute: none",
+        "7 workload.offload: activations are offloaded as inputs of recomputed blocks (write `recompute: full`, or `offload: optimizer` or `none`)",
+    );
+    check(
+        "offload: optimizer\n  parallel: {data: 8, zero: 0}",
+        "8 workload.parallel.zero: each host would update the whole network: optimizer state is offloaded where it is sharded (write `zero: 1`, `2` or `3`, or `fsdp: …`)",
+    );
+    check(
+        "offload: both\n  adapters: {kind: lora}",
+        "7 workload.offload: the optimizer state of adapters is small, and estimates do not know its offload (write `offload: none` or `activations`)",
+    );
+    check(
+        "mean_length: 512",
+        "7 workload.mean_length: it says how long texts are, and not whether several share a sequence (add `packed: true` or `packed: false`)",
+    );
+    check(
+        "sequence: 2048\n  packed: false\n  mean_length: 4096",
+        "9 workload.mean_length: texts of 4096 tokens on average do not fit sequences of 2048 (write `sequence: 4096` or more, or `packed: true`)",
+    );
+    super::check(
+        &workload_with("tokens: 1M\n  packed: false"),
+        "7 workload.packed: `tokens` are those of texts, and how many of them a padded sequence holds is not said (add `mean_length: …`: the mean tokens of a text)",
+    );
+}
+
+/// A job of before these keys is read as it was, and is written without them.
+#[test]
+fn what_a_workload_does_not_say_is_not_written() {
+    let text = workload_with("steps: 5\n  recompute: false");
+    let job = crate::Job::parse(&text, "job.yaml").expect("a job").job;
+    let written = serde_json::to_value(&job.workload).expect("written");
+    let new = ["parallel", "adapters", "offload", "loss", "packed", "mean_length", "optimizer_in_backward"];
+    assert!(new.iter().all(|key| written.get(key).is_none()), "{written}");
+    assert_eq!(written["recompute"], false);
+    let read: Option<crate::workload::Workload> = serde_json::from_value(written).expect("read");
+    assert_eq!(read, job.workload);
+}
+
+#[test]
 fn a_file_is_named_without_a_kind() {
     let file = "a Hugging Face `config.json`, an ONNX or a safetensors file, relative to the job file";
     let described = |model: &str| format!("run: echo\nworkload: {{model: {model}, batch: 64, steps: 5}}\n");

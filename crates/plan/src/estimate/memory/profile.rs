@@ -132,7 +132,8 @@ impl Profile {
         // Ranks that share a sequence each hold their part of it.
         let sharing = f64::from(setup.parallel.context.max(1));
         let twice = self.kept_twice(stage, setup);
-        let walked = stage.walked.fullest + twice + (stage.walked.kept + twice) * in_flight;
+        let sent = self.sent_to_host(stage, setup);
+        let walked = stage.walked.fullest + twice - sent + (stage.walked.kept + twice - sent) * in_flight;
         let activations = batch * walked * self.gathered_again(setup) / sharing;
         // The optimiser works when the backward pass is over, and what is gathered for that is gone.
         let update = (states.update - states.communication).max(0.0);
@@ -199,6 +200,15 @@ impl Profile {
     fn gathered_again(&self, setup: &Setup) -> f64 {
         let divides = setup.parallel.sequence && setup.parallel.tensor > 1;
         if divides && self.savings.gathers_again { 1.0 + REGATHERED } else { 1.0 }
+    }
+
+    /// Bytes a sample of the inputs of recomputed blocks that are in host memory: all but those of two blocks, the one at
+    /// work and the one that is copied meanwhile.
+    fn sent_to_host(&self, stage: &Stage, setup: &Setup) -> f64 {
+        match self.savings.offload_activations && setup.recompute == ActivationCheckpointing::Full {
+            true => (stage.blocks - 2.0).max(0.0) * stage.passed,
+            false => 0.0,
+        }
     }
 
     /// Bytes a sample that checkpoints of a stage hold once more where adapters in fp32 train beside frozen weights

@@ -48,7 +48,7 @@ pub(super) fn states(values: &Values, setup: &Setup, savings: &Savings) -> State
 }
 
 fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
-    let ranks = f64::from(setup.parallel.replicas());
+    let ranks = f64::from(setup.parallel.sharded_over());
     let zero = setup.parallel.zero;
     // Each expert is sharded over the ranks that hold it, fewer than all by as many as share the experts: what a rank holds
     // of it when sharded does not depend on that.
@@ -138,7 +138,7 @@ fn held_by_processor(values: &Values, setup: &Setup) -> f64 {
 /// Frozen weights in the computing type or in 4 bits with a scale for each 64 (NF4 with double quantisation, 0.516
 /// bytes), and adapters with Adam beside them.
 fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
-    let ranks = f64::from(setup.parallel.replicas());
+    let ranks = f64::from(setup.parallel.sharded_over());
     let divided = match setup.parallel.zero {
         Zero::None | Zero::Optimizer | Zero::Gradients => 1.0,
         Zero::Parameters => ranks,

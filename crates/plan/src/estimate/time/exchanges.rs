@@ -90,6 +90,46 @@ pub(super) fn data_collectives(
     }
 }
 
+/// The same where replicas hold several sharded copies: weights are gathered and gradients scattered on `near`, among the
+/// ranks of a copy, and each rank sums its shard of the gradients over the copies (hybrid sharding, Zhao et al. 2023,
+/// section 3.2.2). With it, `near` at the mean bandwidth of all that each rank sends.
+pub(super) fn hybrid_collectives(
+    work: &OpProfile,
+    setup: &Setup,
+    near: &Ring,
+    shared: &Shared,
+) -> (Ring, [CollectiveTime; 2]) {
+    let parallel = &setup.parallel;
+    let tensor = parallel.tensor.max(1);
+    let over = parallel.sharded_over();
+    let micros = setup.accumulate.max(1) as f64;
+    let wide = gradient_bytes(work, setup);
+    let ranks = f64::from(tensor) * f64::from(parallel.pipeline.max(1));
+    let weights = division::held(work, setup) / ranks;
+    let units = f64::from(work.blocks) + 1.0;
+    let far = Ring::of(&setup.device, parallel.copies.max(1), tensor.saturating_mul(over), shared);
+    let scattered = CollectiveTime::spread(near, weights * wide, units).times(micros);
+    let summed = CollectiveTime::sum(&far, weights * wide / f64::from(over), units).times(micros);
+    let gathers = match parallel.zero {
+        Zero::None | Zero::Optimizer => CollectiveTime::default(),
+        Zero::Gradients => CollectiveTime::spread(near, weights * 2.0, units),
+        Zero::Parameters => {
+            let elsewhere = work.parameters - division::held(work, setup);
+            let bytes = (work.gathered - elsewhere) / ranks * setup.precision.compute_bytes();
+            CollectiveTime::spread(near, bytes, units).times(2.0 * micros)
+        }
+    };
+    let (inside, between) = (scattered.moving + gathers.moving, summed.moving);
+    let sent = inside * near.bandwidth + between * far.bandwidth;
+    let bandwidth = if inside + between > 0.0 { sent / (inside + between) } else { near.bandwidth };
+    let gradients = CollectiveTime {
+        moving: scattered.moving + summed.moving,
+        starting: scattered.starting + summed.starting,
+        pieces: scattered.pieces,
+    };
+    (Ring { bandwidth, ..*near }, [gradients, gathers])
+}
+
 /// Bytes a second between two stages of a pipeline.
 fn pass_bandwidth(setup: &Setup, shared: &Shared) -> f64 {
     let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);

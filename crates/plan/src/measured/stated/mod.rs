@@ -224,6 +224,7 @@ fn degrees(row: &MeasuredRow, stated: &StatedParallelism, is_sequence: bool) -> 
         expert,
         chunks: stated.chunks.unwrap_or(1),
         sequence: tensor > 1 && !is_of_2022(row),
+        copies: 1,
     })
 }
 

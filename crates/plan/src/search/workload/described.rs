@@ -6,8 +6,8 @@ use domain::workload::{Described, Workload, WorkloadModel as Named};
 use domain::{Bytes, Job};
 
 use super::input::{InputSpec, fits, photographs};
-use super::spec::{DataDemand, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
-use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
+use super::spec::{DataDemand, ProgramOptions, RunLength, TrainingSpec};
+use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints, request};
 use crate::estimate::Layout;
 use crate::estimate::limits::PHOTOGRAPHS_BY_PYTORCH;
 use crate::model::read::{self, SampleShape};
@@ -40,8 +40,9 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
         assumptions.extend(graph.assumed.iter().cloned());
     }
     let input = InputSpec::of(&model, workload);
-    let samples = job.data.samples.map(|count| count.0);
     let length = input.tokens.or(workload.sequence);
+    fills(workload, length, &mut assumptions)?;
+    let samples = job.data.samples.map(|count| sequences(workload, count.0, length));
     let steps = steps(workload, samples, length, &mut assumptions)?;
     let epochs = match (workload.epochs, samples) {
         (Some(epochs), _) => epochs,
@@ -57,16 +58,17 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
     };
     let program = program(workload);
     let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
-    let network = ResolvedNetwork::of(model);
+    let network = ResolvedNetwork::of(model).saving(request::savings(workload));
+    request::check(workload, &network.model, &network.figures())?;
     let spec = TrainingSpec {
         length,
         data,
         checkpoints: checkpoints(network.ops.parameters, &program, saving),
         network: network.figures(),
         program,
-        division: ParallelChoice::Search,
+        division: request::division(workload),
     };
-    Ok(ResolvedWorkload { network, spec, samples, assumptions })
+    Ok(ResolvedWorkload { network, spec, is_described: true, samples, assumptions })
 }
 
 /// The network that a `workload:` names: from a file's bytes, a configuration or totals.
@@ -140,8 +142,43 @@ fn program(workload: &Workload) -> ProgramOptions {
         layout: Layout::from(workload.memory_format),
         flash_attention: workload.flash_attention,
         compiled: workload.compiled,
-        recompute: workload.recompute,
+        recompute: workload.recompute.is_allowed(),
         averages: false,
+    }
+}
+
+/// Refuses texts that cannot fill the network's sequences as the job says, and says how they do.
+fn fills(workload: &Workload, length: Option<u64>, assumptions: &mut Vec<String>) -> Result<(), Problem> {
+    let Some(is_packed) = workload.packed else { return Ok(()) };
+    let Some(length) = length else {
+        let message = "texts fill sequences of tokens, and this network reads none whose length is known";
+        return Err(Problem::at("workload.packed", message).hint("leave `packed` out, or write `sequence: 2048`"));
+    };
+    let Some(mean) = workload.mean_length else { return Ok(()) };
+    match is_packed {
+        true => assumptions.push(format!(
+            "texts of {mean} tokens on average are packed into sequences of {length}, which have no padding"
+        )),
+        false if mean > length => {
+            let message = format!("texts of {mean} tokens on average do not fit sequences of {length}");
+            return Err(Problem::at("workload.mean_length", message)
+                .hint(format!("write `sequence: {mean}` or more, or `packed: true`")));
+        }
+        false => assumptions.push(format!(
+            "texts of {mean} tokens on average are padded to {length}: {:.0} % of what is computed is padding",
+            100.0 * (1.0 - mean as f64 / length as f64)
+        )),
+    }
+    Ok(())
+}
+
+/// Sequences that so many samples fill: as many, or fewer where several share one.
+fn sequences(workload: &Workload, samples: u64, length: Option<u64>) -> u64 {
+    match (workload.packed, workload.mean_length, length) {
+        (Some(true), Some(mean), Some(length)) => {
+            ((samples as f64 * mean as f64 / length.max(1) as f64).ceil() as u64).max(samples.min(1))
+        }
+        _ => samples,
     }
 }
 
@@ -167,7 +204,9 @@ fn steps(
             if workload.sequence.is_none() {
                 assumptions.push(format!("sequences are {length} tokens; say `sequence` for others"));
             }
-            Ok(per_batch(tokens.0 as f64 / length as f64))
+            // What a padded sequence holds beside its text is none of these tokens.
+            let filled = workload.mean_length.filter(|_| workload.packed == Some(false)).unwrap_or(length);
+            Ok(per_batch(tokens.0 as f64 / filled as f64))
         }
         (None, None, Some(epochs)) => match samples {
             // Each epoch ends with a complete step.

@@ -7,6 +7,7 @@
 mod described;
 mod facts;
 mod input;
+pub mod request;
 pub mod spec;
 pub mod trained;
 
@@ -15,12 +16,15 @@ use domain::{Bytes, Job, Work};
 
 pub use described::model_file;
 pub use facts::{JobFacts, ProgramProfile};
+pub use request::LayoutRequest;
 pub use spec::{
     CheckpointFigures, DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec,
 };
 
-use crate::estimate::OpProfile;
+use crate::estimate::limits::{offloaded, offloaded_activations};
+use crate::estimate::memory::Savings;
 use crate::estimate::optimizer::state_bytes;
+use crate::estimate::{FittedCoefficients, OpProfile, Setup, StepTime, step_of};
 use crate::model::{Graph, ModelDescription, OpKind};
 
 /// The workload of a plan.
@@ -28,6 +32,8 @@ use crate::model::{Graph, ModelDescription, OpKind};
 pub struct ResolvedWorkload {
     pub network: ResolvedNetwork,
     pub spec: TrainingSpec,
+    /// Whether a `workload:` describes a user's own program.
+    pub is_described: bool,
     /// Training samples, if known.
     pub samples: Option<u64>,
     /// The assumptions, a sentence each.
@@ -38,8 +44,12 @@ pub struct ResolvedWorkload {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedNetwork {
     pub model: ModelDescription,
-    /// The same, grouped for estimates of time.
+    /// The same, grouped for estimates of time, with what of it is trained.
     pub ops: OpProfile,
+    /// How the program saves memory.
+    pub savings: Savings,
+    /// Weights in all, frozen ones included.
+    pub weights: f64,
 }
 
 /// Resolves a job for rented machines, without opening its data. `bytes` are those of the file that [`model_file`]
@@ -62,7 +72,45 @@ pub fn resolve(job: &Job, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Prob
 impl ResolvedNetwork {
     /// Groups the operators of a model.
     pub fn of(model: ModelDescription) -> ResolvedNetwork {
-        ResolvedNetwork { ops: OpProfile::of(&model), model }
+        let ops = OpProfile::of(&model);
+        ResolvedNetwork { weights: ops.parameters, ops, model, savings: Savings::default() }
+    }
+
+    /// The same network as a program trains it that saves memory so.
+    #[must_use]
+    pub fn saving(self, savings: Savings) -> ResolvedNetwork {
+        let ops = match savings.adapters {
+            Some(adapters) => self.ops.frozen(adapters),
+            None => self.ops,
+        };
+        ResolvedNetwork { ops, savings, ..self }
+    }
+
+    /// Estimates one step, with what copies to the host's memory and back add.
+    pub fn step(&self, setup: &Setup, coefficients: &FittedCoefficients) -> StepTime {
+        let mut step = step_of(&self.ops, setup, coefficients);
+        let added = self.host_seconds(setup, step.seconds.middle);
+        if added > 0.0 {
+            let samples = step.samples_per_second * step.seconds.middle;
+            step.overhead += added;
+            step.seconds.low += added;
+            step.seconds.middle += added;
+            step.seconds.high += added;
+            step.samples_per_second = samples / step.seconds.middle;
+        }
+        step
+    }
+
+    /// Seconds that what lies in the host's memory adds to a step of `computed` seconds.
+    pub fn host_seconds(&self, setup: &Setup, computed: f64) -> f64 {
+        let activations = match self.savings.offload_activations {
+            true => offloaded_activations(&self.ops, setup, computed),
+            false => 0.0,
+        };
+        match self.savings.offload_optimizer {
+            true => activations + offloaded(&self.ops, setup, &self.savings),
+            false => activations,
+        }
     }
 
     /// The figures that the search depends on.
@@ -72,6 +120,8 @@ impl ResolvedNetwork {
                 multiply_adds: graph.multiply_adds() as f64,
                 blocks: graph.blocks(),
                 heads: heads(graph),
+                tokens: graph.tokens().unwrap_or(0),
+                experts: experts(graph),
             },
             ModelDescription::Summary(summary) => {
                 NetworkFigures { multiply_adds: summary.multiply_adds, ..NetworkFigures::default() }
@@ -87,6 +137,17 @@ fn heads(graph: &Graph) -> u32 {
         _ => None,
     });
     heads.min().and_then(|heads| u32::try_from(heads).ok()).unwrap_or(0)
+}
+
+/// The minimum number of experts over all layers that have several; 0 without.
+fn experts(graph: &Graph) -> u32 {
+    let experts = graph.operators.iter().filter_map(|operator| match operator.kind {
+        OpKind::Linear { inner, columns, .. } => {
+            Some(operator.parameters / inner.saturating_mul(columns).max(1)).filter(|experts| *experts > 1)
+        }
+        _ => None,
+    });
+    experts.min().and_then(|experts| u32::try_from(experts).ok()).unwrap_or(0)
 }
 
 /// Interval and number of checkpoints.

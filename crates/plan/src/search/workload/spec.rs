@@ -8,6 +8,7 @@ use domain::Bytes;
 use domain::tariff::Service;
 use serde::Serialize;
 
+use super::request::LayoutRequest;
 use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, ParallelDegrees};
 
 /// A run to be planned.
@@ -74,6 +75,12 @@ pub struct NetworkFigures {
     pub blocks: u32,
     /// Attention heads, which tensor parallelism divides; 0 if there are none.
     pub heads: u32,
+    /// Tokens of a sample, which context and sequence parallelism divide; 0 if it reads none.
+    #[serde(skip)]
+    pub tokens: u64,
+    /// Experts of a layer, which expert parallelism divides; 0 if there are none.
+    #[serde(skip)]
+    pub experts: u32,
 }
 
 /// How the program computes.
@@ -99,6 +106,8 @@ pub enum ParallelChoice {
     /// The search: any that fits, the fastest.
     #[default]
     Search,
+    /// The job in part, and the search for the rest.
+    Requested(LayoutRequest),
     /// The job.
     Stated { parallel: ParallelDegrees, accumulate: u64, recompute: ActivationCheckpointing },
 }

@@ -44,7 +44,8 @@ pub(super) fn resolve(job: &Job, train: &Train) -> Result<ResolvedWorkload, Prob
         let message = "this network is not counted yet, so nothing can be planned for it elsewhere";
         return Err(Problem::at("train.model", message).hint("describe it under `workload:` beside a `run:` program"));
     };
-    Ok(ResolvedWorkload { network, spec, samples: samples.map(|[training, ..]| training), assumptions })
+    let samples = samples.map(|[training, ..]| training);
+    Ok(ResolvedWorkload { network, spec, is_described: false, samples, assumptions })
 }
 
 /// Resolves a job with the known facts about its data.

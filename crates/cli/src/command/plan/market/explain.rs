@@ -43,7 +43,7 @@ fn wanted(plan: &MarketPlan) -> String {
         "Wanted: {} steps of {} samples with {} weights{limits}.",
         grouped(length.steps),
         grouped(length.batch),
-        short(plan.subject.network.ops.parameters)
+        short(plan.subject.network.weights)
     )
 }
 
@@ -73,10 +73,11 @@ fn fits(row: &PlanRow) -> String {
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     let usable = row.hardware.device.gpu.usable.0 as f64;
     format!(
-        "Memory: each GPU needs {:.1} of its {:.1} GiB, {:.1} at worst.",
+        "Memory: each GPU needs {:.1} of its {:.1} GiB, {:.1} at worst; the program is taken to be {}.",
         gib(row.way.needed),
         gib(usable),
-        gib(row.way.needed_high)
+        gib(row.way.needed_high),
+        row.program
     )
 }
 

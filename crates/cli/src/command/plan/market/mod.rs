@@ -15,10 +15,11 @@ use std::path::Path;
 use cloud::Catalog;
 use domain::listing::{Listing, Price};
 use domain::{Job, Problem};
-use plan::estimate::{Calibration, FittedCoefficients, StepTime, step_of};
+use plan::estimate::{Calibration, FittedCoefficients, StepTime};
 use plan::search::{
     CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelConfig, Pick,
-    PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast, resolve, unknown_tariffs,
+    PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast, layout_words,
+    program_words, resolve, unknown_tariffs,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
@@ -97,6 +98,10 @@ pub struct Timings {
 pub struct PlanRow<'a> {
     pub candidate: Candidate,
     pub way: ParallelConfig,
+    /// What of `workload:` keeps this configuration, for a job that has one.
+    pub layout: Option<String>,
+    /// How the program is assumed to run it.
+    pub program: String,
     pub step: StepTime,
     /// Calibration by measured steps.
     pub calibration: Option<Calibration>,
@@ -332,7 +337,7 @@ pub(super) fn show<'a>(
     let hardware = &search.market.hardware[priced.hardware];
     let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
     let device = plan::estimate::Device { nodes: candidate.nodes, ..hardware.device.clone() };
-    let mut step = step_of(&subject.network.ops, &way.setup(&subject.spec, &device), coefficients);
+    let mut step = subject.network.step(&way.setup(&subject.spec, &device), coefficients);
     let calibration = lessons.on(&device.gpu.name);
     if let Some(calibration) = &calibration {
         let before = step.seconds.middle;
@@ -347,5 +352,20 @@ pub(super) fn show<'a>(
     let sample = subject.samples.map(|samples| subject.spec.data.bytes.0 as f64 / samples.max(1) as f64);
     let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
     let (candidate, listing) = (*candidate, priced.listing);
-    Some(PlanRow { candidate, way, step, calibration, forecast, listing, hardware, price, sample, unknown_tariffs })
+    let layout = subject.is_described.then(|| layout_words(&way));
+    let program = program_words(&subject.spec, &subject.network.savings, &way);
+    Some(PlanRow {
+        candidate,
+        way,
+        layout,
+        program,
+        step,
+        calibration,
+        forecast,
+        listing,
+        hardware,
+        price,
+        sample,
+        unknown_tariffs,
+    })
 }

@@ -49,6 +49,7 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
         Reason::Machines => "fewer machines than the job runs on".to_owned(),
         Reason::Format => "GPUs without the number format".to_owned(),
         Reason::Batch => "the batch does not divide into whole samples for so many GPUs".to_owned(),
+        Reason::Layout => "numbers of GPUs that do not divide as `workload.parallel` says".to_owned(),
         Reason::GpuMemory => match answer.short_of_memory {
             Some((least, _)) => format!("the GPU's memory is too small: {} are needed at least", gib(least)),
             None => "the GPU's memory is too small".to_owned(),
@@ -104,6 +105,10 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         );
         let hint = "write a `batch` that is a multiple of their number: of the machines times the GPUs of each";
         tell(message, hint.to_owned());
+    }
+    if !is_limited && answer.ruled_out.contains_key(&Reason::Layout) {
+        let (message, hint) = context.wrong_layout();
+        tell(message, hint);
     }
     if !is_limited && answer.ruled_out.contains_key(&Reason::Format) {
         let word = subject.spec.program.precision.word();

@@ -1,10 +1,12 @@
 //! Changes that make an infeasible job feasible: single changes, each verified by a search, so that suggestions work.
 
+use std::collections::BTreeSet;
+
 use domain::{Duration, Money, Rate};
 use plan::estimate::FittedCoefficients;
 use plan::search::{
-    CalibrationData, Candidate, Change, Constraints, Estimates, MarketIndex, ResolvedWorkload, Search, SearchResult,
-    least_price, remedy,
+    CalibrationData, Candidate, Change, Constraints, Estimates, MarketIndex, ParallelChoice, ResolvedWorkload, Search,
+    SearchResult, admit, least_price, remedy,
 };
 
 use super::show;
@@ -59,6 +61,25 @@ impl PlanContext<'_> {
     fn remedy(&self, write: &str, subject: &ResolvedWorkload, question: &Constraints) -> Option<Remedy> {
         let (fastest, cheapest) = self.ask(subject, question)?;
         Some(Remedy { write: write.to_owned(), cheapest, fastest })
+    }
+
+    /// Why no number of GPUs divides as the job's `parallel` says, and which are there.
+    pub fn wrong_layout(&self) -> (String, String) {
+        let needs = match &self.subject.spec.division {
+            ParallelChoice::Requested(request) if request.is_exact() => format!("{} GPUs", request.product()),
+            ParallelChoice::Requested(request) => format!("a multiple of {} GPUs", request.product()),
+            ParallelChoice::Search | ParallelChoice::Stated { .. } => "another number of GPUs".to_owned(),
+        };
+        let admitted = admit(self.market, &self.question.admission).offers;
+        let each = admitted.iter().map(|(listing, _)| self.market.listings[*listing].listing.gpus.count);
+        let each: BTreeSet<u32> = each.collect();
+        let all = each.iter().flat_map(|gpus| self.question.nodes.iter().map(move |nodes| gpus * nodes));
+        let all: BTreeSet<u32> = all.collect();
+        let all: Vec<String> = all.iter().take(12).map(u32::to_string).collect();
+        let message =
+            format!("`workload.parallel` is for {needs}, and machines that remain have {} in all", all.join(", "));
+        let hint = "change its degrees, leave one of them out, or write `resources: {nodes: …}` so that machines times GPUs fit";
+        (message, hint.to_owned())
     }
 
     /// Changes that give a network that fits nowhere memory enough.

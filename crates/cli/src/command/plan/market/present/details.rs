@@ -13,7 +13,9 @@ use crate::figures::{counted, grouped};
 
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
-    let mut lines = vec![format!("parallel {}", way(&row.way)), memory(row), waits(row)];
+    let mut lines = vec![format!("parallel {}", way(&row.way))];
+    lines.extend(program(row));
+    lines.extend([memory(row), waits(row)]);
     lines.extend(needs(row));
     lines.extend(interruptions(row));
     lines.extend(costs(row, max_price));
@@ -24,6 +26,12 @@ pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
         lines.push(format!("note     {rather}"));
     }
     lines
+}
+
+/// What of a `workload:` keeps the configuration, and the program that is assumed to run it.
+pub fn program(row: &PlanRow) -> Vec<String> {
+    let layout = row.layout.as_ref().map(|layout| format!("layout   {layout}"));
+    layout.into_iter().chain([format!("program  {}", row.program)]).collect()
 }
 
 fn memory(row: &PlanRow) -> String {
@@ -245,7 +253,7 @@ fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> S
 
 fn way(way: &ParallelConfig) -> String {
     let parallel = &way.parallel;
-    let mut parts = vec![match parallel.data * parallel.tensor * parallel.pipeline {
+    let mut parts = vec![match parallel.replicas() * parallel.tensor * parallel.pipeline {
         1 => "1 rank".to_owned(),
         ranks => format!("{ranks} ranks"),
     }];
@@ -254,6 +262,15 @@ fn way(way: &ParallelConfig) -> String {
     }
     if parallel.pipeline > 1 {
         parts.push(format!("{} stages", parallel.pipeline));
+    }
+    if parallel.chunks > 1 {
+        parts.push(format!("{} chunks of layers in each stage", parallel.chunks));
+    }
+    if parallel.context > 1 {
+        parts.push(format!("each sequence divided by {}", parallel.context));
+    }
+    if parallel.expert > 1 {
+        parts.push(format!("experts divided by {}", parallel.expert));
     }
     parts.push(match way.accumulate {
         1 => format!("{} samples each", way.micro_batch),
@@ -264,6 +281,9 @@ fn way(way: &ParallelConfig) -> String {
         Zero::Optimizer => parts.push("the optimiser's state divided among them (ZeRO-1)".to_owned()),
         Zero::Gradients => parts.push("state and gradients divided among them (ZeRO-2)".to_owned()),
         Zero::Parameters => parts.push("state, gradients and weights divided among them (ZeRO-3)".to_owned()),
+    }
+    if parallel.copies > 1 {
+        parts.push(format!("{} such copies", parallel.copies));
     }
     match way.recompute {
         ActivationCheckpointing::None => {}

@@ -16,7 +16,7 @@ use super::{MarketPlan, PlanRow, refusal};
 use crate::figures::{age, grouped};
 use crate::table;
 
-pub use details::needs;
+pub use details::{needs, program};
 pub use json::{json, row};
 
 use super::figures::{cents, short, step, time};
@@ -74,7 +74,11 @@ pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
 
 fn head(plan: &MarketPlan) -> Vec<String> {
     let task = &plan.subject.spec;
-    let weights = plan.subject.network.ops.parameters;
+    let network = &plan.subject.network;
+    let trained = match network.savings.adapters {
+        Some(_) => format!(" and {} in adapters, which are trained", short(network.ops.parameters)),
+        None => String::new(),
+    };
     let mut work = format!("{} steps of {} samples", grouped(task.length.steps), grouped(task.length.batch));
     if let Some(samples) = plan.subject.samples {
         let epochs = task.length.steps as f64 * task.length.batch as f64 / samples.max(1) as f64;
@@ -84,8 +88,8 @@ fn head(plan: &MarketPlan) -> Vec<String> {
     let mut lines = vec![
         format!("job      {}", plan.job.name),
         format!(
-            "model    {} weights, {} multiply-adds a sample forwards",
-            short(weights),
+            "model    {} weights{trained}, {} multiply-adds a sample forwards",
+            short(network.weights),
             short(task.network.multiply_adds)
         ),
         format!("work     {work}"),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use cloud::Catalog;
 use plan::estimate::Device;
-use plan::estimate::memory::{MemoryEstimate, memory};
+use plan::estimate::memory::{MemoryEstimate, memory_with};
 use plan::search::{Candidate, Estimates, OfferOutcome, PurchaseOption, Reason, Search, SearchResult, outcomes};
 
 use super::remedies::PlanContext;
@@ -156,7 +156,8 @@ fn best<'a>(
     let row = show(search, context.question, context.subject, context.coefficients, context.lessons, candidate)?;
     let device = Device { nodes: candidate.nodes, ..row.hardware.device.clone() };
     let setup = row.way.setup(&context.subject.spec, &device);
-    let memory = memory(&context.subject.network.model, &setup, &context.coefficients.memory);
+    let network = &context.subject.network;
+    let memory = memory_with(&network.model, &setup, &network.savings, &context.coefficients.memory);
     let limits = limits(context.question, &row);
     let place = plan.map(|plan| place(plan, &row)).unwrap_or_default();
     Some(Best { row, memory, missed, limits, place })

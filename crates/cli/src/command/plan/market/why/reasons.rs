@@ -51,6 +51,7 @@ pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanCon
         Infeasible::Batch => {
             format!("a batch of {} does not divide into whole samples for its GPUs", context.subject.spec.length.batch)
         }
+        Infeasible::Layout => refusal::sentence(Reason::Layout, context.question, &SearchResult::default()),
         Infeasible::Memory { least } => format!(
             "memory: {:.1} GiB are needed on each GPU at least, however the work is divided; {} has {:.1} GiB",
             gib(*least),

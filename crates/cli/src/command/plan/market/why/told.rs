@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::PlanRow;
 use super::super::figures::{cents, step, time};
-use super::super::present::{machines, needs, row as row_json};
+use super::super::present::{machines, needs, program, row as row_json};
 use super::{Best, OfferReport, Out};
 use crate::figures::{day_of, grouped};
 
@@ -42,6 +42,7 @@ fn arithmetic(best: &Best) -> Vec<String> {
         lines.push(format!("place    {}", best.place));
     }
     lines.extend(best.limits.iter().map(|limit| format!("limit    {limit}")));
+    lines.extend(program(row));
     lines.push(format!(
         "memory   {}",
         sum(&memory_parts(&best.memory), |bytes| format!("{:.1}", bytes / f64::from(1 << 30)), "GiB")

@@ -1,0 +1,155 @@
+//! Layouts that may be tried on given machines: all that are useful, or those that a job's own degrees leave.
+//!
+//! A degree that the job has is fixed before anything is estimated, so a job that says more is planned sooner.
+
+use crate::estimate::{ParallelDegrees, Zero};
+use crate::search::workload::{LayoutRequest, ParallelChoice, TrainingSpec};
+
+/// ZeRO's stages by number.
+static STAGES: [Zero; 4] = [Zero::None, Zero::Optimizer, Zero::Gradients, Zero::Parameters];
+
+/// Layouts to be tried, the simplest first; none where the GPUs do not divide as the job says.
+pub(in crate::search) fn layouts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
+    match &spec.division {
+        ParallelChoice::Search | ParallelChoice::Stated { .. } => divisions(spec, nodes, gpus_per_node),
+        ParallelChoice::Requested(request) if request.parallel.is_empty() => {
+            let mut all = divisions(spec, nodes, gpus_per_node);
+            all.retain(|parallel| allows(request, parallel));
+            all
+        }
+        ParallelChoice::Requested(request) => requested(spec, request, nodes, gpus_per_node),
+    }
+}
+
+/// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
+/// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
+/// and weights are not sharded in combination with these (each micro-batch would gather them).
+fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
+    let gpus = nodes * gpus_per_node;
+    let tensors = tensors(spec, gpus_per_node);
+    let widest = tensors.last().copied().unwrap_or(1);
+    let mut divisions: Vec<ParallelDegrees> = Vec::new();
+    let mut add = |tensor: u32, pipeline: u32, zeros: &[Zero]| {
+        let ranks = tensor * pipeline;
+        if !gpus.is_multiple_of(ranks) {
+            return;
+        }
+        let data = gpus / ranks;
+        let zeros = if data == 1 { &[Zero::None][..] } else { zeros };
+        divisions.extend(zeros.iter().map(|zero| ParallelDegrees {
+            data,
+            tensor,
+            pipeline,
+            zero: *zero,
+            ..ParallelDegrees::default()
+        }));
+    };
+    for tensor in &tensors {
+        match tensor {
+            1 => add(1, 1, &STAGES),
+            _ => add(*tensor, 1, &[Zero::None, Zero::Optimizer]),
+        }
+    }
+    for pipeline in pipelines(spec, nodes) {
+        add(1, pipeline, &[Zero::Optimizer]);
+        if widest > 1 {
+            add(widest, pipeline, &[Zero::Optimizer]);
+        }
+    }
+    divisions
+}
+
+/// Degrees of tensor parallelism within a node that divide the heads, 1 included.
+fn tensors(spec: &TrainingSpec, gpus_per_node: u32) -> Vec<u32> {
+    let divides = |tensor: u32| {
+        gpus_per_node.is_multiple_of(tensor)
+            && spec.network.heads >= tensor
+            && spec.network.heads.is_multiple_of(tensor)
+    };
+    [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect()
+}
+
+/// Pipelines of several stages over nodes, each of at least two blocks.
+fn pipelines(spec: &TrainingSpec, nodes: u32) -> Vec<u32> {
+    let is_useful = |pipeline: &u32| *pipeline <= nodes && spec.network.blocks >= 2 * pipeline;
+    match nodes > 1 && spec.network.heads > 0 {
+        true => [2, 4, 8].into_iter().filter(is_useful).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Whether a layout goes with how the program updates and offloads.
+fn allows(request: &LayoutRequest, parallel: &ParallelDegrees) -> bool {
+    let is_sharded_so = parallel.replicas() == 1 || request.zeros[parallel.zero as usize];
+    is_sharded_so && (parallel.pipeline == 1 || !request.is_whole)
+}
+
+/// Layouts with the degrees that the job has, and with every useful one of those that it leaves open.
+fn requested(spec: &TrainingSpec, request: &LayoutRequest, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
+    let stated = &request.parallel;
+    let gpus = nodes.saturating_mul(gpus_per_node);
+    let (context, expert) = (stated.context.unwrap_or(1), stated.expert.unwrap_or(1));
+    let all_tensors = stated.tensor.map_or_else(|| tensors(spec, gpus_per_node), |tensor| vec![tensor]);
+    let all_pipelines = match stated.pipeline {
+        Some(pipeline) => vec![pipeline],
+        None => std::iter::once(1).chain(pipelines(spec, nodes)).collect(),
+    };
+    let mut found = Vec::new();
+    for pipeline in all_pipelines {
+        for tensor in &all_tensors {
+            let model = tensor.saturating_mul(pipeline).saturating_mul(context);
+            if !gpus.is_multiple_of(model) {
+                continue;
+            }
+            let parallel = ParallelDegrees {
+                data: gpus / model,
+                tensor: *tensor,
+                pipeline,
+                context,
+                expert,
+                chunks: if pipeline > 1 { stated.chunks() } else { 1 },
+                sequence: divides_sequence(spec, request, *tensor),
+                ..ParallelDegrees::default()
+            };
+            if !parallel.replicas().saturating_mul(*tensor).is_multiple_of(expert) {
+                continue;
+            }
+            let sharded = sharded(request, &parallel);
+            found.extend(sharded.into_iter().filter(|parallel| allows(request, parallel)));
+        }
+    }
+    found
+}
+
+/// Whether tensor-parallel ranks divide the sequence: as the job says, and as today's programs do where the job has a degree
+/// and sequences divide.
+fn divides_sequence(spec: &TrainingSpec, request: &LayoutRequest, tensor: u32) -> bool {
+    let ranks = u64::from(tensor).saturating_mul(u64::from(request.parallel.context.unwrap_or(1)));
+    let is_usual = || request.parallel.tensor.is_some() && spec.network.tokens > 0;
+    let divides = spec.network.tokens.is_multiple_of(ranks.max(1));
+    tensor > 1 && request.parallel.sequence.unwrap_or_else(|| is_usual() && divides)
+}
+
+/// A layout with each way of sharding that the job leaves open.
+fn sharded(request: &LayoutRequest, parallel: &ParallelDegrees) -> Vec<ParallelDegrees> {
+    let stated = &request.parallel;
+    let zero = stated.zero.and_then(|stage| STAGES.get(usize::from(stage)).copied());
+    let data = parallel.data;
+    if let Some(over @ 2..) = stated.fsdp {
+        let copies = data / over;
+        let is_so = data.is_multiple_of(over) && stated.data.is_none_or(|stated| stated == copies);
+        let one = ParallelDegrees { zero: zero.unwrap_or(Zero::Parameters), copies, ..*parallel };
+        return if is_so { vec![one] } else { Vec::new() };
+    }
+    if stated.data.is_some_and(|stated| stated != data) {
+        return Vec::new();
+    }
+    let zeros: &[Zero] = match (parallel.replicas(), &zero) {
+        (1, _) => &STAGES[..1],
+        (_, Some(zero)) => std::slice::from_ref(zero),
+        (_, None) if parallel.pipeline > 1 => &STAGES[..2],
+        (_, None) if stated.fsdp.is_some() => &STAGES[..1],
+        (_, None) => &STAGES,
+    };
+    zeros.iter().map(|zero| ParallelDegrees { zero: *zero, ..*parallel }).collect()
+}

@@ -1,0 +1,221 @@
+//! Layouts that a job asks for, its words for them, and the micro-batches that they run.
+
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::tariff::Service;
+use domain::{Bytes, Job};
+
+use super::layouts::layouts;
+use super::words::{layout_words, program_words};
+use super::*;
+use crate::estimate::memory::Savings;
+use crate::estimate::{Layout, OptimizerKind, Zero};
+use crate::search::workload::{CheckpointFigures, DataDemand, NetworkFigures, ProgramOptions, RunLength};
+
+/// A decoder of 32 layers and heads, with 8 experts, on sequences of 4,096 tokens.
+fn spec(batch: u64, division: ParallelChoice) -> TrainingSpec {
+    TrainingSpec {
+        length: RunLength { batch, steps: 100, evaluated: 0 },
+        data: DataDemand { per_core: None, bytes: Bytes(1 << 30), disk: Service::PlainDisk },
+        checkpoints: CheckpointFigures { state: Bytes(1 << 30), weights: Bytes(1 << 29), keep: 3, every: None },
+        network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, tokens: 4096, experts: 8 },
+        program: ProgramOptions {
+            precision: NumericFormat::Fp32,
+            optimizer: OptimizerKind::Adam,
+            layout: Layout::ChannelsLast,
+            flash_attention: true,
+            compiled: false,
+            recompute: true,
+            averages: false,
+        },
+        division,
+    }
+}
+
+/// What a job's `workload` asks of layouts.
+fn request(lines: &str) -> LayoutRequest {
+    let text = format!("run: a\nworkload:\n  model: config.json\n  batch: 64\n  steps: 5\n  {lines}\n");
+    let parsed = Job::parse(&text, "job.yaml").unwrap_or_else(|problems| panic!("{text}{problems:?}"));
+    let workload = parsed.job.workload.expect("a workload");
+    LayoutRequest { parallel: workload.parallel, zeros: [true; 4], recompute: None, is_whole: false }
+}
+
+fn requested(lines: &str) -> TrainingSpec {
+    spec(64, ParallelChoice::Requested(request(lines)))
+}
+
+/// The layouts in words, without what they recompute.
+fn found(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<String> {
+    let words = |parallel| {
+        let words = layout_words(&config(parallel));
+        let end = words.find('}').expect("degrees");
+        words["parallel: {".len()..end].to_owned()
+    };
+    layouts(spec, nodes, gpus_per_node).into_iter().map(words).collect()
+}
+
+fn config(parallel: ParallelDegrees) -> ParallelConfig {
+    ParallelConfig {
+        precision: NumericFormat::AmpBf16,
+        parallel,
+        micro_batch: 1,
+        accumulate: 1,
+        recompute: ActivationCheckpointing::None,
+        step: 1.0,
+        needed: 1.0,
+        needed_low: 1.0,
+        needed_high: 1.0,
+        verdict: MemoryFit::Fits,
+        start: 0.0,
+    }
+}
+
+#[test]
+fn a_job_is_laid_out_as_it_says() {
+    let check = |degrees: &str, nodes: u32, expected: &[&str]| {
+        assert_eq!(found(&requested(&format!("parallel: {{{degrees}}}")), nodes, 8), expected, "{degrees} on {nodes}");
+    };
+    check("fsdp: 8", 1, &["data: 1, fsdp: 8, zero: 3"]);
+    check("data: 4, fsdp: 8", 4, &["data: 4, fsdp: 8, zero: 3"]);
+    check("data: 4, fsdp: 8", 2, &[]);
+    check("fsdp: 8, zero: 2, tensor: 1, pipeline: 1", 2, &["data: 2, fsdp: 8, zero: 2"]);
+    check(
+        "fsdp: 8",
+        2,
+        &[
+            "data: 2, fsdp: 8, zero: 3",
+            "data: 1, fsdp: 8, tensor: 2, sequence: false, zero: 3",
+            "data: 1, fsdp: 8, pipeline: 2, schedule: 1f1b, zero: 3",
+        ],
+    );
+    check(
+        "data: 8",
+        1,
+        &["data: 8, zero: 0", "data: 8, zero: 1", "data: 1, fsdp: 8, zero: 2", "data: 1, fsdp: 8, zero: 3"],
+    );
+    check("data: 8, zero: 1", 1, &["data: 8, zero: 1"]);
+    check("data: 4, zero: 0", 1, &["data: 4, tensor: 2, sequence: false, zero: 0"]);
+    check("data: 1, tensor: 8", 1, &["data: 1, tensor: 8, sequence: true"]);
+    check("data: 1, tensor: 8, sequence: false", 1, &["data: 1, tensor: 8, sequence: false"]);
+    check(
+        "data: 1, tensor: 8, pipeline: 2, virtual_stages: 4",
+        2,
+        &["data: 1, tensor: 8, sequence: true, pipeline: 2, schedule: interleaved, virtual_stages: 4"],
+    );
+    check("fsdp: 2, context: 4", 1, &["data: 1, fsdp: 2, context: 4, zero: 3"]);
+    check("fsdp: 8, expert: 8", 1, &["data: 1, fsdp: 8, expert: 8, zero: 3"]);
+    check("tensor: 3, data: 1", 1, &[]);
+}
+
+/// Whoever writes what a plan prints gets that layout, and no other.
+#[test]
+fn words_of_a_layout_are_read_as_it() {
+    let mut all = layouts(&spec(64, ParallelChoice::Search), 4, 8);
+    for degrees in
+        ["data: 2, fsdp: 16", "fsdp: 4, tensor: 2, pipeline: 4", "fsdp: 4, context: 8", "data: 16, tensor: 2"]
+    {
+        all.extend(layouts(&requested(&format!("parallel: {{{degrees}}}")), 4, 8));
+    }
+    assert!(all.len() > 12, "{all:?}");
+    for parallel in all {
+        let words = layout_words(&config(parallel)).replace(", recompute: none", "\n  recompute: none");
+        assert_eq!(layouts(&requested(&words), 4, 8), [parallel], "{words}");
+    }
+}
+
+/// What a program does when it updates excludes stages of ZeRO and pipelines, before anything is estimated.
+#[test]
+fn layouts_go_with_how_the_program_updates() {
+    let of = |zeros, is_whole| {
+        let request = LayoutRequest { zeros, is_whole, ..request("recompute: true") };
+        layouts(&spec(64, ParallelChoice::Requested(request)), 4, 8)
+    };
+    let all = layouts(&spec(64, ParallelChoice::Search), 4, 8);
+    assert_eq!(of([true; 4], false), all);
+    let adapted = of([true, false, false, true], true);
+    assert!(adapted.iter().all(|one| one.pipeline == 1 && matches!(one.zero, Zero::None | Zero::Parameters)));
+    assert!(adapted.len() < all.len());
+    let offloaded = of([false, true, true, true], false);
+    assert!(offloaded.iter().all(|one| one.zero >= Zero::Optimizer || one.replicas() == 1));
+}
+
+/// Each micro-batch takes a second for its samples and a tenth to start; a pipeline idles for a micro-batch at either end.
+struct Plain {
+    memory_of_sample: f64,
+}
+
+impl Estimator for Plain {
+    fn needed(&mut self, setup: &Setup) -> RequiredMemory {
+        let bytes = self.memory_of_sample * setup.micro_batch as f64;
+        RequiredMemory { low: bytes, middle: bytes, high: bytes }
+    }
+
+    fn seconds(&mut self, setup: &Setup) -> f64 {
+        let each = setup.micro_batch as f64 + 0.1;
+        each * (setup.accumulate as f64 + f64::from(setup.parallel.pipeline) - 1.0)
+    }
+}
+
+fn device(nodes: u32) -> Device {
+    let gpu = Gpu {
+        name: "G".to_owned(),
+        architecture: GpuArchitecture::Ampere,
+        memory: Bytes(80 << 30),
+        usable: Bytes(80 << 30),
+        bandwidth: 1e12,
+        rates: Rates { fp32: 1e13, ..Rates::default() },
+        link: Link::Pcie,
+        pcie: 4,
+        multiprocessors: 100,
+        power: 300.0,
+        source: String::new(),
+    };
+    Device { gpu, nodes, gpus_per_node: 8, network: None }
+}
+
+#[test]
+fn a_pipeline_that_is_asked_for_has_several_micro_batches() {
+    let mut plain = Plain { memory_of_sample: 1e6 };
+    let spec = requested("parallel: {data: 2, pipeline: 4}");
+    let way = fastest(&spec, &device(1), &mut plain).expect("a way");
+    // Of 32 samples, 32 micro-batches of one take 38.5 s, 16 of two 39.9 s, and one of all 128.4 s.
+    assert_eq!((way.parallel.pipeline, way.accumulate, way.micro_batch), (4, 32, 1));
+    let interleaved = requested("parallel: {data: 2, pipeline: 4, virtual_stages: 2}");
+    let way = fastest(&interleaved, &device(1), &mut plain).expect("a way");
+    assert!(way.accumulate.is_multiple_of(4), "{way:?}");
+}
+
+#[test]
+fn an_update_in_the_backward_pass_accumulates_nothing() {
+    let of = |is_whole, memory_of_sample| {
+        let request = LayoutRequest { is_whole, ..request("parallel: {data: 8, zero: 0}") };
+        let spec = spec(64, ParallelChoice::Requested(request));
+        fastest(&spec, &device(1), &mut Plain { memory_of_sample }).map(|way| way.accumulate)
+    };
+    let (few, many) = (1e9, 20e9);
+    assert_eq!([of(true, few), of(false, few)], [Ok(1), Ok(1)]);
+    assert_eq!(of(false, many), Ok(2));
+    assert_eq!(of(true, many), Err(Infeasible::Memory { least: 8.0 * many }));
+}
+
+#[test]
+fn gpus_that_do_not_divide_are_refused_as_such() {
+    let no = fastest(&requested("parallel: {data: 16}"), &device(1), &mut Plain { memory_of_sample: 1.0 });
+    assert_eq!(no, Err(Infeasible::Layout));
+}
+
+#[test]
+fn the_program_is_said_as_todays_pytorch() {
+    let words = |parallel: ParallelDegrees, savings: Savings| {
+        program_words(&spec(64, ParallelChoice::Search), &savings, &config(parallel))
+    };
+    let sharded = ParallelDegrees { data: 8, zero: Zero::Parameters, ..ParallelDegrees::default() };
+    assert_eq!(
+        words(sharded, Savings::default()),
+        "PyTorch FSDP2, autocast to bf16 beside fp32 weights, eager, flash attention"
+    );
+    let chunked = Savings { chunked_loss: true, offload_optimizer: true, ..Savings::default() };
+    assert_eq!(
+        words(ParallelDegrees { data: 8, ..ParallelDegrees::default() }, chunked),
+        "PyTorch DDP, autocast to bf16 beside fp32 weights, eager, flash attention, optimizer state on the host, loss in chunks"
+    );
+}
