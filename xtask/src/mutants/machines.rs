@@ -12,6 +12,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
     },
     SourceMutant {
+        name: "degrees-are-not-multiplied",
+        harm: "a job that says `data: 4, fsdp: 8` is planned, and paid for, on GPUs that it cannot use",
+        file: "crates/plan/src/search/parallel/layouts.rs",
+        from: "let is_so = data.is_multiple_of(over) && stated.data.is_none_or(|stated| stated == copies);",
+        to: "let is_so = data.is_multiple_of(over);",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "laid_out_as_it_says" },
+    },
+    SourceMutant {
         name: "mistakes-spin",
         harm: "a wrong decision is taken again and again without a wait",
         file: "crates/control/src/controller/mistake.rs",

@@ -294,6 +294,17 @@ fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
     assert_eq!(at(NumericFormat::Bf16, OptimizerKind::Adam8bit, &Savings::default()), 0.0);
 }
 
+/// Copies of blocks' inputs hide behind computing, and take their way over PCI Express where that is longer.
+#[test]
+fn activations_on_the_host_take_what_computing_does_not_hide() {
+    let setup = setup(1, 8);
+    let took = |computed: f64| limits::offloaded_activations(&gpt(24), &setup, computed);
+    let alone = took(0.0);
+    assert!(alone > 0.0);
+    assert!((took(0.25 * alone) / alone - 0.75).abs() < 1e-9, "{}", took(0.25 * alone));
+    assert_eq!(took(2.0 * alone), 0.0);
+}
+
 #[test]
 fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_precision() {
     let bert = OpProfile::of(&ModelDescription::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));

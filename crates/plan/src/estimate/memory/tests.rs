@@ -227,6 +227,33 @@ fn sharded_weights_take_the_part_at_work_its_gradients_and_their_copy() {
     assert_eq!(memory.communication, 2.0 * (3.0 * table + block));
 }
 
+/// Sixteen ranks that hold two sharded copies have as much of each as eight that hold one.
+#[test]
+fn hybrid_sharding_is_over_the_ranks_of_a_copy() {
+    let of = |data: u32, copies: u32| {
+        let mut setup = on(8, setup(80.0, 1, NumericFormat::Bf16));
+        setup.parallel = ParallelDegrees { data, copies, zero: Zero::Parameters, ..ParallelDegrees::default() };
+        let memory = memory(&bert_large(), &setup);
+        [memory.weights, memory.gradients, memory.optimizer]
+    };
+    assert_eq!(of(16, 2), of(8, 1));
+    assert!(of(16, 1).iter().zip(of(16, 2)).all(|(over_all, of_two)| 1.9 * over_all < of_two));
+}
+
+/// Of 32 recomputed blocks the inputs of 30 are on the host: of two samples, 4,096 tokens of 4,096 values of two bytes.
+#[test]
+fn inputs_of_recomputed_blocks_wait_on_the_host() {
+    let llama = ModelDescription::Graph(Llama::three_8b(4096).graph());
+    let of = |recompute: ActivationCheckpointing, offload_activations: bool| {
+        let setup = Setup { recompute, flash_attention: true, ..setup(80.0, 2, NumericFormat::Bf16) };
+        let savings = Savings { offload_activations, ..Savings::default() };
+        memory_with(&llama, &setup, &savings, &MemoryCoefficients::default()).activations
+    };
+    let saved = of(ActivationCheckpointing::Full, false) - of(ActivationCheckpointing::Full, true);
+    assert!((saved / (30.0 * 2.0 * 4096.0 * 4096.0 * 2.0) - 1.0).abs() < 1e-6, "{saved}");
+    assert_eq!(of(ActivationCheckpointing::None, true), of(ActivationCheckpointing::None, false));
+}
+
 #[test]
 fn a_gpu_must_have_less_than_a_monitor_shows_where_there_is_room() {
     let memory = memory(&resnet50(), &setup(16.0, 128, NumericFormat::Fp32));

@@ -3,7 +3,7 @@
 use domain::Bytes;
 use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
-use super::exchanges::{data_collectives, gradient_bytes, layer_ring};
+use super::exchanges::{data_collectives, gradient_bytes, hybrid_collectives, layer_ring};
 use super::*;
 use crate::estimate::collective::Ring;
 use crate::estimate::machine::{EagerModules, ProgramStyle};
@@ -86,6 +86,21 @@ fn state_that_is_sharded_within_nodes_needs_no_long_ring() {
     };
     let near = OpProfile { sharded_over: Some(8), ..work.clone() };
     assert!(exchanged(&work) > 3.0 * exchanged(&near), "{} s, {} s", exchanged(&work), exchanged(&near));
+}
+
+/// Within a node weights are gathered faster than among all nodes; what is left to sum between nodes is a rank's shard.
+#[test]
+fn hybrid_sharding_gathers_within_its_copies() {
+    let (shared, work) = (fitted().shared, wide_vocabulary());
+    let mut all = setup(ParallelDegrees { zero: Zero::Parameters, ..degrees(64, 1, 1) });
+    all.device.network = Some(100e9);
+    let hybrid = Setup { parallel: ParallelDegrees { copies: 8, ..all.parallel }, ..all.clone() };
+    let [far, near] = [&all, &hybrid].map(|setup| Ring::of(&setup.device, setup.parallel.sharded_over(), 1, &shared));
+    let [gradients, gathers] = data_collectives(&work, &all, &far, false, &shared);
+    let (mean, [summed, gathered]) = hybrid_collectives(&work, &hybrid, &near, &shared);
+    assert!(2.0 * gathered.moving < gathers.moving, "{gathered:?} {gathers:?}");
+    assert!(summed.moving + gathered.moving < gradients.moving + gathers.moving, "{summed:?} {gradients:?}");
+    assert!(mean.bandwidth > 0.0 && mean.bandwidth < near.bandwidth, "{mean:?}");
 }
 
 #[test]
