@@ -49,7 +49,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check(
         "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5, extra: 1}\n",
         "error: job.yaml:2: `workload.extra`: unknown key
-         hint: known keys here: `model`, `batch`, `epochs`, `steps`, `tokens`, `sequence`, `image`, `optimizer`, `precision`, `memory_format`, `flash_attention`, `compiled`, `recompute`, `evaluated`, `checkpoint`",
+         hint: known keys here: `model`, `batch`, `epochs`, `steps`, `tokens`, `sequence`, `packed`, `mean_length`, `image`, `optimizer`, `optimizer_in_backward`, `precision`, `memory_format`, `flash_attention`, `compiled`, `recompute`, `parallel`, `adapters`, `offload`, `loss`, `evaluated`, `checkpoint`",
     );
     // Nothing to learn from.
     check(

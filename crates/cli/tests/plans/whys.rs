@@ -115,6 +115,36 @@ fn the_choice_is_explained_in_about_ten_lines() {
     assert!(lines.last().unwrap().starts_with("Doubts: "), "{}", said.out);
 }
 
+/// Whoever writes the printed layout below `workload:` gets it on every machine that is chosen then.
+#[test]
+fn a_layout_is_printed_as_the_keys_that_keep_it() {
+    let workdir = Workdir::new();
+    let plan = workdir.plan(&llama(""), &[]);
+    let layout = plan["picks"][0]["layout"].as_str().unwrap();
+    let (degrees, recompute) = layout.split_once(", recompute: ").unwrap();
+    assert!(degrees.starts_with("parallel: {data: "), "{layout}");
+    let kept = workdir.plan(&llama(&format!("  {degrees}\n  recompute: {recompute}\n")), &[]);
+    let layouts: Vec<&str> =
+        kept["picks"].as_array().unwrap().iter().map(|pick| pick["layout"].as_str().unwrap()).collect();
+    assert!(layouts.iter().all(|kept| *kept == layout), "{layout}: {layouts:?}");
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    for part in ["  layout   parallel: {data: ", "  program  PyTorch"] {
+        assert!(said.out.contains(part), "{part}\n{}", said.out);
+    }
+}
+
+#[test]
+fn degrees_that_no_machines_have_name_the_numbers_that_there_are() {
+    let job = llama("  parallel: {data: 64, tensor: 64}\nresources: {accelerators: H100:8, nodes: 1}\n");
+    let said = said(&job, &[]);
+    let told = "`workload.parallel` is for 4096 GPUs, and machines that remain have 8 in all";
+    assert!(said.code != Some(0) && said.err.contains(told), "{}", said.err);
+    let asked = llama("  parallel: {tensor: 3}\n");
+    let said = self::said(&asked, &[]);
+    let told = "`workload.parallel.tensor`: `tensor: 3` does not divide the network's 64 attention heads";
+    assert!(said.code != Some(0) && said.err.contains(told), "{}", said.err);
+}
+
 /// A table of one's own machine, priced on a day.
 fn with_prices_of(day: &str) -> (Workdir, Value) {
     let workdir = Workdir::new();

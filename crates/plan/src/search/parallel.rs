@@ -149,11 +149,13 @@ fn fastest_of(
     }
     for parallel in layouts {
         setup.parallel = parallel;
-        let mut whole = false;
+        let (mut whole, mut cheaper) = (false, None);
         for level in levels(spec) {
             setup.recompute = *level;
-            let Some(way) = largest_micro_batch(verdict, spec, &mut setup, estimator, &mut reason) else { continue };
+            let way = largest_micro_batch(verdict, spec, &mut setup, estimator, (&mut reason, cheaper));
+            let Some(way) = way else { continue };
             whole = is_whole(&way);
+            cheaper = Some(way.accumulate);
             if best.as_ref().is_none_or(|best| way.step < best.step) {
                 best = Some(way);
             }
@@ -213,13 +215,14 @@ fn request(spec: &TrainingSpec) -> Option<&LayoutRequest> {
 }
 
 /// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`; in a pipeline that the
-/// job asks for, with the fastest of those that fit, because its ends idle the less the more micro-batches there are.
+/// job asks for, with the fastest of those that fit, because its ends idle the less the more micro-batches there are. None
+/// where it has as many micro-batches as a level that recomputes less and fits: computing again only takes longer then.
 fn largest_micro_batch(
     verdict: MemoryFit,
     spec: &TrainingSpec,
     setup: &mut Setup,
     estimator: &mut impl Estimator,
-    reason: &mut Reason,
+    (reason, cheaper): (&mut Reason, Option<u64>),
 ) -> Option<ParallelConfig> {
     let data = u64::from(setup.parallel.data);
     let share = spec.length.batch / data;
@@ -261,8 +264,12 @@ fn largest_micro_batch(
         needed = tried(setup, fits);
         fitting = fits;
     }
+    let is_chosen = asked.is_some_and(|request| !request.parallel.is_empty()) && setup.parallel.pipeline > 1;
+    if !is_chosen && cheaper == Some(accumulated(fitting)) {
+        return None;
+    }
     let mut best = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
-    if asked.is_some_and(|request| !request.parallel.is_empty()) && setup.parallel.pipeline > 1 {
+    if is_chosen {
         for step in fitting + 1..=last {
             setup.accumulate = accumulated(step);
             setup.micro_batch = share / setup.accumulate;

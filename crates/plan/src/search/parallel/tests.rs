@@ -141,6 +141,14 @@ fn layouts_go_with_how_the_program_updates() {
 /// Each micro-batch takes a second for its samples and a tenth to start; a pipeline idles for a micro-batch at either end.
 struct Plain {
     memory_of_sample: f64,
+    /// Steps that were priced.
+    priced: usize,
+}
+
+impl Plain {
+    fn of(memory_of_sample: f64) -> Plain {
+        Plain { memory_of_sample, priced: 0 }
+    }
 }
 
 impl Estimator for Plain {
@@ -150,6 +158,7 @@ impl Estimator for Plain {
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
+        self.priced += 1;
         let each = setup.micro_batch as f64 + 0.1;
         each * (setup.accumulate as f64 + f64::from(setup.parallel.pipeline) - 1.0)
     }
@@ -174,7 +183,7 @@ fn device(nodes: u32) -> Device {
 
 #[test]
 fn a_pipeline_that_is_asked_for_has_several_micro_batches() {
-    let mut plain = Plain { memory_of_sample: 1e6 };
+    let mut plain = Plain::of(1e6);
     let spec = requested("parallel: {data: 2, pipeline: 4}");
     let way = fastest(&spec, &device(1), &mut plain).expect("a way");
     // Of 32 samples, 32 micro-batches of one take 38.5 s, 16 of two 39.9 s, and one of all 128.4 s.
@@ -189,7 +198,7 @@ fn an_update_in_the_backward_pass_accumulates_nothing() {
     let of = |is_whole, memory_of_sample| {
         let request = LayoutRequest { is_whole, ..request("parallel: {data: 8, zero: 0}") };
         let spec = spec(64, ParallelChoice::Requested(request));
-        fastest(&spec, &device(1), &mut Plain { memory_of_sample }).map(|way| way.accumulate)
+        fastest(&spec, &device(1), &mut Plain::of(memory_of_sample)).map(|way| way.accumulate)
     };
     let (few, many) = (1e9, 20e9);
     assert_eq!([of(true, few), of(false, few)], [Ok(1), Ok(1)]);
@@ -197,9 +206,17 @@ fn an_update_in_the_backward_pass_accumulates_nothing() {
     assert_eq!(of(true, many), Err(Infeasible::Memory { least: 8.0 * many }));
 }
 
+/// Memory here is the same whatever is recomputed, so each layout is priced once and not once for each level.
+#[test]
+fn recomputation_that_saves_no_micro_batch_is_not_priced() {
+    let mut plain = Plain::of(20e9);
+    let way = fastest(&requested("parallel: {data: 8, zero: 0}"), &device(1), &mut plain).expect("a way");
+    assert_eq!((way.accumulate, way.recompute, plain.priced), (2, ActivationCheckpointing::None, 1));
+}
+
 #[test]
 fn gpus_that_do_not_divide_are_refused_as_such() {
-    let no = fastest(&requested("parallel: {data: 16}"), &device(1), &mut Plain { memory_of_sample: 1.0 });
+    let no = fastest(&requested("parallel: {data: 16}"), &device(1), &mut Plain::of(1.0));
     assert_eq!(no, Err(Infeasible::Layout));
 }
 
