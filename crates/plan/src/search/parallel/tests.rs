@@ -46,7 +46,7 @@ fn requested(lines: &str) -> TrainingSpec {
 /// The layouts in words, without what they recompute.
 fn found(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<String> {
     let words = |parallel| {
-        let words = layout_words(&config(parallel));
+        let words = layout_words(&config(parallel), &spec.network);
         let end = words.find('}').expect("degrees");
         words["parallel: {".len()..end].to_owned()
     };
@@ -74,35 +74,40 @@ fn a_job_is_laid_out_as_it_says() {
     let check = |degrees: &str, nodes: u32, expected: &[&str]| {
         assert_eq!(found(&requested(&format!("parallel: {{{degrees}}}")), nodes, 8), expected, "{degrees} on {nodes}");
     };
-    check("fsdp: 8", 1, &["data: 1, fsdp: 8, zero: 3"]);
-    check("data: 4, fsdp: 8", 4, &["data: 4, fsdp: 8, zero: 3"]);
+    check("fsdp: 8", 1, &["data: 1, fsdp: 8, tensor: 1, pipeline: 1, zero: 3"]);
+    check("data: 4, fsdp: 8", 4, &["data: 4, fsdp: 8, tensor: 1, pipeline: 1, zero: 3"]);
     check("data: 4, fsdp: 8", 2, &[]);
-    check("fsdp: 8, zero: 2, tensor: 1, pipeline: 1", 2, &["data: 2, fsdp: 8, zero: 2"]);
+    check("fsdp: 8, zero: 2, tensor: 1, pipeline: 1", 2, &["data: 2, fsdp: 8, tensor: 1, pipeline: 1, zero: 2"]);
     check(
         "fsdp: 8",
         2,
         &[
-            "data: 2, fsdp: 8, zero: 3",
-            "data: 1, fsdp: 8, tensor: 2, sequence: false, zero: 3",
-            "data: 1, fsdp: 8, pipeline: 2, schedule: 1f1b, zero: 3",
+            "data: 2, fsdp: 8, tensor: 1, pipeline: 1, zero: 3",
+            "data: 1, fsdp: 8, tensor: 2, sequence: false, pipeline: 1, zero: 3",
+            "data: 1, fsdp: 8, tensor: 1, pipeline: 2, schedule: 1f1b, zero: 3",
         ],
     );
     check(
         "data: 8",
         1,
-        &["data: 8, zero: 0", "data: 8, zero: 1", "data: 1, fsdp: 8, zero: 2", "data: 1, fsdp: 8, zero: 3"],
+        &[
+            "data: 8, tensor: 1, pipeline: 1, zero: 0",
+            "data: 8, tensor: 1, pipeline: 1, zero: 1",
+            "data: 1, fsdp: 8, tensor: 1, pipeline: 1, zero: 2",
+            "data: 1, fsdp: 8, tensor: 1, pipeline: 1, zero: 3",
+        ],
     );
-    check("data: 8, zero: 1", 1, &["data: 8, zero: 1"]);
-    check("data: 4, zero: 0", 1, &["data: 4, tensor: 2, sequence: false, zero: 0"]);
-    check("data: 1, tensor: 8", 1, &["data: 1, tensor: 8, sequence: true"]);
-    check("data: 1, tensor: 8, sequence: false", 1, &["data: 1, tensor: 8, sequence: false"]);
+    check("data: 8, zero: 1", 1, &["data: 8, tensor: 1, pipeline: 1, zero: 1"]);
+    check("data: 4, zero: 0", 1, &["data: 4, tensor: 2, sequence: false, pipeline: 1, zero: 0"]);
+    check("data: 1, tensor: 8", 1, &["data: 1, tensor: 8, sequence: true, pipeline: 1"]);
+    check("data: 1, tensor: 8, sequence: false", 1, &["data: 1, tensor: 8, sequence: false, pipeline: 1"]);
     check(
         "data: 1, tensor: 8, pipeline: 2, virtual_stages: 4",
         2,
         &["data: 1, tensor: 8, sequence: true, pipeline: 2, schedule: interleaved, virtual_stages: 4"],
     );
-    check("fsdp: 2, context: 4", 1, &["data: 1, fsdp: 2, context: 4, zero: 3"]);
-    check("fsdp: 8, expert: 8", 1, &["data: 1, fsdp: 8, expert: 8, zero: 3"]);
+    check("fsdp: 2, context: 4", 1, &["data: 1, fsdp: 2, tensor: 1, pipeline: 1, context: 4, zero: 3"]);
+    check("fsdp: 8, expert: 8", 1, &["data: 1, fsdp: 8, tensor: 1, pipeline: 1, expert: 8, zero: 3"]);
     check("tensor: 3, data: 1", 1, &[]);
 }
 
@@ -117,8 +122,11 @@ fn words_of_a_layout_are_read_as_it() {
     }
     assert!(all.len() > 12, "{all:?}");
     for parallel in all {
-        let words = layout_words(&config(parallel)).replace(", recompute: none", "\n  recompute: none");
+        let network = requested("recompute: none").network;
+        let words = layout_words(&config(parallel), &network).replace(", recompute: none", "\n  recompute: none");
         assert_eq!(layouts(&requested(&words), 4, 8), [parallel], "{words}");
+        // On twice as many GPUs it would be another layout, and is none.
+        assert!(layouts(&requested(&words), 8, 8).is_empty(), "{words}");
     }
 }
 

@@ -3,20 +3,21 @@
 use super::ParallelConfig;
 use crate::estimate::memory::Savings;
 use crate::estimate::{ActivationCheckpointing, NumericFormat, ParallelDegrees, Zero};
-use crate::search::workload::TrainingSpec;
+use crate::search::workload::{NetworkFigures, TrainingSpec};
 
-/// Returns what to write under `workload` so that a job keeps a layout: `parallel: {fsdp: 8}, recompute: full`.
-pub fn layout_words(config: &ParallelConfig) -> String {
+/// Returns what to write under `workload` so that a job of a network keeps a layout: `parallel: {data: 8, zero: 0},
+/// recompute: full`.
+pub fn layout_words(config: &ParallelConfig, network: &NetworkFigures) -> String {
     let recompute = match config.recompute {
         ActivationCheckpointing::None | ActivationCheckpointing::Every(_) => "none",
         ActivationCheckpointing::Selective => "selective",
         ActivationCheckpointing::Full => "full",
     };
-    format!("parallel: {{{}}}, recompute: {recompute}", degrees(&config.parallel).join(", "))
+    format!("parallel: {{{}}}, recompute: {recompute}", degrees(&config.parallel, network).join(", "))
 }
 
-/// Degrees as keys; those of 1 are left out but for the data-parallel ones, so that the layout fits one number of GPUs.
-fn degrees(parallel: &ParallelDegrees) -> Vec<String> {
+/// Degrees as keys, also those of 1 that a plan would choose if they were left out, so that they fit one number of GPUs.
+fn degrees(parallel: &ParallelDegrees, network: &NetworkFigures) -> Vec<String> {
     let copies = parallel.copies.max(1);
     // FSDP with what is divided further is over the data-parallel ranks of one copy.
     let is_fsdp = parallel.zero >= Zero::Gradients && parallel.data / copies > 1;
@@ -24,17 +25,20 @@ fn degrees(parallel: &ParallelDegrees) -> Vec<String> {
         true => vec![format!("data: {copies}"), format!("fsdp: {}", parallel.data / copies)],
         false => vec![format!("data: {}", parallel.data)],
     };
-    if parallel.tensor > 1 {
+    let is_divisible = network.heads > 0;
+    if parallel.tensor > 1 || is_divisible {
         words.push(format!("tensor: {}", parallel.tensor));
+    }
+    if parallel.tensor > 1 {
         words.push(format!("sequence: {}", parallel.sequence));
     }
-    if parallel.pipeline > 1 {
+    if parallel.pipeline > 1 || is_divisible {
         words.push(format!("pipeline: {}", parallel.pipeline));
-        if parallel.chunks > 1 {
-            words.push(format!("schedule: interleaved, virtual_stages: {}", parallel.chunks));
-        } else {
-            words.push("schedule: 1f1b".to_owned());
-        }
+    }
+    match (parallel.pipeline, parallel.chunks) {
+        (0 | 1, _) => {}
+        (2.., 0 | 1) => words.push("schedule: 1f1b".to_owned()),
+        (2.., chunks) => words.push(format!("schedule: interleaved, virtual_stages: {chunks}")),
     }
     let more = [("context", parallel.context), ("expert", parallel.expert)];
     words.extend(more.iter().filter(|(_, degree)| *degree > 1).map(|(key, degree)| format!("{key}: {degree}")));

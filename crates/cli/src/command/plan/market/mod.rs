@@ -352,7 +352,7 @@ pub(super) fn show<'a>(
     let sample = subject.samples.map(|samples| subject.spec.data.bytes.0 as f64 / samples.max(1) as f64);
     let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
     let (candidate, listing) = (*candidate, priced.listing);
-    let layout = subject.is_described.then(|| layout_words(&way));
+    let layout = subject.is_described.then(|| layout_words(&way, &subject.spec.network));
     let program = program_words(&subject.spec, &subject.network.savings, &way);
     Some(PlanRow {
         candidate,
