@@ -214,6 +214,48 @@ fn request(spec: &TrainingSpec) -> Option<&LayoutRequest> {
     }
 }
 
+/// The numbers of micro-batches that a rank's share of the batch may be divided into: by halving, as long as they are
+/// integers, then one sample at a time.
+#[derive(Debug, Clone, Copy)]
+struct MicroBatches {
+    share: u64,
+    halvings: u32,
+    /// The first and the last step of dividing that may be taken.
+    first: u32,
+    last: u32,
+}
+
+impl MicroBatches {
+    /// Of each rank; none where the batch does not divide.
+    fn of(spec: &TrainingSpec, parallel: &ParallelDegrees) -> Option<MicroBatches> {
+        let data = u64::from(parallel.data);
+        let share = spec.length.batch / data;
+        if share == 0 || !spec.length.batch.is_multiple_of(data) {
+            return None;
+        }
+        let halvings = share.trailing_zeros();
+        let all = if share.is_power_of_two() { halvings } else { halvings + 1 };
+        let last = if request(spec).is_some_and(|request| request.is_whole) { 0 } else { all };
+        let mut micros = MicroBatches { share, halvings, first: 0, last };
+        // An interleaved pipeline takes them in rounds of as many as it has stages (Narayanan et al. 2021, section 2.2).
+        let round = if parallel.chunks > 1 { u64::from(parallel.pipeline.max(1)) } else { 1 };
+        micros.first = (0..=last).find(|step| micros.count(*step).is_multiple_of(round))?;
+        Some(micros)
+    }
+
+    /// How many there are at a step of dividing.
+    fn count(&self, step: u32) -> u64 {
+        if step > self.halvings { self.share } else { 1 << step }
+    }
+
+    /// The memory that one GPU must have at a step of dividing, which `setup` is left at.
+    fn needed(&self, setup: &mut Setup, step: u32, estimator: &mut impl Estimator) -> RequiredMemory {
+        setup.accumulate = self.count(step);
+        setup.micro_batch = self.share / setup.accumulate;
+        estimator.needed(setup)
+    }
+}
+
 /// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`; in a pipeline that the
 /// job asks for, with the fastest of those that fit, because its ends idle the less the more micro-batches there are. None
 /// where it has as many micro-batches as a level that recomputes less and fits: computing again only takes longer then.
@@ -224,60 +266,40 @@ fn largest_micro_batch(
     estimator: &mut impl Estimator,
     (reason, cheaper): (&mut Reason, Option<u64>),
 ) -> Option<ParallelConfig> {
-    let data = u64::from(setup.parallel.data);
-    let share = spec.length.batch / data;
-    if share == 0 || !spec.length.batch.is_multiple_of(data) {
-        return None;
-    }
+    let micros = MicroBatches::of(spec, &setup.parallel)?;
     let has = setup.device.gpu.usable.0 as f64;
-    // Micro-batches by halving, as long as they are integers, then one sample at a time.
-    let halvings = share.trailing_zeros();
-    let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
-    let accumulated = |step: u32| if step > halvings { share } else { 1 << step };
-    let asked = request(spec);
-    let last = if asked.is_some_and(|request| request.is_whole) { 0 } else { last };
-    // An interleaved pipeline takes micro-batches in rounds of as many as it has stages (Narayanan et al. 2021, section 2.2).
-    let stages = if setup.parallel.chunks > 1 { u64::from(setup.parallel.pipeline.max(1)) } else { 1 };
-    let first = (0..=last).find(|step| accumulated(*step).is_multiple_of(stages))?;
-    let mut tried = |setup: &mut Setup, step: u32| -> RequiredMemory {
-        setup.accumulate = accumulated(step);
-        setup.micro_batch = share / setup.accumulate;
-        estimator.needed(setup)
-    };
-    let mut needed = tried(setup, first);
-    let mut fitting = first;
+    let mut fitting = micros.first;
+    let mut needed = micros.needed(setup, fitting, estimator);
     if needed.least(verdict) > has {
-        let smallest = tried(setup, last);
+        let smallest = micros.needed(setup, micros.last, estimator);
         if smallest.least(verdict) > has {
             reason.least = Some(reason.least.map_or(smallest.low, |known| known.min(smallest.low)));
             return None;
         }
         // Fewer samples at a time need less memory, so the first step that fits is found by bisection.
-        let (mut fails, mut fits) = (first, last);
+        let (mut fails, mut fits) = (micros.first, micros.last);
         while fits - fails > 1 {
             let between = fails + (fits - fails) / 2;
-            match tried(setup, between).least(verdict) <= has {
+            match micros.needed(setup, between, estimator).least(verdict) <= has {
                 true => fits = between,
                 false => fails = between,
             }
         }
-        needed = tried(setup, fits);
+        needed = micros.needed(setup, fits, estimator);
         fitting = fits;
     }
-    let is_chosen = asked.is_some_and(|request| !request.parallel.is_empty()) && setup.parallel.pipeline > 1;
-    if !is_chosen && cheaper == Some(accumulated(fitting)) {
+    let is_asked = request(spec).is_some_and(|request| !request.parallel.is_empty());
+    let is_chosen = is_asked && setup.parallel.pipeline > 1;
+    if !is_chosen && cheaper == Some(micros.count(fitting)) {
         return None;
     }
     let mut best = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
-    if is_chosen {
-        for step in fitting + 1..=last {
-            setup.accumulate = accumulated(step);
-            setup.micro_batch = share / setup.accumulate;
-            let needed = estimator.needed(setup);
-            let way = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
-            if needed.least(verdict) <= has && way.step < best.step {
-                best = way;
-            }
+    let last = if is_chosen { micros.last } else { fitting };
+    for step in fitting + 1..=last {
+        let needed = micros.needed(setup, step, estimator);
+        let way = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
+        if needed.least(verdict) <= has && way.step < best.step {
+            best = way;
         }
     }
     Some(best)

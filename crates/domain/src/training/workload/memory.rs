@@ -62,16 +62,6 @@ impl HostOffload {
     pub fn has_optimizer(self) -> bool {
         matches!(self, HostOffload::Optimizer | HostOffload::Both)
     }
-
-    /// As a job file has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            HostOffload::None => "none",
-            HostOffload::Activations => "activations",
-            HostOffload::Optimizer => "optimizer",
-            HostOffload::Both => "both",
-        }
-    }
 }
 
 /// How the loss of a language model is computed from its logits.

@@ -82,8 +82,9 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         && let Some((least, has)) = answer.short_of_memory
     {
         let message = format!(
-            "training needs {} on each GPU at least, however the work is divided; the largest GPU that is too small has {}",
+            "training needs {} on each GPU at least, {}; the largest GPU that is too small has {}",
             gib(least),
+            context.divided(),
             gib(has)
         );
         let remedies: Vec<String> = context

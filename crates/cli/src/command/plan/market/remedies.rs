@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::{Duration, Money, Rate};
-use plan::estimate::FittedCoefficients;
+use plan::estimate::{ActivationCheckpointing, FittedCoefficients};
 use plan::search::{
     CalibrationData, Candidate, Change, Constraints, Estimates, MarketIndex, ParallelChoice, ResolvedWorkload, Search,
     SearchResult, admit, least_price, remedy,
@@ -63,6 +63,16 @@ impl PlanContext<'_> {
         Some(Remedy { write: write.to_owned(), cheapest, fastest })
     }
 
+    /// How the work may be divided, behind what a GPU needs at least.
+    pub fn divided(&self) -> &'static str {
+        match &self.subject.spec.division {
+            ParallelChoice::Requested(request) if !request.parallel.is_empty() => "divided as `workload.parallel` says",
+            ParallelChoice::Search | ParallelChoice::Requested(_) | ParallelChoice::Stated { .. } => {
+                "however the work is divided"
+            }
+        }
+    }
+
     /// Why no number of GPUs divides as the job's `parallel` says, and which are there.
     pub fn wrong_layout(&self) -> (String, String) {
         let needs = match &self.subject.spec.division {
@@ -89,6 +99,20 @@ impl PlanContext<'_> {
             let mut again = self.subject.clone();
             again.spec.program.recompute = true;
             remedies.extend(self.remedy("`recompute: true` under `workload`", &again, self.question));
+        }
+        let mut freed = self.subject.clone();
+        if let ParallelChoice::Requested(request) = &mut freed.spec.division
+            && !request.parallel.is_empty()
+        {
+            request.parallel = domain::workload::WorkloadParallel::default();
+            remedies.extend(self.remedy("`parallel: {}` under `workload`", &freed, self.question));
+        }
+        let mut again = self.subject.clone();
+        if let ParallelChoice::Requested(request) = &mut again.spec.division
+            && request.recompute == Some(ActivationCheckpointing::Selective)
+        {
+            request.recompute = Some(ActivationCheckpointing::Full);
+            remedies.extend(self.remedy("`recompute: full` under `workload`", &again, self.question));
         }
         if !self.question.admission.gpus.is_empty() {
             let mut any = self.question.clone();

@@ -53,8 +53,9 @@ pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanCon
         }
         Infeasible::Layout => refusal::sentence(Reason::Layout, context.question, &SearchResult::default()),
         Infeasible::Memory { least } => format!(
-            "memory: {:.1} GiB are needed on each GPU at least, however the work is divided; {} has {:.1} GiB",
+            "memory: {:.1} GiB are needed on each GPU at least, {}; {} has {:.1} GiB",
             gib(*least),
+            context.divided(),
             gpu.name,
             gib(gpu.usable.0 as f64)
         ),
