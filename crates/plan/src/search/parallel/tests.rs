@@ -2,7 +2,9 @@
 
 use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use domain::tariff::Service;
+use domain::workload::WorkloadParallel;
 use domain::{Bytes, Job};
+use proptest::prelude::*;
 
 use super::layouts::layouts;
 use super::words::{layout_words, program_words};
@@ -127,6 +129,37 @@ fn words_of_a_layout_are_read_as_it() {
         assert_eq!(layouts(&requested(&words), 4, 8), [parallel], "{words}");
         // On twice as many GPUs it would be another layout, and is none.
         assert!(layouts(&requested(&words), 8, 8).is_empty(), "{words}");
+    }
+}
+
+proptest! {
+    /// A layout has the degrees that the job has, uses all GPUs, and there are few of them.
+    #[test]
+    fn layouts_keep_to_the_degrees_of_the_job(
+        data in prop::option::of(prop::sample::select(vec![1u32, 2, 4, 8])),
+        fsdp in prop::option::of(prop::sample::select(vec![1u32, 2, 4, 8])),
+        tensor in prop::option::of(prop::sample::select(vec![1u32, 2, 8, 16])),
+        pipeline in prop::option::of(prop::sample::select(vec![1u32, 2, 4])),
+        context in prop::option::of(prop::sample::select(vec![1u32, 2, 4])),
+        expert in prop::option::of(prop::sample::select(vec![1u32, 2, 8])),
+        zero in prop::option::of(2u8..=3),
+        nodes in prop::sample::select(vec![1u32, 2, 4, 8]),
+    ) {
+        let parallel = WorkloadParallel { data, fsdp, tensor, pipeline, context, expert, zero, ..WorkloadParallel::default() };
+        let request = LayoutRequest { parallel, zeros: [true; 4], recompute: None, is_whole: false };
+        let all = layouts(&spec(64, ParallelChoice::Requested(request)), nodes, 8);
+        prop_assert!(all.len() <= 64);
+        for found in all {
+            let is_kept = |asked: Option<u32>, found: u32| asked.is_none_or(|asked| asked == found);
+            prop_assert_eq!(found.replicas() * found.tensor * found.pipeline, 8 * nodes);
+            prop_assert!(is_kept(tensor, found.tensor) && is_kept(pipeline, found.pipeline), "{:?}", found);
+            prop_assert!(is_kept(context, found.context) && is_kept(expert, found.expert), "{:?}", found);
+            let is_sharded = fsdp.is_some_and(|ranks| ranks > 1);
+            prop_assert!(is_kept(data, if is_sharded { found.copies } else { found.data }), "{:?}", found);
+            prop_assert!(!is_sharded || is_kept(fsdp, found.data / found.copies), "{:?}", found);
+            prop_assert!(found.replicas() == 1 || zero.is_none_or(|stage| stage == found.zero as u8), "{:?}", found);
+            prop_assert!((found.replicas() * found.tensor).is_multiple_of(found.expert), "{:?}", found);
+        }
     }
 }
 

@@ -72,12 +72,13 @@ fn compared(plan: &MarketPlan) -> String {
 fn fits(row: &PlanRow) -> String {
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     let usable = row.hardware.device.gpu.usable.0 as f64;
+    let program =
+        row.program.as_ref().map_or(String::new(), |program| format!("; the program is taken to be {program}"));
     format!(
-        "Memory: each GPU needs {:.1} of its {:.1} GiB, {:.1} at worst; the program is taken to be {}.",
+        "Memory: each GPU needs {:.1} of its {:.1} GiB, {:.1} at worst{program}.",
         gib(row.way.needed),
         gib(usable),
-        gib(row.way.needed_high),
-        row.program
+        gib(row.way.needed_high)
     )
 }
 

@@ -100,8 +100,8 @@ pub struct PlanRow<'a> {
     pub way: ParallelConfig,
     /// What of `workload:` keeps this configuration, for a job that has one.
     pub layout: Option<String>,
-    /// How the program is assumed to run it.
-    pub program: String,
+    /// How a program of the user's own is assumed to run it.
+    pub program: Option<String>,
     pub step: StepTime,
     /// Calibration by measured steps.
     pub calibration: Option<Calibration>,
@@ -353,7 +353,7 @@ pub(super) fn show<'a>(
     let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
     let (candidate, listing) = (*candidate, priced.listing);
     let layout = subject.is_described.then(|| layout_words(&way, &subject.spec.network));
-    let program = program_words(&subject.spec, &subject.network.savings, &way);
+    let program = subject.is_described.then(|| program_words(&subject.spec, &subject.network.savings, &way));
     Some(PlanRow {
         candidate,
         way,

@@ -31,7 +31,8 @@ pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
 /// What of a `workload:` keeps the configuration, and the program that is assumed to run it.
 pub fn program(row: &PlanRow) -> Vec<String> {
     let layout = row.layout.as_ref().map(|layout| format!("layout   {layout}"));
-    layout.into_iter().chain([format!("program  {}", row.program)]).collect()
+    let program = row.program.as_ref().map(|program| format!("program  {program}"));
+    layout.into_iter().chain(program).collect()
 }
 
 fn memory(row: &PlanRow) -> String {
