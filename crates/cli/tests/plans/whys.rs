@@ -135,7 +135,7 @@ fn a_layout_is_printed_as_the_keys_that_keep_it() {
 
 #[test]
 fn degrees_that_no_machines_have_name_the_numbers_that_there_are() {
-    let job = llama("  parallel: {data: 64, tensor: 64}\nresources: {accelerators: H100:8, nodes: 1}\n");
+    let job = llama("  parallel: {data: 64, tensor: 64, pipeline: 1}\nresources: {accelerators: H100:8, nodes: 1}\n");
     let said = said(&job, &[]);
     let told = "`workload.parallel` is for 4096 GPUs, and machines that remain have 8 in all";
     assert!(said.code != Some(0) && said.err.contains(told), "{}", said.err);

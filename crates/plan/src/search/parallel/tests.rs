@@ -145,7 +145,8 @@ proptest! {
         zero in prop::option::of(2u8..=3),
         nodes in prop::sample::select(vec![1u32, 2, 4, 8]),
     ) {
-        let parallel = WorkloadParallel { data, fsdp, tensor, pipeline, context, expert, zero, ..WorkloadParallel::default() };
+        let rest = WorkloadParallel::default();
+        let parallel = WorkloadParallel { data, fsdp, tensor, pipeline, context, expert, zero, ..rest };
         let request = LayoutRequest { parallel, zeros: [true; 4], recompute: None, is_whole: false };
         let all = layouts(&spec(64, ParallelChoice::Requested(request)), nodes, 8);
         prop_assert!(all.len() <= 64);

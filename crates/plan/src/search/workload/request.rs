@@ -30,11 +30,34 @@ impl LayoutRequest {
         degrees.into_iter().flatten().fold(1, |product: u64, degree| product.saturating_mul(u64::from(degree)))
     }
 
-    /// Whether the product must be the number of GPUs itself.
-    pub fn is_exact(&self) -> bool {
-        self.parallel.data.is_some()
+    /// Whether the product must be the number of GPUs itself: the search adds no degree for this network.
+    pub fn is_exact(&self, network: &NetworkFigures) -> bool {
+        let is_closed = self.parallel.tensor.is_some() && self.parallel.pipeline.is_some();
+        self.parallel.data.is_some() && (is_closed || network.heads == 0)
+    }
+
+    /// Numbers of machines that may have as many GPUs, where `usual` are those of a job that says nothing of it.
+    pub fn nodes(&self, network: &NetworkFigures, usual: &[u32]) -> Vec<u32> {
+        let product = self.product();
+        let with = |gpus: u64| u32::try_from(product / gpus).ok().filter(|nodes| *nodes <= MOST_NODES);
+        let mut nodes: Vec<u32> = match self.is_exact(network) {
+            true => {
+                let divisors = (1..=MOST_GPUS).rev().filter(|gpus| product.is_multiple_of(*gpus));
+                divisors.filter_map(with).collect()
+            }
+            false => usual.iter().copied().chain(with(USUAL_GPUS)).filter(|nodes| *nodes > 0).collect(),
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() { usual.to_vec() } else { nodes }
     }
 }
+
+/// No plan takes more machines by itself.
+const MOST_NODES: u32 = 1024;
+/// GPUs of the largest machines, and of most machines for large models.
+const MOST_GPUS: u64 = 16;
+const USUAL_GPUS: u64 = 8;
 
 /// What the search must keep to.
 pub(super) fn division(workload: &Workload) -> ParallelChoice {
@@ -292,7 +315,23 @@ mod tests {
         assert_eq!(request("offload: optimizer").zeros, [false, true, true, true]);
         assert!(request("optimizer_in_backward: true").is_whole);
         let stated = request("parallel: {data: 2, fsdp: 4, tensor: 2}");
-        assert_eq!((stated.product(), stated.is_exact()), (16, true));
+        assert_eq!(stated.product(), 16);
+    }
+
+    /// Machines of one to sixteen GPUs that have 64 together; where a degree is open, also the usual numbers of machines.
+    #[test]
+    fn machines_are_as_many_as_the_degrees_need() {
+        let nodes = |lines: &str| {
+            let spec = llama(&format!("steps: 10\n  parallel: {{{lines}}}")).expect(lines).spec;
+            match spec.division {
+                ParallelChoice::Requested(request) => request.nodes(&spec.network, &[1, 2, 4, 8, 16]),
+                other => panic!("{lines}: {other:?}"),
+            }
+        };
+        assert_eq!(nodes("data: 4, fsdp: 8, tensor: 2, pipeline: 1"), [4, 8, 16, 32, 64]);
+        assert_eq!(nodes("data: 1, fsdp: 2, tensor: 1, pipeline: 1"), [1, 2]);
+        assert_eq!(nodes("fsdp: 64, tensor: 4"), [1, 2, 4, 8, 16, 32]);
+        assert_eq!(nodes("tensor: 2"), [1, 2, 4, 8, 16]);
     }
 
     #[test]

@@ -17,9 +17,9 @@ use domain::listing::{Listing, Price};
 use domain::{Job, Problem};
 use plan::estimate::{Calibration, FittedCoefficients, StepTime};
 use plan::search::{
-    CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelConfig, Pick,
-    PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast, layout_words,
-    program_words, resolve, unknown_tariffs,
+    CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelChoice,
+    ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast,
+    layout_words, program_words, resolve, unknown_tariffs,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
@@ -204,8 +204,11 @@ impl PlanInputs {
         described(&job, &mut catalog).map_err(|error| source.placed(error))?;
         let availability = args.spot_trace.as_deref().map(trace).transpose()?;
         // A GPU or cloud that nobody has is said before what else is missing.
-        let question = question(&job, &catalog, availability).map_err(|error| source.placed(error))?;
+        let mut question = question(&job, &catalog, availability).map_err(|error| source.placed(error))?;
         let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
+        if let (ParallelChoice::Requested(request), true) = (&subject.spec.division, job.wants.nodes.is_empty()) {
+            question.nodes = request.nodes(&subject.spec.network, &question.nodes);
+        }
         let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
             message: format!("the fitted figures of this program cannot be read: {error}"),
             hint: Some("build it again from a clean tree".to_owned()),

@@ -75,8 +75,11 @@ impl PlanContext<'_> {
 
     /// Why no number of GPUs divides as the job's `parallel` says, and which are there.
     pub fn wrong_layout(&self) -> (String, String) {
-        let needs = match &self.subject.spec.division {
-            ParallelChoice::Requested(request) if request.is_exact() => format!("{} GPUs", request.product()),
+        let spec = &self.subject.spec;
+        let needs = match &spec.division {
+            ParallelChoice::Requested(request) if request.is_exact(&spec.network) => {
+                format!("{} GPUs", request.product())
+            }
             ParallelChoice::Requested(request) => format!("a multiple of {} GPUs", request.product()),
             ParallelChoice::Search | ParallelChoice::Stated { .. } => "another number of GPUs".to_owned(),
         };
