@@ -105,7 +105,7 @@ pub(super) fn in_our_words<'word>(text: &str, known: &[&'word str]) -> Option<&'
 pub(super) fn narrow_format(text: &str, known: &[&str]) -> Option<&'static str> {
     let lower = text.to_lowercase();
     let is_narrow = ["fp4", "fp8", "float8", "float4", "e4m3", "e5m2", "e2m1"].iter().any(|name| lower.contains(name));
-    let hint = "write `fp8`: estimates know products in FP8 with one scale per tensor, and no other recipe and no FP4";
+    let hint = "write `fp8`: estimates have one FP8 for all recipes of scaling, and no FP4";
     (is_narrow && known.contains(&"fp8")).then_some(hint)
 }
 

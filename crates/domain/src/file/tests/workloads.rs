@@ -86,7 +86,7 @@ fn how_large_models_are_trained_can_be_said() {
         "offload: weights",
         "7 workload.offload: `weights` is not known here (write one of `none`, `activations`, `optimizer`, `both`)",
     );
-    let format = "estimates know products in FP8 with one scale per tensor, and no other recipe and no FP4";
+    let format = "estimates have one FP8 for all recipes of scaling, and no FP4";
     for precision in ["fp4", "mxfp8", "fp8_rowwise"] {
         check(
             &format!("precision: {precision}"),

@@ -91,6 +91,6 @@ fn format_words(precision: NumericFormat) -> &'static str {
         NumericFormat::AmpFp16 => "autocast to fp16 beside fp32 weights",
         NumericFormat::AmpBf16 => "autocast to bf16 beside fp32 weights",
         NumericFormat::Bf16 => "pure bf16: weights, gradients and optimizer state",
-        NumericFormat::Fp8 => "products in FP8 with one scale per tensor, the rest autocast to bf16",
+        NumericFormat::Fp8 => "products in FP8, the rest autocast to bf16 beside fp32 weights",
     }
 }
