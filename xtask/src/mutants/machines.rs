@@ -208,6 +208,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "billing"], filter: "" },
     },
     SourceMutant {
+        name: "a-spot-run-starts-in-no-time",
+        harm: "the band of a run of minutes on spot machines begins before its steps can end",
+        file: "crates/plan/src/search/forecast.rs",
+        from: "start: profile.before,",
+        to: "start: 0.0,",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_forecast_ends_before" },
+    },
+    SourceMutant {
         name: "a-lost-machine-begins-the-wait-anew",
         harm: "where machines come and go, a job that could do with fewer never starts",
         file: "crates/plan/src/reconcile/fleet.rs",

@@ -22,3 +22,8 @@ pub const CHECKPOINT: f64 = 1800.0;
 pub const PATIENCE: f64 = 1800.0;
 /// The least seconds that a run stays on machines on demand, once it has fallen back to them.
 pub const HOLD: f64 = 3600.0;
+
+/// Standard deviation of the logarithm of a spot price from one month to the next. Assumed.
+pub const SPOT_PRICE_MOVES: f64 = 0.2;
+/// Seconds after which a spot price no longer depends on what it was, by a factor of e: a month. Assumed.
+pub const SPOT_PRICE_MEMORY: f64 = 30.0 * 86400.0;

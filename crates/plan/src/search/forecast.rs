@@ -1,17 +1,19 @@
 //! The forecast of a candidate: the uncertainty of its time and its cost.
 //!
-//! There are two sources of uncertainty: the time of a step, with the estimate's own band, and spot interruptions, for
-//! which runs are simulated ([`bands_of`](crate::spot::bootstrap::bands_of)). They are independent, so the variances of
-//! their logarithms add up.
+//! There are two sources of uncertainty: the time of a step, with the estimate's own band, and for spot machines their
+//! interruptions and prices. Runs are simulated whose pace, outages and price are all drawn
+//! ([`bands_of`](crate::spot::bootstrap::bands_of)), so that percentiles are those of whole runs: none is below the time
+//! that the steps alone take.
 
 use domain::plan::{CostSpread, Spread};
 use domain::{Duration, Money};
 use serde::Serialize;
 
-use super::market::PurchaseOption;
+use super::assumed;
+use super::market::{PricedListing, PurchaseOption};
 use super::timeline::{self, RunProfile, RunTimeline};
 use super::{Candidate, Constraints, Search, parallel::Estimator};
-use crate::spot::bootstrap::bands_of;
+use crate::spot::bootstrap::{OutcomeBands, SimulatedRun, bands_of};
 
 /// One run in ten is below the low end, one above the high one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -57,39 +59,68 @@ pub fn forecast<E: Estimator>(
         profile.timeline(spec, candidate.terms, timeline::policy(&constraints.admission, priced), availability)
     };
     let (fast, slow) = (scaled(step.0), scaled(step.1));
-    let spot = match candidate.terms {
+    let simulated = match candidate.terms {
         PurchaseOption::OnDemand | PurchaseOption::Dedicated => None,
         PurchaseOption::Spot => {
-            let availability = constraints.availability_of(priced, candidate.nodes);
-            let policy = timeline::policy(&constraints.admission, priced);
-            bands_of(availability, timeline.work, timeline.interval, &profile.costs, policy, seed)
+            let run =
+                simulated_run(constraints, priced, &RunProfile { work: timeline.work, ..profile }, timeline, step);
+            bands_of(constraints.availability_of(priced, candidate.nodes), &run, seed)
         }
     };
     let ends = match candidate.terms {
         PurchaseOption::OnDemand | PurchaseOption::Dedicated => 1.0,
-        PurchaseOption::Spot => spot.map_or(0.0, |bands| bands.ends),
+        PurchaseOption::Spot => simulated.map_or(0.0, |bands| bands.ends),
     };
-    let ratios = |low: f64, high: f64, band: Option<(f64, f64)>| {
-        let (fewer, more) = band.unwrap_or((1.0, 1.0));
-        let both = |one: f64, other: f64| one.ln().hypot(other.ln()).exp();
-        (1.0 / both(low.min(1.0), fewer.min(1.0)), both(high.max(1.0), more.max(1.0)))
-    };
-    let walls = spot.map(|bands| (bands.wall.low / bands.mean.wall, bands.wall.high / bands.mean.wall));
-    let bills = spot.map(|bands| (bands.paid.low / bands.mean.paid(), bands.paid.high / bands.mean.paid()));
     let leaving = constraints.leaving(priced);
     let cost_of = |timeline: &RunTimeline| {
         timeline::cost(spec, priced, candidate.terms, candidate.nodes, timeline, &leaving).total()
     };
     let total = candidate.cost.total();
-    let share = |money: Money| money.micros() as f64 / (total.micros() as f64).max(1.0);
-    let (less, more) = ratios(fast.wall / timeline.wall, slow.wall / timeline.wall, walls);
-    let (cheaper, dearer) = ratios(share(cost_of(&fast)), share(cost_of(&slow)), bills);
-    let time = |factor: f64| Duration::from_micros((timeline.wall * factor * 1e6).round() as u64);
-    let money = |factor: f64| Money::from_micros((total.micros() as f64 * factor).round() as i64);
+    let [low, high] = match simulated {
+        None => [&fast, &slow].map(|timeline| (timeline.wall, cost_of(timeline))),
+        Some(OutcomeBands { wall, cost, .. }) => {
+            [(wall.low, cost.low), (wall.high, cost.high)].map(|(wall, rented)| {
+                // Disks and objects are paid for as long as the run takes; machines as they were drawn.
+                let rest = cost_of(&RunTimeline { wall, rented: 0.0, fallen_back: 0.0, ..*timeline });
+                let rented = f64::from(candidate.nodes) * rented / 3600.0 * unit_price(priced);
+                (wall, rest + Money::from_micros(rented.round() as i64))
+            })
+        }
+    };
+    let time = |seconds: f64| Duration::from_micros((seconds * 1e6).round() as u64);
+    let wall = timeline.wall;
     Forecast {
-        time: Spread { low: time(less), middle: time(1.0), high: time(more) },
-        cost: CostSpread { low: money(cheaper), middle: total, high: money(dearer) },
+        time: Spread { low: time(low.0.min(wall)), middle: time(wall), high: time(high.0.max(wall)) },
+        cost: CostSpread { low: low.1.min(total), middle: total, high: high.1.max(total) },
         ends,
+    }
+}
+
+/// Micro-dollars of an hour that simulated costs are counted in: of a machine on demand, or of a spot machine where there
+/// is none on demand, and so nothing to fall back to.
+fn unit_price(priced: &PricedListing) -> f64 {
+    let rate = priced.rate(PurchaseOption::OnDemand).or_else(|| priced.rate(PurchaseOption::Spot));
+    rate.map_or(0.0, |rate| rate.micros_per_hour() as f64)
+}
+
+/// The run to simulate on spot machines. Its price moves away from today's the longer it takes.
+fn simulated_run(
+    constraints: &Constraints,
+    priced: &PricedListing,
+    profile: &RunProfile,
+    timeline: &RunTimeline,
+    step: (f64, f64),
+) -> SimulatedRun {
+    let spot = priced.rate(PurchaseOption::Spot).map_or(0.0, |rate| rate.micros_per_hour() as f64);
+    let passed = timeline.wall / assumed::SPOT_PRICE_MEMORY;
+    SimulatedRun {
+        work: profile.work,
+        interval: timeline.interval,
+        costs: profile.costs,
+        policy: timeline::policy(&constraints.admission, priced),
+        start: profile.before,
+        pace: step,
+        price: (spot / unit_price(priced).max(1.0), assumed::SPOT_PRICE_MOVES * (-(-passed).exp_m1()).sqrt()),
     }
 }
 

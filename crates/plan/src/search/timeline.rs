@@ -12,7 +12,7 @@ use crate::estimate::limits::{self, PreprocessingRate, Supply};
 use crate::money::carbon::{Emissions, carbon};
 use crate::money::cost::elapsed;
 use crate::money::{Cost, Stored, Transferred, kept, moved, rent};
-use crate::spot::{CheckpointOverhead, OutagePolicy, SpotAvailability, interval, paid};
+use crate::spot::{CheckpointOverhead, OutagePolicy, OutageProfile, SpotAvailability, interval};
 use domain::tariff::Service;
 use domain::wants::Spot;
 
@@ -96,39 +96,18 @@ impl RunProfile {
                     .every
                     .unwrap_or_else(|| interval(availability.up, &self.costs))
                     .max(self.costs.lag);
-                let alone = paid(self.work, interval, availability, &self.costs);
-                match policy {
-                    OutagePolicy::Wait => RunTimeline {
-                        rented: self.before + alone,
-                        wall: self.before + alone / availability.fraction(),
-                        interruptions: alone / availability.up,
-                        interval,
-                        ..self.plain()
-                    },
-                    OutagePolicy::FallBack { patience, .. } => {
-                        self.falling_back(interval, alone, patience, availability)
-                    }
+                let split = OutageProfile::exponential(availability, policy);
+                // The first start is on whichever machines come first.
+                let split = split.split(self.work, interval, &self.costs).with_start(self.before);
+                RunTimeline {
+                    wall: split.wall(),
+                    rented: split.spot,
+                    fallen_back: split.on_demand,
+                    interruptions: split.interruptions,
+                    interval,
+                    ..self.plain()
                 }
             }
-        }
-    }
-
-    /// Outages are exponentially distributed: the part of each beyond the patience is run on demand. Throughput is the
-    /// same on demand, except for losses to interruptions.
-    fn falling_back(&self, interval: f64, alone: f64, patience: f64, availability: SpotAvailability) -> RunTimeline {
-        let longer = availability.down * (-patience / availability.down).exp();
-        let waited = availability.down - longer;
-        let yields = self.work / alone;
-        let rented = self.work / (yields + longer / availability.up);
-        let interruptions = rented / availability.up;
-        let fallen_back = interruptions * longer;
-        RunTimeline {
-            rented: self.before + rented,
-            fallen_back,
-            wall: self.before + rented + fallen_back + interruptions * waited,
-            interruptions,
-            interval,
-            ..self.plain()
         }
     }
 

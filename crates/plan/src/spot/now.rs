@@ -7,7 +7,7 @@
 use domain::random::Draws;
 
 use super::bootstrap::{Band, LONGEST, band, normal};
-use super::{CheckpointOverhead, OutagePolicy, UptimeInterval, walk};
+use super::{CheckpointOverhead, Ended, OutagePolicy, UptimeInterval, walk};
 
 /// Seconds after which a period counts by a factor of e less: a month. Five days do as well on the traces of
 /// `docs/estimate.md`.
@@ -17,6 +17,10 @@ const MEMORY: f64 = 30.0 * 86400.0;
 const REGIME: f64 = 0.25;
 /// Sample paths that a band is read from.
 const PATHS: usize = 200;
+
+/// The same for the expected split between spot machines and machines on demand: half a day, which lags behind the weeks
+/// least on the same traces, whichever of their groups is left out. A band spans them instead.
+const RECENT: f64 = 0.5 * 86400.0;
 
 /// The wall times of a run of `work` seconds that starts now. The last of the intervals `seen` is current. `None` if
 /// half of the sample paths do not end.
@@ -28,24 +32,46 @@ pub fn band_from(
     policy: OutagePolicy,
     draws: &mut Draws,
 ) -> Option<Band> {
+    let ended = outcomes(seen, MEMORY, draws, |path| walk(path, work, interval, costs, policy))?;
+    let endless = PATHS - ended.len();
+    Some(band(ended.iter().map(|ended| ended.wall).collect(), endless))
+}
+
+/// Expected seconds on spot machines and on demand of a run of `work` seconds that starts now; as [`band_from`].
+pub fn expected_from(
+    seen: &[UptimeInterval],
+    work: f64,
+    interval: f64,
+    costs: &CheckpointOverhead,
+    policy: OutagePolicy,
+    draws: &mut Draws,
+) -> Option<[f64; 2]> {
+    let ended = outcomes(seen, RECENT, draws, |path| walk(path, work, interval, costs, policy))?;
+    let mean = |of: fn(&Ended) -> f64| ended.iter().map(of).sum::<f64>() / ended.len() as f64;
+    Some([mean(|ended| ended.spot), mean(|ended| ended.on_demand)])
+}
+
+/// What becomes of a run on each sample path on which it ends, if half of them are such; intervals weigh by a factor of e
+/// less for each `memory` seconds that have passed since.
+fn outcomes(
+    seen: &[UptimeInterval],
+    memory: f64,
+    draws: &mut Draws,
+    run: impl Fn(std::iter::Take<SamplePath<'_>>) -> Option<Ended>,
+) -> Option<Vec<Ended>> {
     let (now, _) = seen.split_last()?;
     let mut ago = 0.0;
     // Up and down: seconds of each interval and its weight. The current one is at least as long as it is now.
     let mut lengths: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
     for period in seen.iter().rev() {
-        lengths[usize::from(period.is_up)].push((period.seconds, (-ago / MEMORY).exp()));
+        lengths[usize::from(period.is_up)].push((period.seconds, (-ago / memory).exp()));
         ago += period.seconds;
     }
-    let mut walls = Vec::with_capacity(PATHS);
+    let mut ended = Vec::with_capacity(PATHS);
     for _ in 0..PATHS {
-        let path = SamplePath::draw(&lengths, *now, draws);
-        walls.extend(walk(path.take(LONGEST), work, interval, costs, policy).map(|ended| ended.wall));
+        ended.extend(run(SamplePath::draw(&lengths, *now, draws).take(LONGEST)));
     }
-    if walls.len() * 2 < PATHS {
-        return None;
-    }
-    let endless = PATHS - walls.len();
-    Some(band(walls, endless))
+    (ended.len() * 2 >= PATHS).then_some(ended)
 }
 
 /// One sample path from now on.
@@ -152,6 +178,20 @@ mod tests {
         };
         let (worse, better) = (of(&good, &bad), of(&bad, &good));
         assert!(better.middle * 1.3 < worse.middle, "{better:?} {worse:?}");
+    }
+
+    #[test]
+    fn the_expected_split_follows_the_last_days() {
+        // A week in which machines were hardly ever there, then four days in which they hardly ever were not; and the
+        // other way round.
+        let (scarce, plenty) = ([9.0, 1.0].repeat(16), [1.0, 9.0].repeat(10));
+        let of = |early: &[f64], late: &[f64]| {
+            let seen = uptime_intervals(&[early, late].concat(), true);
+            let policy = OutagePolicy::FallBack { patience: 1800.0, hold: HOUR };
+            expected_from(&seen, 12.0 * HOUR, 300.0, &COSTS, policy, &mut Draws::new(7)).expect("it ends")
+        };
+        let ([_, better], [_, worse]) = (of(&scarce, &plenty), of(&plenty, &scarce));
+        assert!(better < 3.0 * HOUR && worse > 4.0 * HOUR, "{better} {worse}");
     }
 
     #[test]

@@ -85,6 +85,18 @@ pub fn walk(
     costs: &CheckpointOverhead,
     policy: OutagePolicy,
 ) -> Option<Ended> {
+    metered(uptime_intervals, work, interval, costs, policy, |_, _| ())
+}
+
+/// The same, and calls `on_spot` with the start and the length of each stretch of time that spot machines are paid for.
+pub(super) fn metered(
+    uptime_intervals: impl Iterator<Item = UptimeInterval>,
+    work: f64,
+    interval: f64,
+    costs: &CheckpointOverhead,
+    policy: OutagePolicy,
+    mut on_spot: impl FnMut(f64, f64),
+) -> Option<Ended> {
     let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
     // Seconds that machines on demand are still kept at least; none when there are none.
     let mut held: Option<f64> = None;
@@ -108,10 +120,12 @@ pub fn walk(
         }
         if period.is_up {
             if let Stretch::Finished(took) = progress.compute(seconds, true, false) {
+                on_spot(progress.ended.wall, took);
                 progress.ended.spot += took;
                 progress.ended.wall += took;
                 return Some(progress.ended);
             }
+            on_spot(progress.ended.wall, seconds);
             progress.ended.spot += seconds;
             progress.ended.wall += seconds;
             progress.ended.interruptions += 1;
@@ -172,6 +186,17 @@ mod tests {
         // A stay too short to save anything.
         check("+10 -50 +100", OutagePolicy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
         check("+30 -50", OutagePolicy::Wait, "never");
+    }
+
+    #[test]
+    fn stretches_on_spot_machines_are_metered_where_they_are() {
+        let path = [(true, 30.0), (false, 50.0), (true, 100.0)];
+        let path = path.map(|(is_up, seconds)| UptimeInterval { is_up, seconds });
+        let mut stretches = Vec::new();
+        let of_spot = |from: f64, seconds: f64| stretches.push((from, seconds));
+        let ended = metered(path.into_iter(), 60.0, 9.0, &COSTS, OutagePolicy::Wait, of_spot).unwrap();
+        assert_eq!(stretches, [(0.0, 30.0), (80.0, 51.0)]);
+        assert_eq!(ended.spot, 81.0);
     }
 
     #[test]

@@ -100,3 +100,40 @@ fn unknown_tariffs_are_bounded_and_told() {
     let (told, cost) = figures(Cloud::Own);
     assert_eq!((told, cost.storage, cost.egress), (Vec::new(), Money::default(), Money::default()));
 }
+
+/// Runs of minutes too: machines are waited for longer than such a run takes, and a band about the mean would begin before
+/// its steps can end.
+#[test]
+fn no_forecast_ends_before_its_steps_can_end() {
+    let (listings, gpu) = ([spot_listing()], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let pace = (0.8, 1.3);
+    let check = |steps: u64, max_price: Option<i64>, before: f64| {
+        let spec = spec(256, steps, None, 0, false);
+        let admission = Admission { max_price: max_price.map(Rate::from_micros_per_hour), ..Admission::default() };
+        let constraints = Constraints { admission, nodes: vec![1], ..Constraints::default() };
+        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+        let candidates = search.answer(&constraints).candidates;
+        for candidate in &candidates {
+            let told = forecast(&mut search, &constraints, candidate, pace, 1);
+            let (time, cost) = (&told.time, &told.cost);
+            let fastest = before + pace.0 * candidate.timeline.work;
+            assert!(time.low.as_secs_f64() > fastest - 1e-3, "{steps} steps: {fastest} s, {told:?}");
+            let times = [&time.low, &time.middle, &time.high].map(|time| time.micros());
+            assert!(times.is_sorted(), "{told:?}");
+            assert!(cost.low <= cost.middle && cost.middle <= cost.high, "{told:?}");
+            let price = if candidate.terms == PurchaseOption::Spot { 3.5 * 0.8 } else { 29.98 };
+            let least = price / 3600.0 * fastest;
+            assert!(cost.low.micros() as f64 / 1e6 > least - 1e-3, "{steps} steps: ${least}, {told:?}");
+        }
+        let on_demand = candidates.iter().find(|candidate| candidate.terms == PurchaseOption::OnDemand);
+        on_demand.map(|candidate| candidate.timeline)
+    };
+    // One step ends before the first checkpoint, so that nothing but the start is left.
+    let alone = check(1, None, 0.0).expect("a machine on demand");
+    for steps in [1, 20, 200, 20_000] {
+        check(steps, None, alone.wall - alone.work);
+        // At $4 an hour it may not fall back, and waits.
+        check(steps, Some(4_000_000), alone.wall - alone.work);
+    }
+}
