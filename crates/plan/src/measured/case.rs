@@ -188,7 +188,19 @@ pub fn case(
     gpus: GpuLookup,
     figures: &MemoryCoefficients,
 ) -> Result<Case, Ineligible> {
-    let program = programs::of(row, networks)?;
+    understood(row, programs::of(row, networks)?, gpus, figures)
+}
+
+/// The same where it is known what ran.
+///
+/// # Errors
+/// As [`case`].
+pub(super) fn understood(
+    row: &MeasuredRow,
+    program: Program,
+    gpus: GpuLookup,
+    figures: &MemoryCoefficients,
+) -> Result<Case, Ineligible> {
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
     let name = program.hardware.gpu.as_deref().unwrap_or(&row.gpu);
     let gpu = gpus(name, row.memory).ok_or_else(|| Ineligible::Gpu(name.to_owned()))?;

@@ -19,7 +19,7 @@ mod strict;
 mod table;
 
 pub use case::{Case, GpuLookup, MeasuredMemory, RowIdentity, case};
-pub use check::{AccuracyReport, check};
+pub use check::{AccuracyReport, TrainingTimeScore, TrainingTimes, check};
 pub use checked::{CheckedRow, checked};
 pub use contradictions::cases;
 pub use ineligible::Ineligible;

@@ -46,6 +46,8 @@ pub struct MeasuredRow {
     pub checkpointing: String,
     pub throughput: Option<f64>,
     pub unit: String,
+    /// Minutes from the first step until the benchmark's target was reached.
+    pub minutes: Option<f64>,
     /// Peak memory of one GPU in GiB.
     pub peak: Option<f64>,
     pub peak_kind: String,
@@ -108,6 +110,7 @@ impl MeasuredRow {
             checkpointing: next(),
             throughput: number(next()).filter(|throughput| *throughput > 0.0),
             unit: next(),
+            minutes: None,
             peak: {
                 let _step_time = next();
                 number(next())
@@ -132,6 +135,11 @@ impl MeasuredRow {
         })
     }
 
+    /// Samples of all GPUs in a step, by the batch of one and the `steps=` that are accumulated.
+    pub fn global_batch(&self) -> Option<f64> {
+        Some(self.batch? * f64::from(self.gpus?) * self.noted("steps=").unwrap_or(1.0))
+    }
+
     /// The number behind a letter or two in the parallelism, as in `TP2 DP4`, `TP 2, DP 4` or `TP=2`.
     pub fn ways(&self, name: &str) -> u32 {
         let separates = |character: char| character.is_whitespace() || ",;=:".contains(character);
@@ -148,7 +156,8 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Me
     let index = |name: &str| header.iter().position(|column| column == name);
     let [round, benchmark, accelerator, nodes, gpus] =
         ["round", "benchmark", "accelerator", "n_nodes", "n_accel"].map(index);
-    let [batch, steps, throughput] = ["global_batch_size", "grad_accum", "logged_throughput_median"].map(index);
+    let [batch, steps, throughput, minutes] =
+        ["global_batch_size", "grad_accum", "logged_throughput_median", "time_to_train_min"].map(index);
     lines
         .map(|line| {
             let word = |place: Option<usize>| place.and_then(|at| line.get(at)).map_or("", |field| field.trim());
@@ -168,6 +177,7 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Me
                 batch: gpus.and_then(|gpus| Some(number(batch)? / gpus / steps)),
                 throughput: number(throughput),
                 unit: "samples/s".to_owned(),
+                minutes: number(minutes),
                 notes: format!("round={} steps={steps}", word(round)),
                 ..MeasuredRow::default()
             }

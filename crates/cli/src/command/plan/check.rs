@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cloud::catalog::Catalog;
 use domain::Bytes;
 use plan::estimate::FittedCoefficients;
-use plan::measured::{self, AccuracyReport, CheckedRow, MeasuredRow, NetworkSource, Networks, Score};
+use plan::measured::{self, AccuracyReport, CheckedRow, MeasuredRow, NetworkSource, Networks, Score, TrainingTimes};
 
 use super::model::file;
 
@@ -125,10 +125,49 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
             printer.say(format!("{source}: skipped {count} rows: {reason}"));
         }
     }
+    if let Some(times) = &report.time_to_train {
+        tell_times(times, printer);
+    }
     let all: usize = report.sources.values().map(|score| score.rows).sum();
     let eligible: usize = report.sources.values().map(|score| score.eligible).sum();
     printer
         .say(format!("{eligible} of {all} rows are eligible ({:.0} %)", 100.0 * eligible as f64 / all.max(1) as f64));
+}
+
+/// Prints how well time to train is estimated, by number of nodes.
+fn tell_times(times: &TrainingTimes, printer: &mut Printer) {
+    let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), |figure| format!("{figure:.1}"));
+    let of = |unlogged: usize, mape: Option<f64>, median: Option<f64>| match unlogged {
+        0 => "–".to_owned(),
+        _ => format!("{}, {} of {unlogged}", figure(mape), figure(median)),
+    };
+    let cells = times.by_nodes.iter().map(|score| {
+        vec![
+            score.nodes.to_string(),
+            score.rows.to_string(),
+            figure(score.mape),
+            figure(score.median),
+            score.coverage.map_or("–".to_owned(), |share| format!("{share:.0} %")),
+            figure(score.mape_as_logged),
+            of(score.unlogged, score.unlogged_mape, score.unlogged_median),
+        ]
+    });
+    let head = [
+        "nodes",
+        "results",
+        "time to train: MAPE",
+        "median",
+        "in P10–P90",
+        "MAPE with logged throughput",
+        "no throughput logged: MAPE, median",
+    ];
+    printer.data("");
+    for line in table::lines(&head, &cells.collect::<Vec<_>>()) {
+        printer.data(line);
+    }
+    for (reason, count) in &times.ineligible {
+        printer.say(format!("time to train: skipped {count} results: {reason}"));
+    }
 }
 
 /// The published networks, and those that a `models.csv` or a folder of files names, with their names.

@@ -1,5 +1,7 @@
 //! The programs behind the measurements: what each source ran, where its rows do not say.
 
+pub(super) mod contest;
+
 use super::ineligible::Ineligible;
 use super::kinds;
 use super::program::{Program, ProgramHabits, ProgramHardware};
@@ -38,7 +40,7 @@ pub fn of(row: &MeasuredRow, networks: &Networks) -> Result<Program, Ineligible>
         "llm-foundry" => foundry(row),
         "torchtitan" | "torchtune" => torch(row),
         "hf-docs" => trainer(row),
-        "mlperf" => contest(row),
+        "mlperf" => contest::on_one_node(row),
         _ => return totals(row).map_or_else(|| stated::program(row, networks), Ok),
     };
     known.ok_or(Ineligible::Model)
@@ -314,40 +316,6 @@ fn torch(row: &MeasuredRow) -> Option<Program> {
         savings,
         ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
     })
-}
-
-/// MLPerf's training programs on NVIDIA's GPUs: hand-fused, channels last, no padding, on Hopper from round 3.0 BERT in
-/// fp8. Only results of one node are read: larger ones tune their batch to the contest.
-fn contest(row: &MeasuredRow) -> Option<Program> {
-    if row.nodes != Some(1) {
-        return None;
-    }
-    let fused = |what: &str, graph: Graph| Program {
-        compiled: true,
-        origin: Origin::Contest,
-        layout: Layout::ChannelsLast,
-        hardware: ProgramHardware { gpus_per_node: row.gpus, ..ProgramHardware::default() },
-        ..Program::plain(what, ModelDescription::Graph(graph))
-    };
-    match row.model.as_str() {
-        "resnet" => {
-            Some(Program { optimizer: OptimizerKind::SgdMomentum, ..fused("ResNet-50", Resnet::imagenet(50)?.graph()) })
-        }
-        "bert" => {
-            // Half of 512 tokens are padding, which is left out (Krell et al. 2021, figure 1).
-            let graph = Bert::large(256, Head::MaskedWords).graph();
-            let round = row.noted("round=v").unwrap_or(0.0);
-            Some(Program {
-                optimizer: OptimizerKind::Lamb,
-                flash: true,
-                habits: ProgramHabits { first_flash: true, ..ProgramHabits::default() },
-                accumulate: row.noted("steps=").unwrap_or(1.0) as u64,
-                eight: round >= 3.0,
-                ..fused("BERT large, masked words", graph)
-            })
-        }
-        _ => None,
-    }
 }
 
 /// Hugging Face's trainer: BERT large with a class for each sequence.

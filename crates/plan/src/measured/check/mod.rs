@@ -1,8 +1,12 @@
 //! Scores of estimates over measured rows.
 
+mod end_to_end;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+
+pub use end_to_end::{TrainingTimeScore, TrainingTimes};
 
 use super::case::{Case, GpuLookup};
 use super::contradictions;
@@ -18,6 +22,9 @@ use crate::estimate::{FittedCoefficients, Setup};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AccuracyReport {
     pub sources: BTreeMap<String, Score>,
+    /// Time to train, of tables of results that state it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_train: Option<TrainingTimes>,
 }
 
 /// Estimates every eligible row and scores each source.
@@ -35,7 +42,10 @@ pub fn check(
         let score = source_score(&rows, networks, gpus, coefficients);
         (source, score)
     };
-    AccuracyReport { sources: sources.into_iter().map(score).collect() }
+    AccuracyReport {
+        sources: sources.into_iter().map(score).collect(),
+        time_to_train: end_to_end::training_times(rows, gpus, coefficients),
+    }
 }
 
 /// Scores the rows of one source.
