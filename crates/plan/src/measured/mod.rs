@@ -26,7 +26,7 @@ pub use ineligible::Ineligible;
 pub use kinds::family;
 pub use program::ProgramHabits;
 pub use row::{MeasuredRow, Unreadable};
-pub use score::{Fits, MemoryScore, Pair, Scaling, Score, percentile};
+pub use score::{Fits, HONEST_COVERAGE, MemoryScore, Pair, Scaling, Score, percentile};
 pub use seen::MemoryMetric;
 pub use stated::{NetworkLine, NetworkSource, Networks, lines as network_lines, parallelism};
 pub use strict::rows;

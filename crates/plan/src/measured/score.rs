@@ -21,6 +21,9 @@ pub struct Score {
     pub interval_coverage: Option<f64>,
     /// Median of the ninetieth over the tenth percentile.
     pub interval_width: Option<f64>,
+    /// Of these, rows on GPUs without measurements in the fit, and per cent of them in their wider band.
+    pub unmeasured: usize,
+    pub unmeasured_coverage: Option<f64>,
     /// Rows of language models that used less than a twentieth of several GPUs, and the median error of their throughput,
     /// which no other figure includes.
     pub idle: usize,
@@ -117,12 +120,32 @@ impl Score {
             ),
             interval_coverage: (!known.is_empty()).then(|| 100.0 * inside as f64 / known.len() as f64),
             interval_width: percentile(&widths, 0.5),
+            unmeasured: 0,
+            unmeasured_coverage: None,
             idle: 0,
             idle_median: None,
             memory: MemoryScore::of(memory),
             scaling: Scaling::default(),
             memory_only: BTreeMap::new(),
             ineligible,
+        }
+    }
+}
+
+/// Per cent of rows that P10–P90 is to hold: four fifths, and what a source may differ by.
+pub const HONEST_COVERAGE: [f64; 2] = [78.0, 92.0];
+
+/// Rows of a source below which its coverage says nothing.
+const FEW: usize = 10;
+
+impl Score {
+    /// What its bands are where P10–P90 holds too few or too many of its rows.
+    pub fn dishonest_bands(&self) -> Option<&'static str> {
+        let coverage = self.interval_coverage.filter(|_| self.predicted >= FEW)?;
+        match HONEST_COVERAGE {
+            [low, _] if coverage < low => Some("too narrow"),
+            [_, high] if coverage > high => Some("too wide"),
+            _ => None,
         }
     }
 }
@@ -231,6 +254,16 @@ mod tests {
         assert_eq!((score.rows, score.eligible, score.predicted), (3, 2, 1));
         assert!((score.mape.unwrap() - 55.0).abs() < 1e-9, "{score:?}");
         assert_eq!(score.interval_coverage, Some(100.0));
+    }
+
+    #[test]
+    fn bands_that_hold_too_few_or_too_many_rows_are_told() {
+        let of = |inside: usize, outside: usize| {
+            let pairs = [vec![pair(10.0, 10.0); inside], vec![pair(10.0, 20.0); outside]].concat();
+            Score::of(pairs.len(), &pairs, &[], BTreeMap::new()).dishonest_bands()
+        };
+        assert_eq!((of(15, 5), of(16, 4), of(18, 2), of(19, 1)), (Some("too narrow"), None, None, Some("too wide")));
+        assert_eq!(of(3, 3), None, "six rows say nothing");
     }
 
     #[test]

@@ -118,6 +118,19 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
                 "{source}: throughput of {count} rows apart: below 5 % of the GPUs' rate (median error {median:.0} %)"
             ));
         }
+        if let (Some(bands), Some(coverage)) = (score.dishonest_bands(), score.interval_coverage) {
+            let [low, high] = measured::HONEST_COVERAGE;
+            printer.say(format!(
+                "{source}: P10–P90 holds {coverage:.0} % of {} rows, not {low:.0} to {high:.0} %: bands are {bands} here",
+                score.predicted
+            ));
+        }
+        if let Some(coverage) = score.unmeasured_coverage {
+            printer.say(format!(
+                "{source}: P10–P90 holds {coverage:.0} % of {} rows on GPUs without measurements in the fit",
+                score.unmeasured
+            ));
+        }
         for (reason, count) in &score.memory_only {
             printer.say(format!("{source}: memory only of {count} rows: {reason}"));
         }

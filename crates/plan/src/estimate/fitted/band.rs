@@ -96,8 +96,8 @@ pub struct ErrorBands {
     /// The same by how rows came about, for estimates that are compared with such rows.
     #[serde(default)]
     pub origins: BTreeMap<Origin, BTreeMap<Class, [f64; 2]>>,
-    /// How far, in logarithms at either percentile, estimates are off besides on a generation of GPUs that nothing was measured
-    /// on: as far as on those that were, each estimated by a fit without it.
+    /// How far, in logarithms at either percentile, estimates are off besides on a GPU that nothing was measured on: as far as on
+    /// generations that were measured, each estimated by a fit without it.
     #[serde(default)]
     pub unmeasured_generation: f64,
 }
@@ -106,7 +106,7 @@ pub struct ErrorBands {
 /// not stated are assumed, and a slice was measured nowhere. Assumed: a quarter either way.
 const DESCRIBED: f64 = 0.25;
 
-/// Where nothing is known: a third faster, or half as slow again.
+/// Where nothing is known: a third faster, or half as slow again, or as far as the widest class that was measured.
 const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 
 impl ErrorBands {
@@ -116,7 +116,7 @@ impl ErrorBands {
         self.wider(origin, class, middles, 0.0)
     }
 
-    /// The same on a generation of GPUs that nothing was measured on.
+    /// The same on a GPU that nothing was measured on.
     pub fn on_unmeasured(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
         self.wider(origin, class, middles, self.unmeasured_generation)
     }
@@ -126,9 +126,15 @@ impl ErrorBands {
         self.wider(origin, class, middles, self.unmeasured_generation.hypot(DESCRIBED))
     }
 
+    /// The band of a class without measurements.
+    fn widest(&self) -> [f64; 2] {
+        let wider = |one: [f64; 2], other: &[f64; 2]| [one[0].min(other[0]), one[1].max(other[1])];
+        self.classes.values().fold(UNKNOWN, wider)
+    }
+
     fn wider(&self, origin: Origin, class: Class, middles: &[(f64, f64)], by: f64) -> Percentiles {
         let of_origin = self.origins.get(&origin).and_then(|classes| classes.get(&class));
-        let [low, high] = of_origin.or_else(|| self.classes.get(&class)).copied().unwrap_or(UNKNOWN);
+        let [low, high] = of_origin.or_else(|| self.classes.get(&class)).copied().unwrap_or_else(|| self.widest());
         // Both errors are independent, so their variances add up.
         let (low, high) = (-low.min(0.0).hypot(by), high.max(0.0).hypot(by));
         if let [(middle, _)] = middles {
@@ -199,6 +205,18 @@ mod tests {
         assert!((unknown.low.ln() + 0.5).abs() < 1e-9, "{unknown:?}");
         let described = bands.on_described(Origin::Unknown, Class::Sequences, &[(1.0, 1.0)]);
         assert!(described.low < unknown.low && described.high > unknown.high, "{described:?}");
+    }
+
+    #[test]
+    fn a_class_without_measurements_has_the_widest_band() {
+        let classes = BTreeMap::from([(Class::Sequences, [-0.1, 0.6]), (Class::Images, [-0.5, 0.2])]);
+        let bands = ErrorBands { classes, ..ErrorBands::default() };
+        for origin in [Origin::Unknown, Origin::Contest] {
+            let band = bands.mixed(origin, Class::Experts, &[(1.0, 1.0)]);
+            assert!((band.low.ln() + 0.5).abs() < 1e-9 && (band.high.ln() - 0.6).abs() < 1e-9, "{band:?}");
+        }
+        let nothing = ErrorBands::default().mixed(Origin::Unknown, Class::Experts, &[(1.0, 1.0)]);
+        assert!((nothing.low.ln() - UNKNOWN[0]).abs() < 1e-9 && (nothing.high.ln() - UNKNOWN[1]).abs() < 1e-9);
     }
 
     #[test]

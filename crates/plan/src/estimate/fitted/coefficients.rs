@@ -55,18 +55,63 @@ impl FittedCoefficients {
         serde_json::from_str(text)
     }
 
-    /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on its generation,
-    /// or a user describes it.
+    /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on that GPU, or
+    /// where a user describes it.
     pub fn band(&self, origin: Origin, class: Class, gpu: &Gpu, middles: &[(f64, f64)]) -> Percentiles {
-        match self.generations.contains_key(die(gpu)) {
+        match self.is_measured(gpu) {
             _ if gpu.traits.described => self.bands.on_described(origin, class, middles),
             true => self.bands.mixed(origin, class, middles),
             false => self.bands.on_unmeasured(origin, class, middles),
         }
     }
 
+    /// Whether a known program was measured on this GPU. Another GPU of its generation shares its coefficients, and not its
+    /// memory, clocks and power.
+    pub fn is_measured(&self, gpu: &Gpu) -> bool {
+        self.generations.contains_key(die(gpu)) && self.anchors.iter().any(|anchor| anchor.gpu == gpu.name)
+    }
+
     /// Returns the coefficients fitted to the GPU's generation, or those of an unmeasured one if no GPU of it was measured.
     pub fn generation(&self, gpu: &Gpu) -> Generation {
         self.generations.get(die(gpu)).copied().unwrap_or(self.unmeasured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Bytes;
+    use domain::gpu::{GpuArchitecture, Link, Rates};
+
+    use super::*;
+
+    /// A GPU of the generation of the A100.
+    fn gpu(name: &str, architecture: GpuArchitecture) -> Gpu {
+        Gpu {
+            name: name.to_owned(),
+            architecture,
+            memory: Bytes(80 << 30),
+            usable: Bytes(79 << 30),
+            bandwidth: 2e12,
+            rates: Rates { fp32: 19.5e12, bf16: Some(312e12), ..Rates::default() },
+            link: Link::Pcie,
+            pcie: 4,
+            multiprocessors: 108,
+            power: 400.0,
+            source: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_measurements_has_a_wider_band_than_its_sibling() {
+        let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+        let width = |name: &str, architecture: GpuArchitecture| {
+            let gpu = gpu(name, architecture);
+            let band = coefficients.band(Origin::Unknown, Class::Sequences, &gpu, &[(1.0, 1.0)]);
+            band.high / band.low
+        };
+        let known = width("A100-SXM4-80GB", GpuArchitecture::Ampere);
+        let sibling = width("A800-SXM4-80GB", GpuArchitecture::Ampere);
+        let stranger = width("A100-SXM4-80GB", GpuArchitecture::Cdna3);
+        assert!(known < sibling && sibling <= stranger, "{known} {sibling} {stranger}");
     }
 }

@@ -56,6 +56,7 @@ fn source_score(
     coefficients: &FittedCoefficients,
 ) -> Score {
     let (mut pairs, mut idle, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unmeasured = Vec::new();
     let (mut ineligible, mut memory_only) = (BTreeMap::new(), BTreeMap::new());
     let (mut cases, mut known) = (Vec::new(), Fits::default());
     for case in contradictions::cases(rows, networks, gpus, &coefficients.memory) {
@@ -74,7 +75,11 @@ fn source_score(
         match &case.untimed {
             None if case.is_idle() => idle.push(pair(&case, coefficients)),
             None => {
-                pairs.push(pair(&case, coefficients));
+                let pair = pair(&case, coefficients);
+                if !coefficients.is_measured(&case.setup.device.gpu) {
+                    unmeasured.push(pair);
+                }
+                pairs.push(pair);
                 cases.push(case);
             }
             Some(why) if case.memory.peak.is_some() || case.memory.fits => {
@@ -87,7 +92,10 @@ fn source_score(
     let scaling = Scaling::of(&efficiencies(&cases, &pairs));
     let eligible = pairs.len() + idle.len() + memory_only.values().sum::<usize>();
     let idle = Score::of(idle.len(), &idle, &[], BTreeMap::new());
+    let unmeasured = Score::of(unmeasured.len(), &unmeasured, &[], BTreeMap::new());
     Score {
+        unmeasured: unmeasured.predicted,
+        unmeasured_coverage: unmeasured.interval_coverage,
         memory: score.memory.clone().with(known),
         scaling,
         eligible,
@@ -220,6 +228,7 @@ pub mod tests {
         assert_eq!(score.scaling.pairs, 1);
         assert!(score.scaling.mean.is_some_and(|points| points < 30.0), "{score:?}");
         assert_eq!((score.memory.known_to_fit, score.memory.filling), (2, 1));
+        assert_eq!(score.unmeasured, 2, "nothing was measured on this GPU");
     }
 
     #[test]
