@@ -57,6 +57,12 @@ impl Progress<'_> {
         self.left + snapshots.max(0.0) * self.costs.stall
     }
 
+    /// What has become of the run, which ends after so many seconds more on demand.
+    fn finished_on_demand(&self, took: f64) -> Ended {
+        let Ended { on_demand, wall, .. } = self.ended;
+        Ended { on_demand: on_demand + took, wall: wall + took, ..self.ended }
+    }
+
     /// Computes for up to `seconds`, after a restart if needed. `is_safe`: the machines are released once all is saved,
     /// so nothing is lost.
     fn compute(&mut self, seconds: f64, starts: bool, is_safe: bool) -> Stretch {
@@ -105,9 +111,7 @@ pub(super) fn metered(
         if let Some(hold) = held {
             let used = if period.is_up { seconds.min(hold) } else { seconds };
             if let Stretch::Finished(took) = progress.compute(used, false, true) {
-                progress.ended.on_demand += took;
-                progress.ended.wall += took;
-                return Some(progress.ended);
+                return Some(progress.finished_on_demand(took));
             }
             progress.ended.on_demand += used;
             progress.ended.wall += used;
@@ -142,9 +146,7 @@ pub(super) fn metered(
             continue;
         }
         if let Stretch::Finished(took) = progress.compute(seconds, true, true) {
-            progress.ended.on_demand += took;
-            progress.ended.wall += took;
-            return Some(progress.ended);
+            return Some(progress.finished_on_demand(took));
         }
         progress.ended.on_demand += seconds;
         progress.ended.wall += seconds;
