@@ -216,6 +216,22 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_forecast_ends_before" },
     },
     SourceMutant {
+        name: "a-gpu-is-known-by-its-generation",
+        harm: "a plan for a GPU that nobody measured is as sure of itself as one for its sibling",
+        file: "crates/plan/src/estimate/fitted/coefficients.rs",
+        from: " && self.anchors.iter().any(|anchor| anchor.gpu == gpu.name)",
+        to: "",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_gpu_without_measurements" },
+    },
+    SourceMutant {
+        name: "machines-on-demand-are-not-held",
+        harm: "falling back is planned without the hour that machines on demand are kept, up to a tenth of the cost too cheap",
+        file: "crates/plan/src/spot/split.rs",
+        from: "let done_each = computing",
+        to: "let (later, uptime) = (later - self.later.held, self.up);\n        let done_each = computing",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "the_cost_of_runs_that_fall_back" },
+    },
+    SourceMutant {
         name: "a-lost-machine-begins-the-wait-anew",
         harm: "where machines come and go, a job that could do with fewer never starts",
         file: "crates/plan/src/reconcile/fleet.rs",
