@@ -155,6 +155,10 @@ impl OutageProfile {
         let uptime = (self.up - self.later.falls_back * self.later.held).max(1e-3 * self.up);
         let done_each = computing * self.later.falls_back * (later - costs.restart).max(0.0);
         let spot = (work - starts_on_demand * computing * first) / (kept + done_each / uptime);
+        if !spot.is_finite() {
+            // It loses more than it computes, and nothing else computes for it.
+            return TimeSplit { spot: f64::INFINITY, interruptions: f64::INFINITY, ..TimeSplit::default() };
+        }
         let interruptions = spot / uptime;
         TimeSplit {
             spot,

@@ -86,6 +86,18 @@ fn machines_that_stay_cost_what_the_work_takes() {
 }
 
 #[test]
+fn a_run_that_never_ends_takes_for_ever_and_one_without_work_no_time() {
+    // Checkpoints are 12 h apart, and machines stay for a minute.
+    let availability = SpotAvailability { up: 60.0, down: HOUR };
+    let split =
+        |policy: OutagePolicy| OutageProfile::exponential(availability, policy).split(48.0 * HOUR, 12.0 * HOUR, &COSTS);
+    assert_eq!((split(OutagePolicy::Wait).wall(), split(OutagePolicy::Wait).on_demand), (f64::INFINITY, 0.0));
+    let falls_back = split(FALL_BACK);
+    assert!(falls_back.wall() < 200.0 * HOUR && falls_back.on_demand > 40.0 * HOUR, "{falls_back:?}");
+    assert_eq!(OutageProfile::exponential(availability, FALL_BACK).split(0.0, HOUR, &COSTS), TimeSplit::default());
+}
+
+#[test]
 fn observed_outages_count_by_their_lengths() {
     let seen = |hours: &[f64]| -> Vec<UptimeInterval> {
         let interval = |(index, hours): (usize, &f64)| UptimeInterval { is_up: index % 2 == 0, seconds: hours * HOUR };
