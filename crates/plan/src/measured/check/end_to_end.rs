@@ -2,7 +2,7 @@
 //!
 //! How many samples a benchmark takes to converge depends on its batch. MLPerf publishes reference convergence points,
 //! from runs that have nothing to do with those compared here (`catalog/convergence.csv`). Between points samples are
-//! interpolated, as MLPerf's own checker does; points above the line between their neighbours are left out.
+//! interpolated.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const POINTS: &str = include_str!("../../../../../catalog/convergence.csv");
 const MOST_NODES: u32 = 16;
 
 /// Seconds of a result that are neither steps nor evaluation: the first batch, and the graph's capture. Fitted to results
-/// that log their throughput, most of which take between 2 and 8.
+/// that log their throughput.
 const START: f64 = 3.0;
 
 /// What a sample that is evaluated takes of one that is trained: its forward pass.
