@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::param::clock_ticks_per_second;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpid, kill_process_group, pidfd_open, pidfd_send_signal};
 
 /// The variable that names the owner.
 pub const OWNER: &str = "GRADUS_OWNER";
@@ -54,6 +54,30 @@ pub fn signal(variable: &str, value: &str, signal: Signal) -> io::Result<usize> 
         }
     }
     Ok(count)
+}
+
+/// Sends `signal` once to each process of the group of `leader`, and to each other one that carries `variable` with
+/// `value`. What they start in answer to it does not get it. Only for a leader that was not reaped.
+///
+/// # Errors
+/// If `/proc` cannot be read; the group has got the signal all the same.
+pub fn signal_once(leader: Pid, variable: &str, value: &str, signal: Signal) -> io::Result<()> {
+    let tag = tag(variable, value);
+    let beside = |pid: &Pid| getpgid(Some(*pid)).is_ok_and(|group| group != leader);
+    // Looked for before the first one gets it: processes that a handler starts come later.
+    let outside: io::Result<Vec<OwnedFd>> = others().map(|pids| {
+        let handles = pids.filter(|pid| beside(pid) && has(*pid, &tag)).filter_map(|pid| {
+            let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+            has(pid, &tag).then_some(handle)
+        });
+        handles.collect()
+    });
+    // A group whose processes have all ended is what is wanted.
+    let _ = kill_process_group(leader, signal);
+    for handle in outside? {
+        let _ = pidfd_send_signal(handle, signal);
+    }
+    Ok(())
 }
 
 /// Sends `signal` to one process, if it carries `variable` with `value`; returns whether it did.
@@ -169,6 +193,33 @@ mod tests {
         busy.wait().unwrap();
         assert!(grows && is_there);
         assert_eq!(cpu_time(&[pid]), Duration::ZERO, "one that has ended counts nothing");
+    }
+
+    #[test]
+    fn each_process_gets_a_signal_once_and_what_a_handler_starts_gets_none() {
+        use std::os::unix::process::CommandExt;
+        let folder = tempfile::tempdir().unwrap();
+        let counted = |name: &str| {
+            let path = folder.path().join(name).display().to_string();
+            format!(
+                "trap 'echo got >> {path}; sleep 0.3 && echo saved >> {path}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+            )
+        };
+        // One in the group, and one in a session of its own.
+        let script = format!("setsid bash -c \"{}\" & {}", counted("outside"), counted("inside"));
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).env("GRADUS_TEST_ONCE", "a").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = shell.process_group(0).spawn().unwrap();
+        let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.map_while(Result::ok).filter(|line| line == "up").take(2).count(), 2);
+        signal_once(Pid::from_child(&child), "GRADUS_TEST_ONCE", "a", Signal::TERM).unwrap();
+        child.wait().unwrap();
+        while any("GRADUS_TEST_ONCE", "a").unwrap() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for name in ["inside", "outside"] {
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "got\nsaved\n", "{name}");
+        }
     }
 
     #[test]

@@ -18,6 +18,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "let is_so = data.is_multiple_of(over) && stated.data.is_none_or(|stated| stated == copies);",
         to: "let is_so = data.is_multiple_of(over);",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "laid_out_as_it_says" },
+        name: "stopped-programs-are-told-twice",
+        harm: "a second SIGTERM ends what the handler of a stopped program has started to save with",
+        file: "crates/agent/src/attempt/mod.rs",
+        from: "process.terminate(&self.start.attempt);",
+        to: "process.terminate(&self.start.attempt);\n                    self.signal_tagged(Signal::TERM);",
+        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "what_the_handler" },
     },
     SourceMutant {
         name: "mistakes-spin",

@@ -109,6 +109,8 @@ struct Ending {
     kill_at: Duration,
     /// When the provider reclaims the machine, if announced.
     gone_at: Option<Duration>,
+    /// Its processes were asked to end; asking again would end what they have started to save with.
+    is_told: bool,
     is_killed: bool,
 }
 
@@ -267,7 +269,8 @@ impl Attempt {
             ending.gone_at = ending.gone_at.or(gone_at);
             return;
         }
-        self.ending = Some(Ending { why, kill_at, gone_at, is_killed: false });
+        let is_told = matches!((&self.work, &self.stage), (Working::Train { .. }, _) | (_, Stage::Running { .. }));
+        self.ending = Some(Ending { why, kill_at, gone_at, is_told, is_killed: false });
         if grace.is_zero() {
             return;
         }
@@ -282,8 +285,7 @@ impl Attempt {
                 if link.as_mut().is_some_and(ProgramLink::stop) {
                     process.signal_leader(Signal::TERM);
                 } else {
-                    process.signal(Signal::TERM);
-                    self.signal_tagged(Signal::TERM);
+                    process.terminate(&self.start.attempt);
                 }
             }
             (

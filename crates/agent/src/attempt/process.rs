@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use domain::{AttemptId, Cause, Finding};
 use node::log::LOG_BOUND;
-use node::session;
+use node::{processes, session};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-use super::masking;
+use super::{ATTEMPT, masking};
 use crate::event::{AttemptEvent, Wakeup};
 
 /// Bytes of the log that are looked at for a message.
@@ -86,6 +86,13 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         // It may have ended just now, which is what is wanted.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+
+    /// Sends SIGTERM once to each process of its group, and to each other one of `attempt`. Only for a process that was
+    /// not reaped.
+    pub fn terminate(&self, attempt: &AttemptId) {
+        // Without `/proc` those of other groups are killed at the deadline.
+        let _ = processes::signal_once(Pid::from_child(&self.child), ATTEMPT, attempt.as_str(), Signal::TERM);
     }
 
     /// Sends a signal to it alone. Only for a process that was not reaped.

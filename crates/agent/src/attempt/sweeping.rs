@@ -15,7 +15,7 @@ impl Attempt {
     pub(super) fn sweep(&mut self, end: AttemptEnd, now: Duration) {
         // A process that was told to stop may still be saving, though its parent shell is gone.
         let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
-        let is_told = self.ending.is_some();
+        let is_told = self.ending.as_ref().is_some_and(|ending| ending.is_told);
         self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
     }
 

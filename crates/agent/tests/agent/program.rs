@@ -143,6 +143,36 @@ fn a_stopped_program_may_save_though_its_shell_is_gone() {
 }
 
 #[test]
+fn what_the_handler_of_a_stopped_program_starts_is_left_alone_until_the_time_is_over() {
+    let scene = Scene::new("handler", "program:3000");
+    // One process of it is in a session of its own, and each counts the signals that it gets.
+    let file = r#"run: |
+  cat > save.sh <<'END'
+  bash -c 'sleep 0.4 && echo saved' >> $GRADUS_CHECKPOINTS/$1
+  echo handled >> $GRADUS_CHECKPOINTS/$1
+  END
+  cat > work.sh <<'END'
+  trap 'bash save.sh $1; [[ $1 = outside ]] || exit 0' TERM
+  echo up
+  while :; do sleep 0.01; done
+  END
+  setsid bash work.sh outside &
+  exec bash work.sh inside
+"#;
+    scene.control.order(vec![scene.start(1, file)]);
+    scene.started();
+    until("word of both", || (scene.log(1).matches("up").count() == 2).then_some(()));
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
+    // The one that does not end is killed once the time is over, and nothing of it remains.
+    assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
+    for name in ["inside", "outside"] {
+        let text = fs::read_to_string(scene.folder.join("checkpoints").join(name)).unwrap();
+        assert_eq!(text, "saved\nhandled\n", "{name}");
+    }
+    assert!(!node::processes::any("GRADUS_ATTEMPT", scene.attempt(1).as_str()).unwrap());
+}
+
+#[test]
 fn a_program_that_does_not_stop_is_killed() {
     let scene = Scene::new("stubborn", "program:200");
     scene.control.order(vec![scene.start(1, "run: |\n  trap '' TERM\n  echo up\n  while :; do sleep 0.01; done\n")]);
