@@ -29,16 +29,19 @@ pub fn orders(
         return Vec::new();
     }
     if matches!(run.state, RunState::Stopping { .. }) {
-        let within = Some(Duration::from_micros(wind_down(policy, budget_of(world, run), run.rate()).0));
+        let within = Some(Duration::from_micros(wind_down(policy, &run.job, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     // A machine that will be reclaimed ends everything: its own agent knows the remaining time.
     let is_noticed = |id: &InstanceId| world.instances.get(id).is_some_and(|instance| instance.reclaim.is_some());
     if state.instances().any(is_noticed) {
-        return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within: None }];
+        // The others save for no longer than usual, however long the job's own grace is.
+        let grace = run.job.stop_grace.filter(|_| instance.reclaim.is_none());
+        let within = grace.map(|grace| Duration::from_micros(grace.micros().min(policy.saving.0)));
+        return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     if state.is_resizing {
-        let within = Some(Duration::from_micros(wind_down(policy, budget_of(world, run), run.rate()).0));
+        let within = Some(Duration::from_micros(wind_down(policy, &run.job, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
     let order = Box::new(start(&instance.run, run, attempt));

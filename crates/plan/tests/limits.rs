@@ -137,6 +137,30 @@ fn what_is_reserved_for_saving_is_what_the_agent_is_granted() {
     }
 }
 
+/// The same with a `stop_grace`: it is kept back whole where the budget buys ten times as much.
+#[test]
+fn a_longer_grace_is_kept_back_from_the_budget() {
+    for (grace, budget, seconds, saving) in
+        [("10m", "$70", 7_000, 600), ("30m", "$70", 7_000, 700), ("20s", "$70", 7_000, 20), ("10m", "$0.20", 20, 5)]
+    {
+        let bought = seconds * SECOND;
+        let (mut world, run, instance) = world(Some(budget), None);
+        let job = &mut world.runs.get_mut(&run).unwrap().job;
+        job.stop_grace = Some(grace.parse().unwrap());
+        let policy = Policy::default();
+        let stops = bought - saving * SECOND - 2 * policy.heartbeat.0;
+        let found = |rent| reached(&world, &seen(instance.clone(), rent), &policy, &world.runs[&run]);
+        assert_eq!((found(stops - 100_000), found(stops)), (None, Some(StopBy::Budget)), "{grace} of {budget}");
+        let granted =
+            plan::wind_down(&policy, &world.runs[&run].job, world.runs[&run].job.budget, "36/h".parse().unwrap());
+        assert_eq!(granted.0, saving * SECOND);
+    }
+    let (mut world, run, _) = world(None, None);
+    world.runs.get_mut(&run).unwrap().job.stop_grace = Some("30m".parse().unwrap());
+    let job = &world.runs[&run].job;
+    assert_eq!(plan::wind_down(&Policy::default(), job, None, Rate::default()).0, 1_800 * SECOND);
+}
+
 /// The least rent, in microseconds, after which a budget stops its run.
 fn stopped_at(budget: &str, bought: u64) -> u64 {
     let (mut before, mut after_it) = (0, bought);

@@ -6,6 +6,7 @@
 //! so how long it may take.
 
 mod events;
+mod grace;
 pub(crate) mod library;
 mod link;
 mod masking;
@@ -35,6 +36,7 @@ use rustix::process::Signal;
 use crate::event::Serving;
 use crate::tools::{ATTEMPT, Tools};
 use crate::travel::Uploader;
+use grace::{SaveTime, grace};
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
@@ -242,16 +244,13 @@ impl Attempt {
 
     /// Ends it, within a time if one is given. Repeated calls can only shorten the time.
     pub fn end(&mut self, why: StopReason, within: Option<Duration>, now: Duration) {
-        let patience = self.tools.patience;
-        let grace = match (why, &self.work) {
-            (StopReason::Leave | StopReason::Replaced | StopReason::Hang(_), _) => Duration::ZERO,
-            (StopReason::Signalled, _) => patience.hurry,
-            (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
-            (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
-            (StopReason::NodeLost, _) => patience.node_lost,
-            (StopReason::Reclaim, Working::Train { .. }) => patience.save,
-            (StopReason::Reclaim, Working::Command { .. }) => patience.program,
+        let patience = &self.tools.patience;
+        let usual = match self.work {
+            Working::Train { .. } => patience.save,
+            Working::Command { .. } => patience.program,
         };
+        let of_job = self.start.job.stop_grace.map(|grace| Duration::from_micros(grace.micros()));
+        let grace = grace(why, SaveTime { usual, of_job, is_remote: self.tools.remote.is_some() }, patience);
         // Saved state has to be uploaded before the machine is gone.
         let gone_at = within.filter(|_| why == StopReason::Reclaim).map(|within| now + within);
         let within = if gone_at.is_some() { within.map(|within| within - within / 4) } else { within };

@@ -61,7 +61,7 @@ impl Controller {
         let lease = self.lease(&run);
         let saving = self.world.runs.get(&run).and_then(|run| {
             let budget = plan::budget_of(&self.world, run)?;
-            Some(plan::wind_down(&self.policy, Some(budget), run.rate()))
+            Some(plan::wind_down(&self.policy, &run.job, Some(budget), run.rate()))
         });
         let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
         let known = self.world.runs.get(&run);

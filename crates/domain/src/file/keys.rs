@@ -46,6 +46,8 @@ pub(crate) struct JobFile {
     pub deadline: Option<Duration>,
     /// Stop the run when its `run` program has been idle for this long: it used less than 5 % of a core and no GPU, and did not call the package `gradus`. At least `5s`; for a job on one machine. Default: never.
     pub idle_timeout: Option<Duration>,
+    /// Time to save after an order to stop (`gradus stop`, the budget, the deadline, a spot notice) until the job is killed: from `1s` to `30m`, but at most a tenth of what the budget buys, and no longer than the notice leaves. It is kept back from the budget. Default: `60s`.
+    pub stop_grace: Option<Duration>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
     pub envs: Option<BTreeMap<String, Option<EnvText>>>,
     /// Secret environment variables, such as tokens: encrypted at rest, passed to the program only, and masked in logs and reports. `NAME: null` takes the value from `--secret NAME`.

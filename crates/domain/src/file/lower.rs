@@ -67,6 +67,7 @@ pub(super) fn lower(
         budget: file.budget.map(|budget| Budget { max: budget.max, alert: budget.alert }),
         deadline: file.deadline,
         idle_timeout: file.idle_timeout,
+        stop_grace: file.stop_grace,
         recovery: recovery(resources.job_recovery),
         wants,
         workload: file.workload,

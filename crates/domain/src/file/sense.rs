@@ -27,6 +27,9 @@ const LONGEST_TEXT: usize = 128 * 1024 - 1;
 /// The shortest `idle_timeout`, in microseconds.
 const SHORTEST_IDLE: u64 = 5_000_000;
 
+/// The shortest and the longest `stop_grace`, in microseconds. A machine must end some time.
+const STOP_GRACE: std::ops::RangeInclusive<u64> = 1_000_000..=1_800_000_000;
+
 /// The problems and warnings found.
 pub(super) struct Validator {
     pub problems: Vec<Problem>,
@@ -87,6 +90,10 @@ impl Validator {
         }
         if job.deadline.is_some_and(|deadline| deadline.micros() == 0) {
             self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
+        }
+        if job.stop_grace.is_some_and(|grace| !STOP_GRACE.contains(&grace.micros())) {
+            let hint = "write for example `stop_grace: 5m`, or leave it out for `60s`";
+            self.wrong("stop_grace", "it is at least 1 s and at most 30 min", hint);
         }
         if job.idle_timeout.is_some_and(|idle| idle.micros() < SHORTEST_IDLE) {
             self.wrong("idle_timeout", "it is at least 5 s", "write `5s` or more, such as `10m`");

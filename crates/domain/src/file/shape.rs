@@ -18,8 +18,8 @@ use super::ways::{allows, alone, expected, found, human_format, is_null, is_tagg
 use crate::problem::Problem;
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
-pub(super) const OUR_SECTIONS: [&str; 9] =
-    ["project", "train", "sweep", "workload", "data", "budget", "deadline", "idle_timeout", "progress"];
+pub(super) const OUR_SECTIONS: [&str; 10] =
+    ["project", "train", "sweep", "workload", "data", "budget", "deadline", "idle_timeout", "stop_grace", "progress"];
 
 /// Validates `node` against `schema` (with `$defs`); invalid parts are omitted from the result. Valid requests that
 /// cannot be rented yet are collected separately.

@@ -37,6 +37,9 @@ pub struct Job {
     /// After how long of idleness a program is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Duration>,
+    /// How long it is given to save its state after it was told to stop, where that is other than usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_grace: Option<Duration>,
     /// Which ends of an attempt are tried again.
     pub recovery: Recovery,
     /// Machines that may be rented, for plans over the market.

@@ -22,7 +22,7 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
     let of_sweep = world.sweep_of(run).and_then(|sweep| trials::left(world, facts, policy, sweep));
     let least = match run.state {
         // It was told to stop within a time.
-        RunState::Stopping { .. } => Some(wind_down(policy, budget_of(world, run), run.rate())),
+        RunState::Stopping { .. } => Some(wind_down(policy, &run.job, budget_of(world, run), run.rate())),
         _ => budget.into_iter().chain(deadline).chain(of_sweep).min(),
     };
     policy.lease.min(least.unwrap_or(policy.lease).max(heartbeat(policy, run)))
@@ -54,7 +54,7 @@ pub fn first_answer(
 /// it. `None` without limits.
 pub fn expires(world: &World, policy: &Policy, run: &Run, instance: &Instance) -> Option<Timestamp> {
     let budget = budget_of(world, run);
-    let ending = wind_down(policy, budget, run.rate()).0.saturating_add(policy.ending_max.0);
+    let ending = wind_down(policy, &run.job, budget, run.rate()).0.saturating_add(policy.ending_max.0);
     let (submitted, deadline) = match world.sweep_of(run) {
         Some(sweep) => (sweep.submitted, sweep.job.deadline),
         None => (run.submitted, run.job.deadline),

@@ -3,7 +3,7 @@
 use domain::job::Budget;
 use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, InstanceId, Money, Offer, Rate, RunId};
+use domain::{Elapsed, InstanceId, Job, Money, Offer, Rate, RunId};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World, spent};
@@ -53,11 +53,12 @@ pub fn budget_of(world: &World, run: &Run) -> Option<Budget> {
     run.job.budget.or_else(|| world.sweep_of(run)?.job.budget)
 }
 
-/// The time for a run to save its state and leave, which is reserved in its budget: that of the policy, but at most a
-/// tenth of the time that the budget buys, and at least five seconds.
-pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed {
-    let Some(bought) = bought(budget, rate) else { return policy.saving };
-    policy.saving.min(Elapsed(bought.0 / SHARE)).max(SHORTEST)
+/// The time for a run to save its state and leave, which is reserved in its budget: its job's `stop_grace` or that of the
+/// policy, but at most a tenth of the time that the budget buys, and at least five seconds.
+pub fn wind_down(policy: &Policy, job: &Job, budget: Option<Budget>, rate: Rate) -> Elapsed {
+    let saving = job.stop_grace.map_or(policy.saving, |grace| Elapsed(grace.micros()));
+    let Some(bought) = bought(budget, rate) else { return saving };
+    saving.min(Elapsed(bought.0 / SHARE)).max(SHORTEST)
 }
 
 /// The interval between the heartbeats of the agents of a run: the longer, the more agents there are; but at most a
@@ -180,20 +181,20 @@ fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
 pub(super) fn reserve_for_ending(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let told = Elapsed(heartbeat(policy, run).0.saturating_mul(2));
     let traits = facts.traits.get(&run.plan.offer.provider);
-    time_to_end(policy, traits, budget_of(world, run), run.rate(), told)
+    time_to_end((policy, &run.job), traits, budget_of(world, run), run.rate(), told)
 }
 
 /// The time to end machines that cost `rate`: until their agents are told, to save, and what their provider takes to end a
 /// machine and bills for having begun.
 pub fn time_to_end(
-    policy: &Policy,
+    (policy, job): (&Policy, &Job),
     traits: Option<&ProviderTraits>,
     budget: Option<Budget>,
     rate: Rate,
     told: Elapsed,
 ) -> Elapsed {
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
-    Elapsed(wind_down(policy, budget, rate).0.saturating_add(told.0).saturating_add(beyond))
+    Elapsed(wind_down(policy, job, budget, rate).0.saturating_add(told.0).saturating_add(beyond))
 }
 
 /// The cost of a run until now, as far as it is known.

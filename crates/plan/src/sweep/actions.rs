@@ -120,7 +120,7 @@ fn reserve_for_ending(facts: &ObservedState, policy: &Policy, sweep: &SweepRecor
     let told = Elapsed(heartbeat.0.saturating_mul(2).saturating_add(SWEEP_BUDGET));
     let traits = facts.traits.get(&sweep.plan.offer.provider);
     let rate = sweep.plan.offer.rate.times(sweep.job.machines());
-    time_to_end(policy, traits, sweep.job.budget, rate, told)
+    time_to_end((policy, &sweep.job), traits, sweep.job.budget, rate, told)
 }
 
 /// The highest rate of what may be rented for a trial.

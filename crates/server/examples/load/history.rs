@@ -95,6 +95,7 @@ pub fn job() -> (Job, Plan) {
         budget: None,
         deadline: None,
         idle_timeout: None,
+        stop_grace: None,
         recovery: Recovery::default(),
         wants: Default::default(),
         workload: None,

@@ -87,7 +87,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `stop_grace`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 
@@ -287,6 +287,12 @@ fn money_and_time_make_sense() {
         "2 idle_timeout: it is for a job on one machine: of several, one may be idle while the others work (leave the key out, and set `deadline` or `budget`)",
     );
     check("idle_timeout: 1s", "2 idle_timeout: it is at least 5 s (write `5s` or more, such as `10m`)");
+    check("stop_grace: 30m", "ok");
+    let grace = "(write for example `stop_grace: 5m`, or leave it out for `60s`)";
+    for wrong in ["0s", "0.5s", "31m"] {
+        let text = format!("2 stop_grace: it is at least 1 s and at most 30 min {grace}");
+        check(&format!("stop_grace: {wrong}"), &text);
+    }
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
     check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");
     check(

@@ -29,7 +29,7 @@ const LEFT_OUT: [(&[&str], &str, &str); 10] = [
     (&["volumes"], "volumes are not mounted", "put files under `workdir`, and what must last into $GRADUS_CHECKPOINTS"),
     (&["ports"], "opening ports is not supported yet", "`gradus ssh` reaches a node"),
     (&["user", "shell", "home_dir"], "commands run in bash, as the user that gradus runs as", ""),
-    (&["stop_duration"], "a program has 60 seconds to save when it is stopped", ""),
+    (&["stop_duration"], "a program has 60 seconds to save when it is stopped", "write `stop_grace: 5m` or the like"),
     (
         &["idle_duration", "creation_policy", "fleets", "instances", "utilization_policy"],
         "a machine is rented for one run, and released when it ends",

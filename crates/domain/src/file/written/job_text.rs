@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "name",
     "project",
     "num_nodes",
@@ -19,6 +19,7 @@ const ORDER: [&str; 15] = [
     "budget",
     "deadline",
     "idle_timeout",
+    "stop_grace",
 ];
 
 /// A job file that is being written: keys and their values, in any order.

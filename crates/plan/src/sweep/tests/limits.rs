@@ -71,7 +71,7 @@ fn agents_of_trials_leave_while_the_budget_of_their_sweep_pays_for_saving() {
     for (_, instance) in world.live_instances() {
         let run = &world.runs[&instance.run];
         let left = lease(world, &facts, &policy, run);
-        let saving = wind_down(&policy, budget_of(world, run), run.rate());
+        let saving = wind_down(&policy, &run.job, budget_of(world, run), run.rate());
         let dollars = 2 * (at_a_dollar_a_second(left) + at_a_dollar_a_second(saving));
         assert!(left < policy.lease && (60..=120).contains(&dollars), "{left:?} and {saving:?} to save");
         assert_eq!(first_answer(world, &facts, &policy, run, instance), Some(left));

@@ -58,6 +58,8 @@ pub struct ScriptRequest {
     pub setup: Option<String>,
     pub budget: Option<String>,
     pub deadline: Option<String>,
+    /// Time to save after an order to stop.
+    pub stop_grace: Option<String>,
 }
 
 /// The job file.
@@ -78,6 +80,7 @@ pub fn compose(request: &ScriptRequest) -> JobText {
         ("setup", &request.setup),
         ("budget.max", &request.budget),
         ("deadline", &request.deadline),
+        ("stop_grace", &request.stop_grace),
         ("progress.regex", &request.progress),
     ];
     for (key, value) in plain {
@@ -182,6 +185,7 @@ mod tests {
             setup: Some("pip install -r requirements.txt".into()),
             budget: Some("$20".into()),
             deadline: Some("12h".into()),
+            stop_grace: Some("5m".into()),
             ..request(&["python3", "train.py"])
         })
         .render();
@@ -191,6 +195,7 @@ mod tests {
         assert_eq!((job.nodes(), job.recovery.restarts_on_errors, job.envs["A"].as_str()), (2, 3, "yes"));
         assert_eq!((job.needs.cores, job.wants.clouds.clone()), (Some(8), vec!["aws".to_owned()]));
         assert!(job.secrets.contains_key("TOKEN") && job.budget.is_some() && job.deadline.is_some());
+        assert_eq!(job.stop_grace, Some(domain::Duration::from_secs(300)));
     }
 
     #[test]

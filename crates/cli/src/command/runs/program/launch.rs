@@ -84,6 +84,9 @@ pub struct Args {
     /// Limit on the time from submission to end, such as `12h`
     #[arg(long, value_name = "DURATION")]
     deadline: Option<String>,
+    /// Time to save after an order to stop, such as `5m`; at most 30 min [default: 60s]
+    #[arg(long, value_name = "DURATION")]
+    stop_grace: Option<String>,
     /// Price of this machine, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
@@ -230,11 +233,12 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
         setup: args.setup.clone(),
         budget: args.budget.clone(),
         deadline: args.deadline.clone(),
+        stop_grace: args.stop_grace.clone(),
     })
 }
 
 /// Keys of the job file, and the options that they come from.
-const OPTIONS: [(&str, &str); 14] = [
+const OPTIONS: [(&str, &str); 15] = [
     ("name", "--name"),
     ("num_nodes", "--nnodes"),
     ("resources.infra", "--infra"),
@@ -244,6 +248,7 @@ const OPTIONS: [(&str, &str); 14] = [
     ("resources.job_recovery", "--max-restarts"),
     ("budget", "--budget"),
     ("deadline", "--deadline"),
+    ("stop_grace", "--stop-grace"),
     ("envs", "--env"),
     ("secrets", "--secret"),
     ("workdir", "--workdir"),
