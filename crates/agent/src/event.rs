@@ -9,6 +9,7 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
+use crate::attempt::program::Container;
 use crate::attempt::workdir::Placed;
 use crate::origin::OriginWatch;
 use crate::travel::{Brought, UploadFailure};
@@ -41,6 +42,8 @@ pub struct StagedInput {
     pub brought: Brought,
     /// What `file_mounts` has put on this machine, for as long as this lives.
     pub placed: Option<Placed>,
+    /// The container that the program runs in.
+    pub container: Option<Container>,
     /// What a person should know of it.
     pub note: Option<String>,
 }
@@ -59,7 +62,7 @@ pub struct Serving {
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None, brought: Brought::default(), placed: None, note: None }
+        StagedInput { path, served: None, brought: Brought::default(), placed: None, container: None, note: None }
     }
 }
 

@@ -3,7 +3,7 @@
 //! An instance has a [`Folder`]. `launch.json` ([`LaunchSpec`]) is the launch specification, `agent.lock` ([`Lock`]) is
 //! held while the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is computed from, and `spool.jsonl`
 //! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
-//! instance is alive or gone. Its processes carry a tag ([`processes`]) and run in separate [`session`]s. Files
+//! instance is alive or gone. Its processes carry a tag ([`processes`], [`containers`]) and run in separate [`session`]s. Files
 //! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). [`workdir`] says which files
 //! of a user's folder are transferred. The machine describes itself as [`facts`]. This crate makes no decisions.
 
@@ -27,4 +27,5 @@ pub use folder::Folder;
 pub use launch::{LaunchSpec, SCHEMA};
 pub use lock::Lock;
 pub use meter::MeterFile;
+pub use processes::containers;
 pub use spool::Spool;

@@ -6,7 +6,6 @@
 //! so how long it may take.
 
 mod events;
-mod grace;
 pub(crate) mod library;
 mod link;
 mod masking;
@@ -36,11 +35,11 @@ use rustix::process::Signal;
 use crate::event::Serving;
 use crate::tools::{ATTEMPT, Tools};
 use crate::travel::Uploader;
-use grace::{SaveTime, grace};
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::{Idleness, Observer, ProgramLink, Resume, WatchedPlaces};
+use program::{Container, Idleness, Observer, ProgramLink, Resume, StopScope, WatchedPlaces};
+use sweeping::{SaveTime, grace};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
@@ -65,6 +64,8 @@ pub struct Attempt {
     nodes: Vec<NodeAddress>,
     /// What `file_mounts` has put on this machine.
     placed: Option<workdir::Placed>,
+    /// The container that its program runs in.
+    container: Option<Container>,
     /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
     /// Since when the program is idle, where that matters.
@@ -130,9 +131,9 @@ impl Attempt {
         match start.job.work.clone() {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, (log, uploader), now),
             Work::Command(command) => {
-                staging::program(&start, &tools, &command, &folder);
-                // A program works without it, too.
+                // A program works without it, too. A container is given it when it is made.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
+                staging::program(&start, &tools, &command, &folder);
                 let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
                 Ok((Attempt::new(start, tools, work, (log, uploader), now), Vec::new()))
             }
@@ -159,6 +160,7 @@ impl Attempt {
             uploader,
             nodes: Vec::new(),
             placed: None,
+            container: None,
             copies: Vec::new(),
             idle: timeout.map(|timeout| Idleness::new(timeout, now)),
         }
@@ -212,7 +214,8 @@ impl Attempt {
         // What the program writes is its own from here on.
         let places = WatchedPlaces::before_start(&self.log, folder.join("workdir"), checkpoints);
         let given = (link.as_ref().map(ProgramLink::path), &resume);
-        let started = program::command(&self.start, role, text, folder, &self.nodes, given).and_then(|mut command| {
+        let started = program::command(&self.start, role, text, folder, &self.nodes, given).and_then(|plain| {
+            let mut command = self.contained(plain)?;
             self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         });
@@ -281,10 +284,12 @@ impl Attempt {
             (Working::Command { link, .. }, Stage::Running { process, .. }) => {
                 // A program that polls for stop requests saves and ends by itself; its shell must not continue after
                 // it.
-                if link.as_mut().is_some_and(ProgramLink::stop) {
-                    process.signal_leader(Signal::TERM);
-                } else {
-                    process.terminate(&self.start.attempt);
+                let listens = link.as_mut().is_some_and(ProgramLink::stop);
+                match &self.container {
+                    Some(container) if listens => container.stop(StopScope::Script),
+                    Some(container) => container.stop(StopScope::All),
+                    None if listens => process.signal_leader(Signal::TERM),
+                    None => process.terminate(&self.start.attempt),
                 }
             }
             (

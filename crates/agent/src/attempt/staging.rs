@@ -15,11 +15,12 @@ use store::{Limits, Location, Meter, Places};
 
 use super::events::reported;
 use super::process::{self, Process};
+use super::program::{Container, ContainerRequest};
 use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
 use super::workdir::{self, MountTarget, WorkdirSource};
-use super::{Attempt, Stage, Tools, Working, library, link, program, trainer};
+use super::{Attempt, Stage, Tools, Working, library, link, peers, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::origin::OriginWatch;
 use crate::travel::{self, Brought, Uploader};
@@ -53,6 +54,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
                 served: Some(Serving { served, _handle: handle, origin }),
                 brought: Brought::default(),
                 placed: None,
+                container: None,
                 note,
             })
         });
@@ -75,12 +77,15 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
     let (root, user_home, access) = (tools.root.clone(), tools.user_home.clone(), tools.access.clone());
     let target = MountTarget { attempt: folder.to_owned(), root, user_home, access };
     let mounts = command.file_mounts.clone();
+    let log = peers::log(Path::new(&start.folder), &start.attempt, first_rank(start));
+    let request = command.image.clone().map(|image| ContainerRequest::new(image, start, tools, folder, log));
     begin(start, tools, move |brought| {
         let workdir = target.attempt.join("workdir");
         let source = brought.inputs.get(&RunInput::Workdir).cloned().map(WorkdirSource::Brought);
         workdir::prepare(source.or(original).as_ref(), &workdir, &kept)?;
         let placed = workdir::place(&mounts, brought, &target)?;
-        Ok(StagedInput { placed: Some(placed), ..workdir.into() })
+        let container = request.map(|request| Container::start(&request, &placed)).transpose()?;
+        Ok(StagedInput { placed: Some(placed), container, ..workdir.into() })
     });
 }
 
@@ -128,9 +133,9 @@ impl Attempt {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served, brought, placed, note } = input;
+        let StagedInput { path, served, brought, placed, container, note } = input;
         let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
-        (self.served, self.placed) = (served, placed);
+        (self.served, self.placed, self.container) = (served, placed, container);
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);

@@ -1,6 +1,7 @@
 //! The agent as a separate process, between a control loop and ranks that are real processes too.
 #![allow(clippy::disallowed_methods, reason = "a test program in another role is told so by its environment")]
 
+mod container;
 mod control;
 mod devices;
 mod lifetime;

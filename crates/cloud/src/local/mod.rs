@@ -24,7 +24,7 @@ use domain::{InstanceId, Rate};
 use rustix::process::Signal;
 
 use crate::provider::{Error, Sight};
-use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
+use node::{Folder, LaunchSpec, Lock, SCHEMA, containers, processes, session};
 
 pub use node::session::own as own_session;
 pub use probe::{Probe, probe};
@@ -145,6 +145,10 @@ impl Local {
         if folder.is_held()? || processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)? > 0 {
             return Ok(Sight::Alive);
         }
+        // Nothing can start another container now.
+        if containers::end_all(folder.path())? {
+            return Ok(Sight::Alive);
+        }
         Ok(Sight::Gone(folder.usage()?))
     }
 
@@ -163,6 +167,7 @@ impl Local {
             }
         }
         processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)?;
+        containers::end_all(folder.path())?;
         Ok(())
     }
 

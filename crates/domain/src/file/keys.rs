@@ -186,6 +186,8 @@ pub(crate) struct Resources {
     pub memory: Option<Gigabytes>,
     /// Minimum free disk space in GB (10⁹ bytes), such as `256`, or with a unit.
     pub disk_size: Option<Gigabytes>,
+    /// Container image that `setup` and `run` run in, through podman or docker of the machine: `docker:IMAGE`, `docker:IMAGE:TAG` or `docker:IMAGE@sha256:…`. It needs `bash`.
+    pub image_id: Option<String>,
     /// When to retry the job; `none` means never.
     pub job_recovery: Option<JobRecovery>,
 }

@@ -9,6 +9,7 @@ use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::finding::Cause;
 use crate::gpu::GpuSpec;
+use crate::image::ContainerImage;
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::mounts;
 use crate::problem::Problem;
@@ -45,7 +46,8 @@ pub(super) fn lower(
     wants.spares = file.spares.unwrap_or_default();
     let (workdir, setup, outputs) = (file.workdir, file.setup, file.outputs);
     let file_mounts = file.file_mounts.map(|keys| mounts::lowered(keys, problems));
-    let program = Program { workdir, file_mounts, setup, run: file.run, outputs, progress: file.progress };
+    let image = image(resources.image_id.take(), problems);
+    let program = Program { workdir, file_mounts, setup, run: file.run, outputs, image, progress: file.progress };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
@@ -84,12 +86,25 @@ struct Program {
     setup: Option<String>,
     run: Option<String>,
     outputs: Option<Vec<String>>,
+    image: Option<ContainerImage>,
     progress: Option<Progress>,
+}
+
+/// The container image of a program.
+fn image(text: Option<String>, problems: &mut Vec<Problem>) -> Option<ContainerImage> {
+    match text.filter(|text| !text.trim().is_empty())?.parse::<ContainerImage>() {
+        Ok(image) => Some(image),
+        Err(why) => {
+            let hint = "write for example `image_id: docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime`";
+            clash(problems, "resources.image_id", &why, hint);
+            None
+        }
+    }
 }
 
 /// The one work of a job: `train:`, or the program of `run:`.
 fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<Problem>) -> Option<Work> {
-    let Program { workdir, file_mounts, setup, run, outputs, progress } = program;
+    let Program { workdir, file_mounts, setup, run, outputs, image, progress } = program;
     match (train, run) {
         (Some(train), None) => {
             let given = [
@@ -97,6 +112,7 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
                 ("workdir", workdir.is_some()),
                 ("file_mounts", file_mounts.is_some()),
                 ("outputs", outputs.is_some()),
+                ("resources.image_id", image.is_some()),
                 ("progress", progress.is_some()),
             ];
             for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
@@ -108,7 +124,7 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
         (None, Some(run)) => {
             let (outputs, progress) = (outputs.unwrap_or_default(), progress.unwrap_or_default());
             let file_mounts = file_mounts.unwrap_or_default();
-            Some(Work::Command(Command { workdir, file_mounts, setup, run, outputs, progress }))
+            Some(Work::Command(Command { workdir, file_mounts, setup, run, outputs, image, progress }))
         }
         (Some(_), Some(_)) => {
             let both = Problem::at("run", "`run` and `train` exclude each other");

@@ -97,11 +97,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.ephemeral_storage", "it is SkyPilot's old name for `disk_size`", "write `disk_size`"),
     planned("resources.max_hourly_cost", &[], NO_LIMIT, BUDGET),
     no("resources.ports", "opening ports is not supported yet", LEAVE_OUT),
-    no(
-        "resources.image_id",
-        "containers and machine images are not supported yet",
-        "install what the program needs in `setup`",
-    ),
+    yes("resources.image_id"),
     no("resources.labels", "labels are not supported yet", LEAVE_OUT),
     no(
         "resources.autostop",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Cause;
+use crate::image::ContainerImage;
 use crate::money::Money;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
@@ -129,6 +130,9 @@ pub struct Command {
     /// Folders below the working folder that are carried from attempt to attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
+    /// The container image that both run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ContainerImage>,
     /// What is read of a program that does not use the package `gradus`.
     #[serde(default, skip_serializing_if = "Progress::is_default")]
     pub progress: Progress,

@@ -3,7 +3,7 @@
 //! Facts only: what they mean is decided by whoever reads them. Everything here works without root; what needs it is left
 //! out, with the reason. A command that does not answer is ended, for a broken GPU makes `nvidia-smi` wait for ever.
 
-mod ask;
+pub(crate) mod ask;
 mod disk;
 mod gpu;
 mod kernel_log;

@@ -28,6 +28,11 @@ const QUIET: u32 = 3;
 /// The id of the listener; ids of connections begin with 1.
 const LISTENER: u32 = 0;
 
+/// The file of the socket for programs of an attempt, in the folder of its instance.
+pub fn socket_file(folder: &Path, attempt: &AttemptId) -> PathBuf {
+    folder.join(format!("{attempt}-program.sock"))
+}
+
 /// The socket, and who is connected.
 pub struct ProgramLink {
     listener: UnixListener,
@@ -58,7 +63,7 @@ struct Member {
 impl ProgramLink {
     /// Listens in `folder` for processes of `attempt`; their messages go to `events`.
     pub fn listen(folder: &Path, attempt: &AttemptId, events: Sender<Wakeup>) -> io::Result<ProgramLink> {
-        let file = folder.join(format!("{attempt}-program.sock"));
+        let file = socket_file(folder, attempt);
         let (path, handle) = short(&file)?;
         let listener = store::listen(&path)?;
         let accepting = listener.try_clone()?;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use domain::wire::{NodeAddress, NodeRank, Start};
 
+mod container;
 mod hosts;
 mod idle;
 mod link;
@@ -14,6 +15,7 @@ mod observed;
 mod profile;
 mod resume;
 
+pub use container::{Container, ContainerRequest, StopScope};
 pub use idle::Idleness;
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};

@@ -62,6 +62,12 @@ pub fn profile(
         let message = "only a job that runs a program can be profiled";
         return Err(Box::new(Finding::new(Cause::Job, message).hint("use `--calibrate` for `train:`")));
     };
+    if program.image.is_some() {
+        let message = "a program in a container (`image_id`) cannot be profiled";
+        let hint =
+            "leave `image_id` out and run the program where its packages are installed, or plan without `--profile`";
+        return Err(Box::new(Finding::new(Cause::Job, message).hint(hint)));
+    }
     let checkpoints = folder.join("checkpoints");
     fs::create_dir_all(&checkpoints).map_err(|error| not_written("make", &checkpoints, &error))?;
     let source = program.workdir.as_deref().map(|path| WorkdirSource::Original(path.into()));

@@ -71,8 +71,9 @@ pub fn place<'a>(
         };
         // Of this machine's own files, a program finds what is there.
         let is_there = source.is_original && fs::canonicalize(&outer).is_ok_and(|end| end == source.path);
-        if !is_there {
-            placed.link(&outer, number, &source, target)?;
+        match is_there {
+            true => placed.originals.push(outer),
+            false => placed.link(&outer, number, &source, target)?,
         }
     }
     Ok(placed)

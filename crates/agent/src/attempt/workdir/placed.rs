@@ -1,7 +1,7 @@
 //! What `file_mounts` has put on a machine outside of the attempt's folder, for as long as the attempt lives.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Links that lead to an attempt's copies; they are gone with it.
 #[derive(Debug, Default)]
@@ -9,8 +9,18 @@ pub struct Placed {
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Folders that were made for them, outer ones first.
     pub(super) made: Vec<PathBuf>,
+    /// Places where the user's own files are used as they are.
+    pub(super) originals: Vec<PathBuf>,
     /// Says that they are in use.
     pub(super) lock: Option<File>,
+}
+
+impl Placed {
+    /// Each place outside of the attempt's folder, what is to be found there, and whether it may be written to.
+    pub fn places(&self) -> impl Iterator<Item = (&Path, &Path, bool)> {
+        let links = self.links.iter().map(|(place, copy)| (place.as_path(), copy.as_path(), true));
+        links.chain(self.originals.iter().map(|place| (place.as_path(), place.as_path(), false)))
+    }
 }
 
 impl Drop for Placed {

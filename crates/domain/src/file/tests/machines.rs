@@ -34,6 +34,19 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
     check("resources: {job_recovery: none}", "ok");
+    check("resources: {image_id: docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime}", "ok");
+    check("resources: {image_id: }", "ok");
+    let image = "(write for example `image_id: docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime`)";
+    check(
+        "resources: {image_id: ami-0123}",
+        &format!(
+            "2 resources.image_id: `ami-0123` is no container image, and images of machines cannot be chosen {image}"
+        ),
+    );
+    check(
+        "resources: {image_id: 'docker:--privileged'}",
+        &format!("2 resources.image_id: `--privileged` is not the name of a container image {image}"),
+    );
     check("resources: {job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33, 34]}}", "ok");
     check("resources: {job_recovery: {recover_on_exit_codes: 33}}", "ok");
     check(

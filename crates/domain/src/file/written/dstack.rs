@@ -22,8 +22,8 @@ const VARIABLES: [(&str, &str); 8] = [
 const LEFT_OUT: [(&[&str], &str, &str); 10] = [
     (
         &["image", "docker", "privileged", "registry_auth", "entrypoint"],
-        "containers are not supported yet",
-        "install what the program needs in `setup`",
+        "containers are not carried over",
+        "write `resources: {image_id: docker:IMAGE}`, or install what the program needs in `setup`",
     ),
     (&["python", "nvcc"], "the machine's own Python and CUDA are used", "install another one in `setup`"),
     (&["volumes"], "volumes are not mounted", "put files under `workdir`, and what must last into $GRADUS_CHECKPOINTS"),

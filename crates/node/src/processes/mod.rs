@@ -4,6 +4,8 @@
 //! to. A process is signalled through a pidfd that was opened before its tag was read, so a reused process id is never
 //! signalled.
 
+pub mod containers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;

@@ -1,12 +1,18 @@
-//! Remaining processes of an attempt: found by their tag, sent SIGTERM, and killed at a deadline.
+//! Remaining processes of an attempt: found by their tag, sent SIGTERM, and killed at a deadline; its container is removed.
 
+mod grace;
+
+use std::process::Command;
 use std::time::Duration;
 
+use domain::Finding;
 use domain::run::AttemptEnd;
 use node::processes;
 use rustix::process::Signal;
 
 use super::{ATTEMPT, Attempt, Stage, Working};
+
+pub(super) use grace::{SaveTime, grace};
 
 /// Polling interval for remaining processes.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -26,6 +32,11 @@ impl Attempt {
         if now < *next {
             return;
         }
+        // What is left in it is killed with it: a program that was told to stop has ended, or its time is over.
+        if self.container.as_mut().is_some_and(|container| !container.is_removed()) {
+            *next = now + SWEEP;
+            return;
+        }
         let left = match (now >= *kill_at, *is_told) {
             (true, _) => processes::signal(ATTEMPT, tag, Signal::KILL).map(|count| count > 0),
             (false, false) => processes::signal(ATTEMPT, tag, Signal::TERM).map(|count| count > 0),
@@ -41,6 +52,14 @@ impl Attempt {
                 *step = reports.saved().or(*step);
             }
             self.upload(end, now);
+        }
+    }
+
+    /// The command that runs in the attempt's container what `plain` runs on the machine, if it has one.
+    pub(super) fn contained(&self, plain: Command) -> Result<Command, Box<Finding>> {
+        match &self.container {
+            Some(container) => container.enter(&plain, |name| self.start.job.secrets.contains_key(name)),
+            None => Ok(plain),
         }
     }
 

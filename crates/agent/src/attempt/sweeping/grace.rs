@@ -8,7 +8,7 @@ use crate::Patience;
 
 /// What an attempt is given to save in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SaveTime {
+pub struct SaveTime {
     /// That of the agent for this kind of work.
     pub usual: Duration,
     /// The job's own `stop_grace`.
@@ -18,7 +18,7 @@ pub(super) struct SaveTime {
 }
 
 /// How long an attempt may go on that ends for this reason; an order may grant less.
-pub(super) fn grace(why: StopReason, time: SaveTime, patience: &Patience) -> Duration {
+pub fn grace(why: StopReason, time: SaveTime, patience: &Patience) -> Duration {
     let whole = time.of_job.unwrap_or(time.usual);
     match why {
         StopReason::Leave | StopReason::Replaced | StopReason::Hang(_) => Duration::ZERO,

@@ -1,0 +1,191 @@
+//! Containers of an instance: which runtime a machine has, and ending them by name.
+//!
+//! A container belongs to its runtime and not to the agent that has asked for it, so it outlives a killed agent. The agent
+//! writes each name into the instance's folder before it starts the container; whoever finds the agent gone ends what is
+//! written there, and the instance counts as gone once the runtime knows none of these names.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::ask::ask;
+use crate::folder::{Folder, found};
+
+/// The file in an instance's folder that lists its containers, one per line.
+const LIST: &str = "containers";
+
+/// How long a runtime may take to answer.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// A kind of runtime; the first that a machine has is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerEngine {
+    /// podman, with or without root.
+    Podman,
+    /// docker, by its daemon.
+    Docker,
+}
+
+impl ContainerEngine {
+    /// The name of its program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ContainerEngine::Podman => "podman",
+            ContainerEngine::Docker => "docker",
+        }
+    }
+}
+
+/// A runtime of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRuntime {
+    /// Which it is.
+    pub engine: ContainerEngine,
+    /// The path of its program.
+    pub program: String,
+}
+
+impl ContainerRuntime {
+    /// The runtime that this machine has, if it has one.
+    pub fn find() -> Option<ContainerRuntime> {
+        [ContainerEngine::Podman, ContainerEngine::Docker].into_iter().find_map(|engine| {
+            let found = ask("sh", &["-c", &format!("command -v {}", engine.name())], WITHIN).ok()?;
+            let program = found.trim().to_owned();
+            // An alias or a function is no program.
+            program.starts_with('/').then_some(ContainerRuntime { engine, program })
+        })
+    }
+
+    /// What the runtime prints to these arguments; else why there is nothing.
+    ///
+    /// # Errors
+    /// A sentence with the first line that it has said.
+    pub fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+        ask(&self.program, arguments, WITHIN)
+    }
+
+    /// Kills and removes a container. Returns whether it is proved that there is none of this name any more.
+    pub fn end(&self, name: &str) -> bool {
+        // One that does not run cannot be killed, and one that is removed at its end is gone by then.
+        let _ = self.ask(&["kill", "--signal", "KILL", name]);
+        let _ = self.ask(&["rm", "--force", name]);
+        match self.ask(&["container", "inspect", "--format", "{{.Id}}", name]) {
+            Ok(_) => false,
+            Err(why) => says_gone(&why),
+        }
+    }
+}
+
+/// Whether a runtime knows no container of the name, or is itself not there any more.
+fn says_gone(why: &str) -> bool {
+    why.to_lowercase().contains("no such")
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ListedContainer {
+    #[serde(flatten)]
+    runtime: ContainerRuntime,
+    name: String,
+}
+
+/// Writes down in an instance's folder that a container is about to be started.
+///
+/// # Errors
+/// If the list cannot be written; then nothing may be started.
+pub fn record(folder: &Path, runtime: &ContainerRuntime, name: &str) -> io::Result<()> {
+    let mut line = serde_json::to_string(&ListedContainer { runtime: runtime.clone(), name: name.to_owned() })?;
+    line.push('\n');
+    let mut file = OpenOptions::new().create(true).append(true).open(list(folder))?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()
+}
+
+/// Ends every container that is written down in an instance's folder. Returns whether one may still be there.
+///
+/// # Errors
+/// If the list cannot be read or removed.
+pub fn end_all(folder: &Path) -> io::Result<bool> {
+    let Some(text) = found(fs::read_to_string(list(folder)))? else { return Ok(false) };
+    // A line that was cut short was never acted on.
+    let listed = text.lines().filter_map(|line| serde_json::from_str::<ListedContainer>(line).ok());
+    let left = listed.filter(|one| !one.runtime.end(&one.name)).count();
+    if left == 0 {
+        found(fs::remove_file(list(folder)))?;
+    }
+    Ok(left > 0)
+}
+
+/// Ends the containers of instances in the folder `instances` whose agents are gone. What cannot be ended now is left to
+/// their provider.
+pub fn end_leftovers(instances: &Path) {
+    let folders = fs::read_dir(instances).into_iter().flatten().flatten().map(|entry| entry.path());
+    for folder in folders.filter(|folder| list(folder).is_file()) {
+        if matches!(Folder::new(&folder).is_held(), Ok(false)) {
+            let _ = end_all(&folder);
+        }
+    }
+}
+
+fn list(folder: &Path) -> PathBuf {
+    folder.join(LIST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A runtime that keeps each container as a file beside itself, and cannot remove those that are called `stuck`.
+    fn stand_in(folder: &Path) -> ContainerRuntime {
+        let program = folder.join("podman");
+        let script = "#!/bin/sh
+here=$(dirname \"$0\")
+for name; do :; done
+echo \"$*\" >> \"$here/asked\"
+case $1 in
+  rm) [ \"$name\" = stuck ] || rm -f \"$here/$name\" ;;
+  container) [ -e \"$here/$name\" ] || { echo \"Error: no such container $name\" >&2; exit 125; } ;;
+esac
+";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        ContainerRuntime { engine: ContainerEngine::Podman, program: program.display().to_string() }
+    }
+
+    #[test]
+    fn what_is_written_down_is_ended_by_name_and_proved() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = stand_in(folder.path());
+        assert!(!end_all(folder.path()).unwrap(), "there was none");
+        for name in ["one", "stuck"] {
+            record(folder.path(), &runtime, name).unwrap();
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::OpenOptions::new().append(true).open(list(folder.path())).unwrap().write_all(b"{\"eng").unwrap();
+        assert!(end_all(folder.path()).unwrap(), "one is still there");
+        assert!(!folder.path().join("one").exists() && list(folder.path()).exists());
+        fs::remove_file(folder.path().join("stuck")).unwrap();
+        assert!(!end_all(folder.path()).unwrap());
+        assert!(!list(folder.path()).exists());
+        let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
+        assert!(asked.starts_with("kill --signal KILL one\nrm --force one\ncontainer inspect"), "{asked}");
+    }
+
+    #[test]
+    fn a_runtime_that_does_not_answer_proves_nothing() {
+        for (why, expected) in [
+            ("`docker` ended with exit status: 1: Error response from daemon: No such container: x", true),
+            ("`podman` ended with exit status: 125: Error: no such container x", true),
+            ("cannot start `/usr/bin/podman`: No such file or directory (os error 2)", true),
+            ("`docker` ended with exit status: 1: Cannot connect to the Docker daemon", false),
+            ("`docker` has not answered for 30 s", false),
+        ] {
+            assert_eq!(says_gone(why), expected, "{why}");
+        }
+    }
+}
