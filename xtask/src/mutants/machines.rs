@@ -26,6 +26,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "what_the_handler" },
     },
     SourceMutant {
+        name: "limits-where-they-do-nothing",
+        harm: "a program is moved to a control group that cannot limit it, and its user believes that it is limited",
+        file: "crates/node/src/oom/limits.rs",
+        from: "let mut able = groups.iter().filter(has).peekable();",
+        to: "let mut able = groups.iter().filter(|group| has(group) || true).peekable();",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "the_nearest_group_that_passes_on" },
+    },
+    SourceMutant {
         name: "values-in-command-lines",
         harm: "everybody on a machine reads the secrets of a program in a container with `ps`",
         file: "crates/agent/src/attempt/program/container/line.rs",

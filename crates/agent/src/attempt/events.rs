@@ -6,7 +6,6 @@ use std::time::Duration;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
-use node::oom::KillCounters;
 use node::{processes, terminals};
 
 use super::process::Exit;
@@ -82,11 +81,12 @@ impl Attempt {
         if let Working::Train { peers, .. } = &mut self.work {
             peers.exited(pid, now);
         }
+        let counters = self.kill_counters();
         let Stage::Running { process, role, kills } = &mut self.stage else { return Vec::new() };
         if process.pid() != pid {
             return Vec::new();
         }
-        let (exit, role, memory) = (process.reap(), *role, KillCounters::read().since(*kills));
+        let (exit, role, memory) = (process.reap(), *role, counters.since(*kills));
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
             return self.prepared(PathBuf::new(), now);
         }

@@ -25,10 +25,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::StopReason;
-use domain::rank::{self, Report};
+use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, NodeAddress, Start};
 use domain::{AttemptId, Command, Finding, Train, Work};
+use node::oom::limits::LimitedGroup;
 use node::oom::{KillCounters, MemoryKill};
 use rustix::process::Signal;
 
@@ -38,7 +39,7 @@ use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::{Container, Idleness, Observer, ProgramLink, Resume, StopScope, WatchedPlaces};
+use program::{Container, Idleness, Observer, ProgramLink, StopScope};
 use sweeping::{SaveTime, grace};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
@@ -66,6 +67,8 @@ pub struct Attempt {
     placed: Option<workdir::Placed>,
     /// The container that its program runs in.
     container: Option<Container>,
+    /// The control group that its program runs in.
+    limited: Option<LimitedGroup>,
     /// Paths of local copies, each with its original on the loop's machine.
     copies: Vec<(String, String)>,
     /// Since when the program is idle, where that matters.
@@ -161,6 +164,7 @@ impl Attempt {
             nodes: Vec::new(),
             placed: None,
             container: None,
+            limited: None,
             copies: Vec::new(),
             idle: timeout.map(|timeout| Idleness::new(timeout, now)),
         }
@@ -204,45 +208,6 @@ impl Attempt {
     /// Its name.
     pub fn id(&self) -> &AttemptId {
         &self.start.attempt
-    }
-
-    /// Starts one of the user's scripts. The attempt counts as started when `run` does.
-    fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
-        let Working::Command { folder, link, .. } = &self.work else { return Vec::new() };
-        let checkpoints = Path::new(&self.start.folder).join("checkpoints");
-        let resume = if role == Role::Program { Resume::look(&checkpoints) } else { Resume::default() };
-        // What the program writes is its own from here on.
-        let places = WatchedPlaces::before_start(&self.log, folder.join("workdir"), checkpoints);
-        let given = (link.as_ref().map(ProgramLink::path), &resume);
-        let started = program::command(&self.start, role, text, folder, &self.nodes, given).and_then(|plain| {
-            let mut command = self.contained(plain)?;
-            self.tools.tag(&mut command, &self.start.attempt);
-            Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
-        });
-        match started {
-            Ok(process) => {
-                self.stage = Stage::Running { process, role, kills: KillCounters::read() };
-                if role == Role::Setup { Vec::new() } else { self.program_started(&resume, places) }
-            }
-            Err(finding) => {
-                let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
-                self.stage = Stage::Sweeping { end, kill_at: Duration::ZERO, next: Duration::ZERO, is_told: false };
-                Vec::new()
-            }
-        }
-    }
-
-    /// The user's program runs: what can be seen of it is reported, unless it reports itself. Rank 0's machine looks.
-    fn program_started(&mut self, resume: &Resume, places: WatchedPlaces) -> Vec<AgentEvent> {
-        let (id, is_follower) = (self.start.attempt.clone(), self.is_follower());
-        if let Working::Command { command, observer, .. } = &mut self.work
-            && !is_follower
-        {
-            let before = resume.before(self.start.fence.0);
-            *observer = Some(Observer::start(&command.progress, places, before, &id, self.tools.events.clone()));
-        }
-        let notes = resume.notes().into_iter().map(|text| events::reported(Report::Note { text }));
-        std::iter::once(AgentEvent::Started).chain(notes).collect()
     }
 
     /// Ends it, within a time if one is given. Repeated calls can only shorten the time.
@@ -383,7 +348,7 @@ impl Attempt {
         {
             return end;
         }
-        verdict::verdict(verdict::Facts {
+        let end = verdict::verdict(verdict::Facts {
             rank: staging::first_rank(&self.start),
             role,
             is_follower: self.is_follower(),
@@ -395,6 +360,7 @@ impl Attempt {
             log: &self.log,
             stacks: Some(self.stacks()).filter(|path| path.is_file()),
             tail: process::tail(&self.log),
-        })
+        });
+        self.at_limit(end, memory)
     }
 }

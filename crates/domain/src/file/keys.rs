@@ -186,6 +186,8 @@ pub(crate) struct Resources {
     pub memory: Option<Gigabytes>,
     /// Minimum free disk space in GB (10⁹ bytes), such as `256`, or with a unit.
     pub disk_size: Option<Gigabytes>,
+    /// Whether `setup` and `run` are held to `cpus` and `memory`, where the machine's user may make control groups (cgroup v2) or the program runs in a container: more memory is an error of the program. Default: `false`.
+    pub enforce: Option<bool>,
     /// Container image that `setup` and `run` run in, through podman or docker of the machine: `docker:IMAGE`, `docker:IMAGE:TAG` or `docker:IMAGE@sha256:…`. It needs `bash`.
     pub image_id: Option<String>,
     /// When to retry the job; `none` means never.

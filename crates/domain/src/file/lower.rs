@@ -65,6 +65,7 @@ pub(super) fn lower(
             cores: resources.cpus.map(|cores| cores.0),
             memory: resources.memory.map(|size| size.0),
             disk: resources.disk_size.map(|size| size.0),
+            enforce: resources.enforce.unwrap_or_default(),
         },
         budget: file.budget.map(|budget| Budget { max: budget.max, alert: budget.alert }),
         deadline: file.deadline,

@@ -76,6 +76,7 @@ impl Validator {
             }
         }
         self.variables(job);
+        self.enforced(job, work);
         if let Some(budget) = job.budget {
             if budget.max.micros() == 0 {
                 self.wrong(
@@ -120,6 +121,18 @@ impl Validator {
         if has_codes && matches!(work, Some(Work::Train(_))) {
             let message = "exit codes are those of a `run:` program; `train:` is tried again after every loss, never after an error";
             self.warn("resources.job_recovery", message, "leave the key out");
+        }
+    }
+
+    fn enforced(&mut self, job: &Job, work: Option<&Work>) {
+        if !job.needs.enforce {
+            return;
+        }
+        if matches!(work, Some(Work::Train(_))) {
+            self.wrong("resources.enforce", "it is for a `run:` program", "leave the key out");
+        } else if job.needs.cores.is_none() && job.needs.memory.is_none() {
+            let hint = "write `cpus` or `memory` too, such as `memory: 32`, or leave the key out";
+            self.wrong("resources.enforce", "there is nothing to hold the program to", hint);
         }
     }
 

@@ -147,6 +147,9 @@ pub struct Needs {
     pub memory: Option<Bytes>,
     /// Free disk.
     pub disk: Option<Bytes>,
+    /// Whether a program is held to these cores and this memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enforce: bool,
 }
 
 /// The most that a run may cost.

@@ -14,6 +14,7 @@ mod link;
 mod observed;
 mod profile;
 mod resume;
+mod start;
 
 pub use container::{Container, ContainerRequest, StopScope};
 pub use idle::Idleness;

@@ -2,10 +2,8 @@
 
 mod grace;
 
-use std::process::Command;
 use std::time::Duration;
 
-use domain::Finding;
 use domain::run::AttemptEnd;
 use node::processes;
 use rustix::process::Signal;
@@ -52,14 +50,6 @@ impl Attempt {
                 *step = reports.saved().or(*step);
             }
             self.upload(end, now);
-        }
-    }
-
-    /// The command that runs in the attempt's container what `plain` runs on the machine, if it has one.
-    pub(super) fn contained(&self, plain: Command) -> Result<Command, Box<Finding>> {
-        match &self.container {
-            Some(container) => container.enter(&plain, |name| self.start.job.secrets.contains_key(name)),
-            None => Ok(plain),
         }
     }
 

@@ -36,6 +36,11 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {job_recovery: none}", "ok");
     check("resources: {image_id: docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime}", "ok");
     check("resources: {image_id: }", "ok");
+    check("resources: {memory: 32, enforce: true}", "ok");
+    check(
+        "resources: {enforce: true}",
+        "2 resources.enforce: there is nothing to hold the program to (write `cpus` or `memory` too, such as `memory: 32`, or leave the key out)",
+    );
     let image = "(write for example `image_id: docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime`)";
     check(
         "resources: {image_id: ami-0123}",
@@ -260,6 +265,7 @@ fn table_and_types_agree() {
     // Ours beside SkyPilot's.
     let own = [
         "spares",
+        "resources.enforce",
         "resources.gpu_specs",
         "resources.job_recovery.halve_micro_batch",
         "resources.job_recovery.max_restarts",

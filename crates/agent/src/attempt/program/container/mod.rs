@@ -78,7 +78,10 @@ impl ContainerRequest {
             user_home: tools.user_home.clone(),
             tags: [tools.owner.clone(), tools.instance.to_string()],
             has_gpus: super::gpus_of(start) > 0,
-            limits: (None, None),
+            limits: match start.job.needs.enforce {
+                true => (start.job.needs.memory.map(|bytes| bytes.0), start.job.needs.cores),
+                false => (None, None),
+            },
         }
     }
 }

@@ -3,6 +3,8 @@
 //! The counter of our own control group tells of this attempt's processes, which are in it or below; that of the machine
 //! also of everybody else's.
 
+pub mod limits;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +32,12 @@ impl KillCounters {
     /// The counters of this process and machine.
     pub fn read() -> KillCounters {
         KillCounters::under(Path::new("/"))
+    }
+
+    /// The counters of a control group and of this machine.
+    pub fn of(group: &Path) -> KillCounters {
+        let text = fs::read_to_string(group.join("memory.events")).unwrap_or_default();
+        KillCounters { group: kills(&text), ..KillCounters::read() }
     }
 
     fn under(root: &Path) -> KillCounters {

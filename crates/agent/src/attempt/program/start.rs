@@ -1,0 +1,178 @@
+//! Starts the scripts of a user's program: on the machine or in its container, and held to what its job asks for.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use domain::rank::Report;
+use domain::run::AttemptEnd;
+use domain::wire::AgentEvent;
+use domain::{Bytes, Cause, Finding};
+use node::oom::limits::{LimitedGroup, ResourceLimits};
+use node::oom::{KillCounters, MemoryKill};
+
+use super::super::events::reported;
+use super::super::process::Process;
+use super::super::verdict::Role;
+use super::super::{Attempt, Stage, Working};
+use super::{Observer, ProgramLink, Resume, WatchedPlaces, command};
+
+/// Moves itself to the control group whose list of processes is named, and becomes the script.
+const ENTER: &str = r#"echo 0 > "$1" || echo "gradus: this script is not held to its limits" >&2; exec bash "$2""#;
+
+impl Attempt {
+    /// Starts one of the user's scripts. The attempt counts as started when `run` does.
+    pub(in crate::attempt) fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
+        let mut events = self.limit();
+        let Working::Command { folder, link, .. } = &self.work else { return events };
+        let checkpoints = Path::new(&self.start.folder).join("checkpoints");
+        let resume = if role == Role::Program { Resume::look(&checkpoints) } else { Resume::default() };
+        // What the program writes is its own from here on.
+        let places = WatchedPlaces::before_start(&self.log, folder.join("workdir"), checkpoints);
+        let given = (link.as_ref().map(ProgramLink::path), &resume);
+        let started = command(&self.start, role, text, folder, &self.nodes, given).and_then(|plain| {
+            let mut command = self.contained(plain)?;
+            self.tools.tag(&mut command, &self.start.attempt);
+            Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
+        });
+        match started {
+            Ok(process) => {
+                self.stage = Stage::Running { process, role, kills: self.kill_counters() };
+                if role == Role::Program {
+                    events.extend(self.program_started(&resume, places));
+                }
+            }
+            Err(finding) => {
+                let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
+                self.stage = Stage::Sweeping { end, kill_at: Duration::ZERO, next: Duration::ZERO, is_told: false };
+            }
+        }
+        events
+    }
+
+    /// The user's program runs: what can be seen of it is reported, unless it reports itself. Rank 0's machine looks.
+    fn program_started(&mut self, resume: &Resume, places: WatchedPlaces) -> Vec<AgentEvent> {
+        let (id, is_follower) = (self.start.attempt.clone(), self.is_follower());
+        if let Working::Command { command, observer, .. } = &mut self.work
+            && !is_follower
+        {
+            let before = resume.before(self.start.fence.0);
+            *observer = Some(Observer::start(&command.progress, places, before, &id, self.tools.events.clone()));
+        }
+        let notes = resume.notes().into_iter().map(|text| reported(Report::Note { text }));
+        std::iter::once(AgentEvent::Started).chain(notes).collect()
+    }
+
+    /// The command that runs in the attempt's container or control group what `plain` runs on the machine.
+    fn contained(&self, plain: Command) -> Result<Command, Box<Finding>> {
+        match (&self.container, &self.limited) {
+            (Some(container), _) => container.enter(&plain, |name| self.start.job.secrets.contains_key(name)),
+            (None, Some(group)) => Ok(limited(&plain, group.path())),
+            (None, None) => Ok(plain),
+        }
+    }
+
+    /// Makes the control group of the job's limits before the first script; that there is none is said, once.
+    fn limit(&mut self) -> Vec<AgentEvent> {
+        let needs = self.start.job.needs;
+        let is_first = matches!(self.stage, Stage::Staging) || !self.has_setup() && self.limited.is_none();
+        // A container has its limits from its runtime.
+        if !needs.enforce || self.container.is_some() || !is_first {
+            return Vec::new();
+        }
+        let limits = ResourceLimits { memory: needs.memory, cores: needs.cores };
+        match LimitedGroup::make(&format!("gradus-{}", self.start.attempt), &limits) {
+            Ok(group) => {
+                self.limited = Some(group);
+                Vec::new()
+            }
+            Err(why) => {
+                let text = format!("`enforce` has no effect: {why}; the program runs without a limit");
+                vec![reported(Report::Note { text })]
+            }
+        }
+    }
+
+    fn has_setup(&self) -> bool {
+        matches!(&self.work, Working::Command { command, .. } if command.setup.is_some())
+    }
+
+    /// What the kernel has killed for memory, counted where the attempt's processes are.
+    pub(in crate::attempt) fn kill_counters(&self) -> KillCounters {
+        self.limited.as_ref().map_or_else(KillCounters::read, |group| KillCounters::of(group.path()))
+    }
+
+    /// The end of an attempt, with what its limit has to do with it.
+    pub(in crate::attempt) fn at_limit(&self, end: AttemptEnd, memory: MemoryKill) -> AttemptEnd {
+        let limit = self.start.job.needs.memory.filter(|_| self.limited.is_some() && memory == MemoryKill::Here);
+        match limit {
+            Some(limit) => reached(end, limit),
+            None => end,
+        }
+    }
+}
+
+/// The same script with the same variables, in a control group.
+fn limited(plain: &Command, group: &Path) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", ENTER, "bash"]).arg(group.join("cgroup.procs")).args(plain.get_args());
+    if let Some(folder) = plain.get_current_dir() {
+        command.current_dir(folder);
+    }
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+/// Says of a failure that the limit of the job was reached, and what to do.
+fn reached(end: AttemptEnd, limit: Bytes) -> AttemptEnd {
+    let AttemptEnd::Failed { finding, exit_code } = end else { return end };
+    let gigabytes = limit.0 as f64 / 1e9;
+    let message = format!("{}; it may use {gigabytes:.1} GB (`resources.memory` with `enforce`)", finding.message);
+    let hint = match (finding.cause, &finding.hint) {
+        (Cause::OutOfMemory, Some(hint)) => format!("write a larger `memory`, or leave `enforce` out; or {hint}"),
+        (_, _) => "write a larger `memory`, or leave `enforce` out".to_owned(),
+    };
+    AttemptEnd::Failed { finding: Finding { message, ..finding }.hint(hint), exit_code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_in_a_control_group_is_the_same_but_for_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("run.sh");
+        std::fs::write(&script, "echo $A[$B] $(basename $PWD)\n").unwrap();
+        std::fs::create_dir(folder.path().join("workdir")).unwrap();
+        let mut plain = Command::new("bash");
+        plain.arg(&script).current_dir(folder.path().join("workdir")).env("A", "a b").env_remove("B");
+        let found = limited(&plain, folder.path()).env("B", "").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "a b[] workdir\n");
+        assert_eq!(std::fs::read_to_string(folder.path().join("cgroup.procs")).unwrap(), "0\n");
+        // Without the group it runs all the same, and says so.
+        let found = limited(&plain, Path::new("/nonexistent")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "a b[] workdir\n");
+        assert!(String::from_utf8_lossy(&found.stderr).contains("not held to its limits"));
+    }
+
+    #[test]
+    fn an_end_at_the_limit_says_so_and_what_to_do() {
+        let failed = |cause, hint: &str| AttemptEnd::Failed {
+            finding: Finding::new(cause, "the kernel killed `run` because memory ran out").hint(hint),
+            exit_code: None,
+        };
+        let AttemptEnd::Failed { finding, .. } = reached(failed(Cause::OutOfMemory, "do less"), Bytes(8_000_000_000))
+        else {
+            panic!("it has failed")
+        };
+        assert!(finding.message.contains("because memory ran out; it may use 8.0 GB"), "{}", finding.message);
+        assert_eq!(finding.hint.as_deref(), Some("write a larger `memory`, or leave `enforce` out; or do less"));
+        assert_eq!(reached(AttemptEnd::Succeeded, Bytes(1)), AttemptEnd::Succeeded);
+    }
+}
