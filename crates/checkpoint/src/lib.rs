@@ -69,4 +69,4 @@ pub use restore::{LoadedCheckpoint, lost_best, newest_usable, newest_verified};
 pub use snapshot::{BestWeights, Snapshot, SnapshotPart, WriterIdentity};
 pub use tensor::{Dtype, Tensor, read_tensors, write_tensors};
 pub use verify::{Rejected, check_file, read_manifest, steps};
-pub use writer::{CheckpointWriter, PartFolders};
+pub use writer::{CheckpointWriter, PartFolders, Retention};

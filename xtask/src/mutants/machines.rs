@@ -26,6 +26,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "what_the_handler" },
     },
     SourceMutant {
+        name: "every-so-many-of-an-attempt",
+        harm: "the checkpoints of a run that `keep_every` names depend on how often it was interrupted",
+        file: "crates/checkpoint/src/save/commit.rs",
+        from: "number: resumed.map_or(0, |manifest| manifest.number),",
+        to: "number: 0,",
+        test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "every_so_many_stay" },
+    },
+    SourceMutant {
         name: "limits-where-they-do-nothing",
         harm: "a program is moved to a control group that cannot limit it, and its user believes that it is limited",
         file: "crates/node/src/oom/limits.rs",

@@ -37,6 +37,9 @@ pub struct CheckpointManifest {
     pub step: u64,
     /// State of the trainer that is not tensors.
     pub state: Value,
+    /// Which checkpoint of its run it is, from 1, where every so many of them stay; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u64,
     /// The best weights, one of `files`.
     pub best: Option<BestEntry>,
     /// Every file that belongs to this state: model, training, and best if there is one; of each its parts, where ranks
@@ -45,6 +48,10 @@ pub struct CheckpointManifest {
     /// The checkpoints that this one builds on, the full one first; empty for a full checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<ChainEntry>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A checkpoint that later ones build on.

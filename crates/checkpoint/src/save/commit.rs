@@ -32,6 +32,10 @@ pub(crate) struct Committer {
     pub(crate) identity: WriterIdentity,
     /// How many of the newest checkpoints stay.
     pub(crate) keep: usize,
+    /// Of all, every so many stay as well.
+    pub(crate) keep_every: Option<u32>,
+    /// The number of the newest checkpoint among those of its run, where they are counted.
+    number: u64,
     /// The best weights that the newest manifest names.
     pub(crate) best: Option<(BestEntry, Vec<FileEntry>)>,
     /// Set to stop waiting for the parts of other ranks.
@@ -59,6 +63,8 @@ impl Committer {
             folder: folder.to_owned(),
             identity,
             keep: keep as usize,
+            keep_every: None,
+            number: resumed.map_or(0, |manifest| manifest.number),
             best: resumed.and_then(|manifest| Some((manifest.best.clone()?, manifest.best_files().to_vec()))),
             ending: Arc::default(),
             codec: Codec::Full,
@@ -72,6 +78,11 @@ impl Committer {
     /// The same, in another form.
     pub(crate) fn coded(self, codec: Codec) -> Committer {
         Committer { codec, ..self }
+    }
+
+    /// The same, and of all checkpoints every so many stay.
+    pub(crate) fn keeping_every(self, keep_every: Option<u32>) -> Committer {
+        Committer { keep_every, ..self }
     }
 
     /// Retains the tensors of the last committed snapshot if the next one may build on them; the snapshot gets the
@@ -152,13 +163,13 @@ impl Committer {
         if !late.is_empty() {
             self.publish_data(late, &path)?;
         }
-        self.best = best;
+        (self.best, self.number) = (best, manifest.number);
         if self.codec == Codec::Delta {
             let own = ChainEntry { step: snapshot.step, files: own };
             self.next = Some((manifest.chain.iter().cloned().chain([own]).collect(), heads));
         }
         // The state is durable, so trouble with removing is no failure: a later commit tries again.
-        let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
+        let _ = sweep::old(&self.disk, &self.folder, &manifest, (self.keep, self.keep_every));
         Ok(bytes)
     }
 
@@ -185,9 +196,9 @@ impl Committer {
         let manifest = self.manifest(snapshot, best.as_ref().map(|(entry, _)| entry.clone()), files, Vec::new());
         let manifest = CheckpointManifest { schema: PARTS_SCHEMA, ..manifest };
         let _lock = self.publish_manifest(&manifest)?;
-        self.best = best;
+        (self.best, self.number) = (best, manifest.number);
         // The state is durable, so trouble with removing is no failure: a later commit tries again.
-        let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
+        let _ = sweep::old(&self.disk, &self.folder, &manifest, (self.keep, self.keep_every));
         Ok(bytes)
     }
 
@@ -286,6 +297,7 @@ impl Committer {
             job_hash: self.identity.job_hash.clone(),
             step: snapshot.step,
             state: snapshot.state.clone(),
+            number: self.keep_every.map_or(0, |_| self.number + 1),
             best,
             files,
             chain,

@@ -23,10 +23,18 @@ use crate::manifest::{CheckpointManifest, Data, Flaw, manifest_step};
 /// Prefix of folders of rejected manifests, before the number of the attempt.
 const ASIDE: &str = "aside-a";
 
-/// Retains the newest `keep` checkpoints of this job up to and including `newest`, and foreign files; removes the rest.
+/// Retains the newest `keep` checkpoints of this job up to and including `newest`, of all of them each whose number
+/// `keep_every` divides, and foreign files; removes the rest.
 ///
 /// Manifests of later steps, which did not verify or whose run resumed from an earlier step, are moved aside.
-pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep: usize) -> Result<(), Error> {
+pub(crate) fn old(
+    disk: &Disk,
+    folder: &Path,
+    newest: &CheckpointManifest,
+    (keep, keep_every): (usize, Option<u32>),
+) -> Result<(), Error> {
+    let is_one_of_many =
+        |number: u64| number > 0 && keep_every.is_some_and(|every| number.is_multiple_of(every.into()));
     let mut manifests = manifests(folder)?;
     manifests.sort_unstable_by_key(|found| std::cmp::Reverse(found.step));
     let mut kept = 0;
@@ -35,6 +43,7 @@ pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep:
         match manifest {
             Some(manifest) if manifest.job_hash != newest.job_hash => {}
             Some(_) if step <= newest.step && kept < keep.max(1) => kept += 1,
+            Some(manifest) if step < newest.step && is_one_of_many(manifest.number) => {}
             Some(_) if step < newest.step => {
                 disk.remove_file(&path).map_err(|error| Error::writing("remove", &path, error))?;
                 changed = true;

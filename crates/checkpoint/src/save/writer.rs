@@ -35,6 +35,15 @@ use crate::fence;
 use crate::manifest::Data;
 use crate::{CheckpointManifest, Error, Snapshot, WriterIdentity, part};
 
+/// Which checkpoints stay, beside those whose best weights a later one names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// So many of the newest, at least one.
+    pub newest: u32,
+    /// Of all that a run has saved, every so many.
+    pub every: Option<u32>,
+}
+
 /// Saves snapshots in the background, one at a time. Dropping it waits for the one under way.
 #[derive(Debug)]
 pub struct CheckpointWriter {
@@ -93,8 +102,22 @@ impl CheckpointWriter {
         codec: Codec,
         resumed: Option<&CheckpointManifest>,
     ) -> Result<CheckpointWriter, Error> {
+        CheckpointWriter::open_keeping(folder, identity, Retention { newest: keep, every: None }, codec, resumed)
+    }
+
+    /// Like [`CheckpointWriter::open`], with what stays of a longer history.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_keeping(
+        folder: &Path,
+        identity: WriterIdentity,
+        kept: Retention,
+        codec: Codec,
+        resumed: Option<&CheckpointManifest>,
+    ) -> Result<CheckpointWriter, Error> {
         fence::claim(folder, identity.fence)?;
-        let committer = Committer::new(folder, identity, keep, resumed).coded(codec);
+        let committer = Committer::new(folder, identity, kept.newest, resumed).coded(codec).keeping_every(kept.every);
         committer.tidy()?;
         Ok(CheckpointWriter::start(committer))
     }
@@ -134,13 +157,14 @@ impl CheckpointWriter {
     pub fn open_mutant(
         folder: &Path,
         identity: WriterIdentity,
-        keep: u32,
+        kept: Retention,
         codec: Codec,
         resumed: Option<&CheckpointManifest>,
         mutant: Option<crate::Mutant>,
     ) -> Result<CheckpointWriter, Error> {
         fence::claim(folder, identity.fence)?;
-        let committer = Committer { mutant, ..Committer::new(folder, identity, keep, resumed).coded(codec) };
+        let committer = Committer::new(folder, identity, kept.newest, resumed).coded(codec).keeping_every(kept.every);
+        let committer = Committer { mutant, ..committer };
         committer.tidy()?;
         Ok(CheckpointWriter::start(committer))
     }

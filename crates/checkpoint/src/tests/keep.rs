@@ -48,6 +48,33 @@ fn the_newest_stay_and_the_best_they_name() {
     }
 }
 
+/// The steps whose manifests stay of these, with a new attempt after each `attempt` of them.
+fn steps_kept(keep: u32, every: Option<u32>, saved: &[u64], attempt: usize) -> Vec<u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (number, steps) in saved.chunks(attempt).enumerate() {
+        let fence = number as u64 + 1;
+        crate::claim(folder, domain::id::Fence(fence)).unwrap();
+        let mut committer = committer(folder, fence, keep).keeping_every(every);
+        steps.iter().for_each(|step| _ = committer.commit(&snapshot(*step)).unwrap());
+    }
+    let names = listing(folder);
+    let steps = names.iter().filter_map(|name| name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok());
+    steps.collect()
+}
+
+#[test]
+fn of_all_checkpoints_every_so_many_stay_beside_the_newest() {
+    let saved = [7, 14, 15, 29, 30, 44, 45, 60, 61, 70];
+    // However many attempts they are of.
+    for attempt in [1, 3, 10] {
+        assert_eq!(steps_kept(2, Some(3), &saved, attempt), [15, 44, 61, 70], "{attempt}");
+        assert_eq!(steps_kept(1, Some(1), &saved, attempt), saved, "{attempt}");
+        assert_eq!(steps_kept(1, Some(100), &saved, attempt), [70], "{attempt}");
+        assert_eq!(steps_kept(3, None, &saved, attempt), [60, 61, 70], "{attempt}");
+    }
+}
+
 #[test]
 fn the_same_step_may_be_saved_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use checkpoint::{CheckpointManifest, CheckpointWriter, WriterIdentity};
+use checkpoint::{CheckpointManifest, CheckpointWriter, Retention, WriterIdentity};
 use data::Cursor;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Ready, Report, Sample, Step};
@@ -384,15 +384,16 @@ fn has_stalled(context: &Context, trainer: &Trainer, length: Length) -> bool {
 fn open_writer(context: &Context, resumed: Option<&CheckpointManifest>) -> Result<CheckpointWriter, Error> {
     let spec = context.spec;
     let (folder, checkpoint) = (Path::new(&spec.checkpoints), spec.train.checkpoint);
-    Ok(CheckpointWriter::open(folder, WriterIdentity::of(spec), checkpoint.keep, checkpoint.codec, resumed)?)
+    let kept = Retention { newest: checkpoint.keep, every: checkpoint.keep_every };
+    Ok(CheckpointWriter::open_keeping(folder, WriterIdentity::of(spec), kept, checkpoint.codec, resumed)?)
 }
 
 #[cfg(feature = "mutants")]
 fn open_writer(context: &Context, resumed: Option<&CheckpointManifest>) -> Result<CheckpointWriter, Error> {
     let (spec, mutant) = (context.spec, context.options.mutant);
     let (folder, checkpoint) = (Path::new(&spec.checkpoints), spec.train.checkpoint);
-    let (keep, codec) = (checkpoint.keep, checkpoint.codec);
-    Ok(CheckpointWriter::open_mutant(folder, WriterIdentity::of(spec), keep, codec, resumed, mutant)?)
+    let (kept, codec) = (Retention { newest: checkpoint.keep, every: checkpoint.keep_every }, checkpoint.codec);
+    Ok(CheckpointWriter::open_mutant(folder, WriterIdentity::of(spec), kept, codec, resumed, mutant)?)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -127,6 +127,8 @@ fn values_of_a_train_section_make_sense() {
         "6 train.checkpoint.every: `0 steps` is no interval (write for example `auto`, `500 steps` or `10m`)",
     );
     check("checkpoint: {every: 10m, keep: 1, mtbf: 2 days}", "ok");
+    check("checkpoint: {keep: 1, keep_every: 10}", "ok");
+    check("checkpoint: {keep_every: 0}", "6 train.checkpoint.keep_every: `0` is out of range: it must be at least 1");
     check("checkpoint: {keep: 0}", "6 train.checkpoint.keep: `0` is out of range: it must be at least 1");
     check(
         "checkpoint: {mtbf: 0s}",

@@ -17,6 +17,10 @@ pub struct Checkpoint {
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
+    /// Of all checkpoints of the run, keep every so many as well: with `10` the 10th, the 20th and so on. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub keep_every: Option<u32>,
     /// Mean time between failures of the whole run, for `auto`. Default: by what is rented, and how often it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Duration>,
@@ -44,7 +48,7 @@ impl Checkpoint {
 
 impl Default for Checkpoint {
     fn default() -> Checkpoint {
-        Checkpoint { every: Every::Auto, keep: three(), mtbf: None, codec: Codec::Full }
+        Checkpoint { every: Every::Auto, keep: three(), keep_every: None, mtbf: None, codec: Codec::Full }
     }
 }
 
