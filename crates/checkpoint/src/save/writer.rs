@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use domain::id::Fence;
 use domain::rank::Checkpointed;
-use domain::train::Codec;
+use domain::train::{Checkpoint, Codec};
 
 use crate::commit::{Committer, new_folder};
 use crate::disk::Disk;
@@ -42,6 +42,13 @@ pub struct Retention {
     pub newest: u32,
     /// Of all that a run has saved, every so many.
     pub every: Option<u32>,
+}
+
+impl Retention {
+    /// As a job says.
+    pub fn of(checkpoint: &Checkpoint) -> Retention {
+        Retention { newest: checkpoint.keep, every: checkpoint.keep_every }
+    }
 }
 
 /// Saves snapshots in the background, one at a time. Dropping it waits for the one under way.

@@ -383,16 +383,15 @@ fn has_stalled(context: &Context, trainer: &Trainer, length: Length) -> bool {
 #[cfg(not(feature = "mutants"))]
 fn open_writer(context: &Context, resumed: Option<&CheckpointManifest>) -> Result<CheckpointWriter, Error> {
     let spec = context.spec;
-    let (folder, checkpoint) = (Path::new(&spec.checkpoints), spec.train.checkpoint);
-    let kept = Retention { newest: checkpoint.keep, every: checkpoint.keep_every };
-    Ok(CheckpointWriter::open_keeping(folder, WriterIdentity::of(spec), kept, checkpoint.codec, resumed)?)
+    let (folder, kept) = (Path::new(&spec.checkpoints), Retention::of(&spec.train.checkpoint));
+    Ok(CheckpointWriter::open_keeping(folder, WriterIdentity::of(spec), kept, spec.train.checkpoint.codec, resumed)?)
 }
 
 #[cfg(feature = "mutants")]
 fn open_writer(context: &Context, resumed: Option<&CheckpointManifest>) -> Result<CheckpointWriter, Error> {
     let (spec, mutant) = (context.spec, context.options.mutant);
     let (folder, checkpoint) = (Path::new(&spec.checkpoints), spec.train.checkpoint);
-    let (kept, codec) = (Retention { newest: checkpoint.keep, every: checkpoint.keep_every }, checkpoint.codec);
+    let (kept, codec) = (Retention::of(&checkpoint), checkpoint.codec);
     Ok(CheckpointWriter::open_mutant(folder, WriterIdentity::of(spec), kept, codec, resumed, mutant)?)
 }
 
