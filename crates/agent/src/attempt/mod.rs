@@ -40,7 +40,7 @@ use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
 use program::{Container, Idleness, Observer, ProgramLink, StopScope};
-use sweeping::{SaveTime, grace};
+use sweeping::{SaveTime, time_to_save};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
 
@@ -218,7 +218,7 @@ impl Attempt {
             Working::Command { .. } => patience.program,
         };
         let of_job = self.start.job.stop_grace.map(|grace| Duration::from_micros(grace.micros()));
-        let grace = grace(why, SaveTime { usual, of_job, is_remote: self.tools.remote.is_some() }, patience);
+        let grace = time_to_save(why, SaveTime { usual, of_job, is_remote: self.tools.remote.is_some() }, patience);
         // Saved state has to be uploaded before the machine is gone.
         let gone_at = within.filter(|_| why == StopReason::Reclaim).map(|within| now + within);
         let within = if gone_at.is_some() { within.map(|within| within - within / 4) } else { within };

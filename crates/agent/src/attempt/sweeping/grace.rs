@@ -18,7 +18,7 @@ pub struct SaveTime {
 }
 
 /// How long an attempt may go on that ends for this reason; an order may grant less.
-pub fn grace(why: StopReason, time: SaveTime, patience: &Patience) -> Duration {
+pub fn time_to_save(why: StopReason, time: SaveTime, patience: &Patience) -> Duration {
     let whole = time.of_job.unwrap_or(time.usual);
     match why {
         StopReason::Leave | StopReason::Replaced | StopReason::Hang(_) => Duration::ZERO,
@@ -40,7 +40,7 @@ mod tests {
     fn check(why: StopReason, of_job: Option<u64>, expected: [u64; 2]) {
         let found = [false, true].map(|is_remote| {
             let time = SaveTime { usual: Duration::from_secs(60), of_job: of_job.map(Duration::from_secs), is_remote };
-            grace(why, time, &Patience::default()).as_secs()
+            time_to_save(why, time, &Patience::default()).as_secs()
         });
         assert_eq!(found, expected, "{why:?} {of_job:?}");
     }

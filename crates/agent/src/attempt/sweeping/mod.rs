@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{ATTEMPT, Attempt, Stage, Working};
 
-pub(super) use grace::{SaveTime, grace};
+pub(super) use grace::{SaveTime, time_to_save};
 
 /// Polling interval for remaining processes.
 const SWEEP: Duration = Duration::from_millis(20);

@@ -145,7 +145,7 @@ pub fn means_something(variable: &str) -> bool {
 /// The name of a container: of the run and the attempt, in letters that each runtime takes.
 pub fn container_name(attempt: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    format!("gradus-{}", attempt.replace(|letter| !is_plain(letter), "-"))
+    format!("gradus-{}", attempt.replace(|letter: char| !is_plain(letter), "-"))
 }
 
 /// Where a place on the machine is in a container: `~` is the home of the user there.
