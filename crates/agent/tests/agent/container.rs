@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::Cause;
 use domain::run::AttemptEnd;
@@ -67,6 +67,16 @@ fn is_up(scene: &Scene) {
     until("word of the program", || scene.log(1).contains("up\n").then_some(()));
 }
 
+/// The file of the only container, and its name.
+fn started(folder: &Path, attempt: &str) -> (PathBuf, String) {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let containers: Vec<String> = names.filter(|name| name.starts_with("of-")).collect();
+    let [file] = &containers[..] else { panic!("one container: {containers:?}") };
+    let name = file.trim_start_matches("of-").to_owned();
+    assert!(name.starts_with(&format!("gradus-{attempt}-")), "{name}");
+    (folder.join(file), name)
+}
+
 #[test]
 fn a_container_runs_both_scripts_and_its_program_saves_when_it_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,14 +84,13 @@ fn a_container_runs_both_scripts_and_its_program_saves_when_it_is_stopped() {
     is_up(&scene);
     let expected = "pulling docker.io/a/b:1\nsetting up in workdir\nhello made boxed-1 6 gradus.sock\nup\n";
     assert_eq!(scene.log(1), expected);
-    let container = folder.path().join("of-gradus-boxed-1-a1");
-    assert!(container.exists());
+    let (container, name) = started(folder.path(), "boxed-1-a1");
     scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
     assert!(scene.folder.join("checkpoints/state").exists(), "it had the time to save");
     assert!(!container.exists(), "the container is gone with its attempt");
     let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
-    assert!(asked.contains("\nkill --signal TERM gradus-boxed-1-a1\n"), "{asked}");
+    assert!(asked.contains(&format!("\nkill --signal TERM {name}\n")), "{asked}");
     assert!(asked.contains(" --env TOKEN ") && !asked.contains("s3cret") && !asked.contains("hello"), "{asked}");
 }
 
@@ -90,14 +99,14 @@ fn the_container_of_a_killed_agent_is_ended_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let scene = scene("orphan", folder.path());
     is_up(&scene);
-    let container = folder.path().join("of-gradus-orphan-1-a1");
+    let (container, name) = started(folder.path(), "orphan-1-a1");
     let holder: i32 = fs::read_to_string(&container).unwrap().trim().parse().unwrap();
     assert!(is_alive(holder));
     kill(scene.agent(), Signal::KILL);
     scene.gone();
     assert!(!container.exists() && !is_alive(holder));
     let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
-    assert!(asked.contains("\nrm --force gradus-orphan-1-a1\n"), "{asked}");
+    assert!(asked.contains(&format!("\nrm --force {name}\n")), "{asked}");
 }
 
 #[test]

@@ -142,10 +142,14 @@ pub fn means_something(variable: &str) -> bool {
     NAMES.contains(&variable) || BEGINNINGS.iter().any(|beginning| variable.starts_with(beginning))
 }
 
-/// The name of a container: of the run and the attempt, in letters that each runtime takes.
-pub fn container_name(attempt: &str) -> String {
+/// The name of a container: of the run and the attempt, in letters that each runtime takes, and a mark of the owner, for
+/// several may have a run of the same name on one machine.
+pub fn container_name(attempt: &str, owner: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    format!("gradus-{}", attempt.replace(|letter: char| !is_plain(letter), "-"))
+    // FNV-1a.
+    let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    let mark = owner.bytes().fold(2_166_136_261, add);
+    format!("gradus-{}-{mark:08x}", attempt.replace(|letter: char| !is_plain(letter), "-"))
 }
 
 /// Where a place on the machine is in a container: `~` is the home of the user there.
@@ -263,8 +267,9 @@ mod tests {
 
     #[test]
     fn names_and_places() {
-        assert_eq!(container_name("digits-1-a12"), "gradus-digits-1-a12");
-        assert_eq!(container_name("a b/ü"), "gradus-a-b--");
+        assert_eq!(container_name("digits-1-a12", ""), "gradus-digits-1-a12-811c9dc5");
+        assert_eq!(container_name("a b/ü", "a"), "gradus-a-b---e40c292c");
+        assert_ne!(container_name("a", "one"), container_name("a", "other"), "each owner has its own");
         for (place, home, expected) in [
             ("/home/me/.netrc", Some("/home/me"), "/root/.netrc"),
             ("/home/merle/x", Some("/home/me"), "/home/merle/x"),

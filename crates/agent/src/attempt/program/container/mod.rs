@@ -252,7 +252,7 @@ fn spec(
     let held_by = vec![text(&folder.join("hold.sh")), text(folder), namespace.to_owned()];
     Ok(ContainerSpec {
         engine: runtime.engine,
-        name: container_name(&request.attempt),
+        name: container_name(&request.attempt, &request.tags[0]),
         image: request.image.qualified(),
         user,
         home,
