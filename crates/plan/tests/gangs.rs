@@ -144,6 +144,23 @@ fn a_machine_that_is_taken_back_is_replaced_once_all_have_saved() {
     assert_eq!(*instance, scene.run.instance(4));
 }
 
+/// A machine that is taken back knows its own time.
+#[test]
+fn the_others_save_no_longer_than_usual_where_one_is_taken_back() {
+    let (mut scene, _) = started();
+    let run = scene.run.clone();
+    scene.world.runs.get_mut(&run).unwrap().job.stop_grace = Some("10m".parse().unwrap());
+    scene.append(Event::ReclaimNoticed { instance: run.instance(2), at: Timestamp(120 * SECOND as i64) });
+    let within = |number| match &scene.orders(number)[..] {
+        [AgentCommand::Stop { is_node_lost: false, within, .. }] => *within,
+        orders => panic!("{orders:?}"),
+    };
+    assert_eq!(
+        [1, 2, 3].map(within),
+        [Some(domain::Duration::from_secs(60)), None, Some(domain::Duration::from_secs(60))]
+    );
+}
+
 #[test]
 fn nothing_is_started_on_a_machine_that_is_taken_back() {
     let mut scene = Scene::new(4);
