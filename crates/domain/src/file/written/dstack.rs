@@ -19,17 +19,16 @@ const VARIABLES: [(&str, &str); 8] = [
 ];
 
 /// Keys without a counterpart: the reason, and the hint.
-const LEFT_OUT: [(&[&str], &str, &str); 10] = [
+const LEFT_OUT: [(&[&str], &str, &str); 9] = [
     (
-        &["image", "docker", "privileged", "registry_auth", "entrypoint"],
-        "containers are not carried over",
-        "write `resources: {image_id: docker:IMAGE}`, or install what the program needs in `setup`",
+        &["docker", "privileged", "registry_auth", "entrypoint"],
+        "a container is as podman or docker of the machine make it",
+        "log in to a private registry on the machine",
     ),
     (&["python", "nvcc"], "the machine's own Python and CUDA are used", "install another one in `setup`"),
     (&["volumes"], "volumes are not mounted", "put files under `workdir`, and what must last into $GRADUS_CHECKPOINTS"),
     (&["ports"], "opening ports is not supported yet", "`gradus ssh` reaches a node"),
     (&["user", "shell", "home_dir"], "commands run in bash, as the user that gradus runs as", ""),
-    (&["stop_duration"], "a program has 60 seconds to save when it is stopped", "write `stop_grace: 5m` or the like"),
     (
         &["idle_duration", "creation_policy", "fleets", "instances", "utilization_policy"],
         "a machine is rented for one run, and released when it ends",
@@ -73,6 +72,8 @@ pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems>
             "run" => "commands",
             "num_nodes" => "nodes",
             "deadline" => "max_duration",
+            "stop_grace" => "stop_duration",
+            "resources.image_id" => "image",
             "workdir" => "files",
             "resources.accelerators" => "resources.gpu",
             "resources.cpus" => "resources.cpu",
@@ -129,6 +130,9 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
             import.job.plain("deadline", text);
             import.note(line, name, "it is the `deadline` here, which counts from submission", "");
         }
+        "stop_duration" if matches!(text, "off" | "false") => {}
+        "stop_duration" => import.job.plain("stop_grace", text),
+        "image" => import.job.text("resources.image_id", format!("docker:{text}")),
         "retry" => retry(import, key.line, value),
         _ => match LEFT_OUT.iter().find(|(keys, ..)| keys.contains(&name)) {
             Some((_, why, hint)) => import.note(line, name, format!("left out: {why}"), hint),

@@ -213,6 +213,8 @@ max_price: 2.5
 max_duration: 6h
 retry: {on_events: [no-capacity, error]}
 priority: 5
+image: nvcr.io/nvidia/pytorch:25.01-py3
+stop_duration: 5m
 "#,
         r#"
 name: train-llm
@@ -229,6 +231,7 @@ resources:
   max_price: 2.5/h
   job_recovery:
     max_restarts_on_errors: 3
+  image_id: docker:nvcr.io/nvidia/pytorch:25.01-py3
 envs:
   MODEL: a=b
 secrets:
@@ -243,6 +246,7 @@ run: |
   pip install -r requirements.txt
   torchrun --nnodes=$DSTACK_NODES_NUM --node-rank=$DSTACK_NODE_RANK train.py
 deadline: 6h
+stop_grace: 5m
 --
 5 python: left out: the machine's own Python and CUDA are used
 6 env.HF_TOKEN: its value comes from your environment
