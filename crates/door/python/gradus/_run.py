@@ -137,8 +137,8 @@ class Run:
     def should_stop(self):
         """Whether the program is to save its state and end: `gradus stop`, Ctrl-C in `gradus run`, the budget, the deadline.
 
-        It then has 60 seconds, or the job's `stop_grace`, or what the budget leaves. From the first call on, SIGTERM sets this in place of ending the
-        process, unless the program handles it itself. With several ranks as `should_save`.
+        It then has 60 seconds, or the job's `stop_grace`, or what the budget leaves. From the first call on, SIGTERM sets
+        this in place of ending the process, unless the program handles it itself. With several ranks as `should_save`.
         """
         self._listen()
         return self._agreed(self._inner.should_stop())
