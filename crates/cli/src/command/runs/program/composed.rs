@@ -50,6 +50,8 @@ pub struct ScriptRequest {
     pub accelerators: Option<String>,
     pub cpus: Option<String>,
     pub memory: Option<String>,
+    /// The container image.
+    pub image: Option<String>,
     pub workdir: String,
     /// Names and values.
     pub envs: Vec<(String, String)>,
@@ -77,6 +79,7 @@ pub fn compose(request: &ScriptRequest) -> JobText {
         ("resources.accelerators", &request.accelerators),
         ("resources.cpus", &request.cpus),
         ("resources.memory", &request.memory),
+        ("resources.image_id", &request.image),
         ("setup", &request.setup),
         ("budget.max", &request.budget),
         ("deadline", &request.deadline),
@@ -180,6 +183,7 @@ mod tests {
             accelerators: Some("A100:8".into()),
             cpus: Some("8+".into()),
             memory: Some("64".into()),
+            image: Some("docker:a/b:1".into()),
             envs: vec![("A".into(), "yes".into())],
             secrets: vec!["TOKEN".into()],
             setup: Some("pip install -r requirements.txt".into()),
@@ -195,6 +199,8 @@ mod tests {
         assert_eq!((job.nodes(), job.recovery.restarts_on_errors, job.envs["A"].as_str()), (2, 3, "yes"));
         assert_eq!((job.needs.cores, job.wants.clouds.clone()), (Some(8), vec!["aws".to_owned()]));
         assert!(job.secrets.contains_key("TOKEN") && job.budget.is_some() && job.deadline.is_some());
+        let domain::Work::Command(command) = &job.work else { panic!("a program") };
+        assert_eq!(command.image.as_ref().map(ToString::to_string).as_deref(), Some("docker:a/b:1"));
         assert_eq!(job.stop_grace, Some(domain::Duration::from_secs(300)));
     }
 

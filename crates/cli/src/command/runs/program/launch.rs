@@ -54,6 +54,9 @@ pub struct Args {
     /// Least memory in GB, such as `64+`
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// Container image to run in, such as `docker:pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime`
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
     /// Folder to copy to the machine, in which the script is started [default: the script's]
     #[arg(long, value_name = "FOLDER")]
     workdir: Option<PathBuf>,
@@ -227,6 +230,7 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
         accelerators: args.gpus.clone(),
         cpus: args.cpus.clone(),
         memory: args.memory.clone(),
+        image: args.image.clone(),
         workdir: found.workdir.clone(),
         envs: args.envs.iter().map(pair).collect::<Result<_, _>>()?,
         secrets: args.secrets.iter().map(|text| text.split('=').next().unwrap_or_default().to_owned()).collect(),
@@ -238,13 +242,14 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
 }
 
 /// Keys of the job file, and the options that they come from.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 16] = [
     ("name", "--name"),
     ("num_nodes", "--nnodes"),
     ("resources.infra", "--infra"),
     ("resources.accelerators", "--gpus"),
     ("resources.cpus", "--cpus"),
     ("resources.memory", "--memory"),
+    ("resources.image_id", "--image"),
     ("resources.job_recovery", "--max-restarts"),
     ("budget", "--budget"),
     ("deadline", "--deadline"),
