@@ -177,6 +177,26 @@ esac
     }
 
     #[test]
+    fn only_what_agents_that_are_gone_have_left_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = stand_in(folder.path());
+        let instances = folder.path().join("instances");
+        for name in ["gone", "alive"] {
+            fs::create_dir_all(instances.join(name)).unwrap();
+            record(&instances.join(name), &runtime, name).unwrap();
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let held = Folder::new(instances.join("alive")).lock().unwrap().unwrap();
+        end_leftovers(&instances);
+        let is_there = |name: &str| folder.path().join(name).exists();
+        assert!(!is_there("gone") && is_there("alive"));
+        drop(held);
+        end_leftovers(&instances);
+        assert!(!is_there("alive"));
+        end_leftovers(Path::new("/nonexistent"));
+    }
+
+    #[test]
     fn a_runtime_that_does_not_answer_proves_nothing() {
         for (why, expected) in [
             ("`docker` ended with exit status: 1: Error response from daemon: No such container: x", true),
