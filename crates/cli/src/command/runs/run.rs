@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use domain::{Job, Plan, Rate, RunId, Work};
+use node::containers::ContainerRuntime;
 use server::{Home, State, submit};
 
 use super::rm::REMOVED;
@@ -125,6 +126,7 @@ pub fn start(
         }
     }
     require_trainer(&job, &plan, settings)?;
+    require_containers(&job, &plan)?;
     machine::require_served(home, &plan.offer.provider)?;
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
@@ -151,6 +153,17 @@ pub fn start(
         ));
     }
     finish(settings, printer, home, &run, Since::Start)
+}
+
+/// Refuses a program in a container on this machine without podman or docker.
+fn require_containers(job: &Job, plan: &Plan) -> Result<(), Error> {
+    let is_boxed = matches!(&job.work, Work::Command(command) if command.image.is_some());
+    if !is_boxed || plan.offer.provider != cloud::local::NAME || ContainerRuntime::find().is_some() {
+        return Ok(());
+    }
+    let message = "`image_id` needs podman or docker, and this machine has neither".to_owned();
+    let hint = "install one, such as `sudo apt-get install podman catatonit`, or leave `image_id` out".to_owned();
+    Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
 }
 
 /// Refuses a training run on this machine without the executable that trains.
