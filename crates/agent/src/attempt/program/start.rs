@@ -15,6 +15,7 @@ use super::super::events::reported;
 use super::super::process::Process;
 use super::super::verdict::Role;
 use super::super::{Attempt, Stage, Working};
+use super::container::container_name;
 use super::{Observer, ProgramLink, Resume, WatchedPlaces, command};
 
 /// Moves itself to the control group whose list of processes is named, and becomes the script.
@@ -81,7 +82,9 @@ impl Attempt {
             return Vec::new();
         }
         let limits = ResourceLimits { memory: needs.memory, cores: needs.cores };
-        match LimitedGroup::make(&format!("gradus-{}", self.start.attempt), &limits) {
+        // No other owner's attempt has the same name.
+        let name = container_name(self.start.attempt.as_str(), &self.tools.owner);
+        match LimitedGroup::make(&name, &limits) {
             Ok(group) => {
                 self.limited = Some(group);
                 Vec::new()

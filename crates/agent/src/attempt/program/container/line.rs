@@ -142,8 +142,8 @@ pub fn means_something(variable: &str) -> bool {
     NAMES.contains(&variable) || BEGINNINGS.iter().any(|beginning| variable.starts_with(beginning))
 }
 
-/// The name of a container: of the run and the attempt, in letters that each runtime takes, and a mark of the owner, for
-/// several may have a run of the same name on one machine.
+/// The name of a container, or of a control group: of the run and the attempt, in letters that each runtime takes, and a
+/// mark of the owner, for several may have a run of the same name on one machine.
 pub fn container_name(attempt: &str, owner: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     // FNV-1a.

@@ -22,7 +22,9 @@ use rustix::process::{getegid, geteuid};
 use super::super::process::{not_written, tail};
 use super::super::workdir::Placed;
 use crate::tools::Tools;
-use line::{BindMount, ContainerSpec, ContainerUser, container_name, exec_line, place_inside, run_line};
+use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
+
+pub use line::container_name;
 
 /// Between two tries to remove a container.
 const AGAIN: Duration = Duration::from_secs(1);
