@@ -12,6 +12,12 @@ pub type Outcome = Result<String, Box<dyn Error>>;
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root).stdin(Stdio::null());
+    as_typed(root, &mut command);
+    command
+}
+
+/// Removes from a command that is cargo, or calls it, what `cargo xtask` has set for us.
+pub fn as_typed(root: &Path, command: &mut Command) {
     // `.cargo/config.toml` has set this for us. Handed on, it would look like the user's own choice, and cargo would
     // rebuild what depends on it each time somebody types `cargo` after `cargo xtask`.
     let ours = root.join("vendor/libtorch");
@@ -23,7 +29,6 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(describes_package)) {
         command.env_remove(name);
     }
-    command
 }
 
 /// Whether cargo sets a variable for what it runs, to describe its package.

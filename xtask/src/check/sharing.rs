@@ -1,7 +1,9 @@
-//! Whether a full build reuses the packages of a first build: the same packages with the same features.
+//! Whether a full build reuses the packages of a first build, and the Python module those of a full build: the same
+//! packages with the same features.
 //!
 //! Cargo enables in each package what all that is built with it asks for, so a library that a first build leaves out can
-//! change crates that it has, and with them everything that stands on these. `crates/cli/Cargo.toml` evens that out.
+//! change crates that it has, and with them everything that stands on these. `crates/cli/Cargo.toml` evens that out, and
+//! `crates/door/Cargo.toml` for the module, which maturin builds alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -13,7 +15,10 @@ use xtask::{build, doing};
 /// The features of each package, once for each way in which it is built.
 type Features = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns a message for each third-party package that a full build would build again.
+/// As maturin calls cargo.
+const MODULE: [&str; 5] = ["rustc", "--release", "--lib", "--package", "gradus-door"];
+
+/// Returns a message for each third-party package that a full build or the module would build again.
 pub fn check(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let units = |arguments: &[&str]| -> Result<Features, Box<dyn Error>> {
         let mut cargo = doing::cargo(root, arguments);
@@ -23,7 +28,9 @@ pub fn check(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     };
     let first = units(&[&build::BUILD[..], &["--no-default-features"]].concat())?;
     let whole = units(&["test", "--release", "--workspace"])?;
-    Ok(built_again(&first, &whole))
+    let mut complaints = built_again(&first, &whole, "a first build", "crates/cli");
+    complaints.extend(built_again(&units(&MODULE)?, &whole, "the Python module", "crates/door"));
+    Ok(complaints)
 }
 
 /// Reads a graph of units, those of our own packages aside.
@@ -44,15 +51,16 @@ fn features(text: &str) -> Result<Features, Box<dyn Error>> {
     Ok(features)
 }
 
-fn built_again(first: &Features, whole: &Features) -> Vec<String> {
+/// What `part`, built alone, has with features that nothing in the whole has; its crate at `folder` can enable them.
+fn built_again(alone: &Features, whole: &Features, part: &str, folder: &str) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (package, enabled) in first {
+    for (package, enabled) in alone {
         let Some(others) = whole.get(package) else { continue };
         for features in enabled.difference(others) {
             let other = others.iter().map(|other| format!("`{other}`")).collect::<Vec<_>>().join(" or ");
             complaints.push(format!(
-                "{package} has the features `{features}` in a first build and {other} in a whole one, so it is built twice; \
-                 enable them in `crates/cli/Cargo.toml`"
+                "{package} has the features `{features}` in {part} and {other} in a whole build, so it is built twice; \
+                 enable them in `{folder}/Cargo.toml`"
             ));
         }
     }
@@ -79,10 +87,12 @@ mod tests {
         let ours = "path+file:///gradus/crates/cli#gradus-cli@0.1.0";
         let first = [(libc, true, "std"), (libc, false, "std"), (ours, true, ""), ("r#only@1.0.0", true, "")];
         let whole = [(libc, true, "extra_traits std"), (libc, false, "std"), (ours, true, "formats")];
-        let complaints = built_again(&units(&first), &units(&whole));
+        let again =
+            |whole: &[(&str, bool, &str)]| built_again(&units(&first), &units(whole), "a first build", "crates/cli");
+        let complaints = again(&whole);
         let [complaint] = &complaints[..] else { panic!("one package differs: {complaints:?}") };
-        let named = "`libc@0.2.191` has the features `std` in a first build and `extra_traits, std` in a whole one";
-        assert!(complaint.starts_with(named), "{complaint}");
-        assert!(built_again(&units(&first), &units(&first)).is_empty());
+        let named = "`libc@0.2.191` has the features `std` in a first build and `extra_traits, std` in a whole build";
+        assert!(complaint.starts_with(named) && complaint.ends_with("`crates/cli/Cargo.toml`"), "{complaint}");
+        assert!(again(&first).is_empty());
     }
 }
