@@ -24,7 +24,7 @@ usage: cargo xtask COMMAND
   install [--prefix FOLDER]
                    set up, build, and install both executables into FOLDER/bin, by default ~/.cargo/bin
   package          build, and pack a tarball and a Debian package with libtorch
-  test             set up, check, build, and run every test: what CI runs
+  test             set up, check, build, run every test, and try the packages: what CI runs
   test --fast      the checks and tests that take seconds: nothing is linted or trained
   test --long      the whole with ten times as many runs killed, and with deliberate mistakes
   check            format, lints, arrows between crates, words, structure, licences, documents

@@ -1,6 +1,7 @@
 //! Set up, build, run: what the README's first command does.
 
 pub mod cuda;
+pub mod environment;
 pub mod install;
 pub mod package;
 pub mod wheel;

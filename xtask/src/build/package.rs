@@ -45,11 +45,13 @@ pub fn package(root: &Path) -> Outcome {
     if doing::works(Command::new("dpkg-deb").arg("--version")) {
         made.push(debian(&folder, &prefix, &version)?);
     }
-    let said = made.iter().map(|path| {
-        let bytes = fs::metadata(path).map_or(0, |about| about.len());
-        format!("`{}` ({:.0} MB)", path.display(), bytes as f64 / 1e6)
-    });
-    Ok(format!("packed {}", said.collect::<Vec<_>>().join(" and ")))
+    Ok(format!("packed {}", made.iter().map(|path| sized(path)).collect::<Vec<_>>().join(" and ")))
+}
+
+/// A file's path and size, for people.
+pub fn sized(path: &Path) -> String {
+    let bytes = fs::metadata(path).map_or(0, |about| about.len());
+    format!("`{}` ({:.0} MB)", path.display(), bytes as f64 / 1e6)
 }
 
 /// Fills a prefix: stripped executables, libtorch, completions, the manual, documents.

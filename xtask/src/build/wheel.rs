@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::package;
+use crate::build::{environment, package};
 use crate::doing::{self, Outcome};
 use crate::{build, peers, setup};
 
@@ -23,7 +23,9 @@ pub fn wheel(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let _ = fs::remove_dir_all(&folder);
     let mut maturin = Command::new(peers::maturin()?);
     maturin.args(["build", "--release", "--quiet", "--manifest-path"]).arg(root.join("crates/door/Cargo.toml"));
-    maturin.arg("--interpreter").arg(setup::python()?).arg("--out").arg(&folder);
+    maturin.arg("--interpreter").arg(setup::python()?).arg("--out").arg(&folder).current_dir(root);
+    // It calls cargo, which is to find what was built before.
+    doing::as_typed(root, &mut maturin);
     doing::run(&mut maturin, "read the compiler's message above")?;
     let mut wheels = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
@@ -38,38 +40,8 @@ pub fn test(root: &Path) -> Outcome {
     let (wheel, folder) = installed(root)?;
     let tests = root.join("crates/door/tests");
     discover(&tests, vec![folder, peers::pytorch()?], None)?;
-    in_an_environment(root, &wheel)?;
-    Ok(format!("{} is right", wheel.display()))
-}
-
-/// Installs the wheel in a fresh environment beside PyTorch, and trains the digits with what pip has put into its `bin`:
-/// no compiler, no checkout, no cache.
-fn in_an_environment(root: &Path, wheel: &Path) -> Result<(), Box<dyn Error>> {
-    let folder = build::target(root).join("wheels/environment");
-    let _ = fs::remove_dir_all(&folder);
-    let python = setup::python()?;
-    let mut venv = Command::new(&python);
-    doing::run(venv.args(["-m", "venv", "--without-pip"]).arg(&folder), "Python's `venv` is needed")?;
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));
-    pip.args(["install", "--quiet", "--no-deps", "--disable-pip-version-check"]).arg(wheel);
-    doing::run(&mut pip, "read pip's message above")?;
-    let site = doing::read(
-        Command::new(folder.join("bin/python")).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
-    )?;
-    // What `pip install torch==2.11.0` would put there.
-    let torch = peers::pytorch()?;
-    for entry in fs::read_dir(&torch)?.flatten() {
-        let _ = std::os::unix::fs::symlink(entry.path(), Path::new(site.trim()).join(entry.file_name()));
-    }
-    let gradus = folder.join("bin/gradus");
-    let started = std::time::Instant::now();
-    doing::read(Command::new(&gradus).arg("--version"))?;
-    eprintln!("xtask: `gradus --version` of the environment: {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
-    let mut run = Command::new(&gradus);
-    run.arg("run").arg(root.join("examples/digits.yaml")).arg("--home").arg(folder.join("home"));
-    run.env_remove("GRADUS_LIBTORCH").env("HOME", folder.join("nobody")).env("XDG_CACHE_HOME", folder.join("cache"));
-    doing::run(&mut run, "`gradus logs last` shows what its processes wrote")
+    let found = environment::tried(root, &wheel, Some(&peers::pytorch()?))?;
+    Ok(format!("{found}\n{} is right", wheel.display()))
 }
 
 /// The same with more programs killed, and with the packages that the module has callbacks for.

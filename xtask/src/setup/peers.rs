@@ -60,9 +60,14 @@ pub fn maturin() -> Result<PathBuf, Box<dyn Error>> {
     Ok(installed(&[MATURIN], "maturin through pip, which builds the Python package")?.join("bin/maturin"))
 }
 
-/// The same for PyTorch. No test needs it.
+/// The same for PyTorch. Only tests of the Python package need it.
 pub fn pytorch() -> Result<PathBuf, Box<dyn Error>> {
     installed(&PYTORCH, "PyTorch through pip, which we are measured against (4.7 GB on disk, minutes on a fast line)")
+}
+
+/// PyTorch's folder, if it was filled before.
+pub fn fetched_pytorch() -> Option<PathBuf> {
+    Some(setup::cache().ok()?.join("gradus").join(folder_name(&PYTORCH))).filter(|folder| folder.is_dir())
 }
 
 /// Hugging Face's loader, with all that it needs.
@@ -143,10 +148,14 @@ fn installed_alone(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Err
     install(packages, &["--no-deps"], what)
 }
 
+/// The first package and its version.
+fn folder_name(packages: &[&str]) -> String {
+    packages.first().map_or_else(String::new, |package| package.replace("==", "-").replace(['[', ']', ','], "-"))
+}
+
 fn install(packages: &[&str], options: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     let parent = setup::cache()?.join("gradus");
-    let name =
-        packages.first().map_or_else(String::new, |package| package.replace("==", "-").replace(['[', ']', ','], "-"));
+    let name = folder_name(packages);
     let folder = parent.join(&name);
     if folder.is_dir() {
         return Ok(folder);

@@ -5,6 +5,7 @@
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
 //! tries the API with requests of others' making, and kills users' programs.
 
+mod packages;
 mod versions;
 
 use std::path::{Path, PathBuf};
@@ -80,6 +81,7 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         tests.env("PYTHONPATH", peers::tensorboard()?);
         doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
+    let packages = packages::packages(root, missing())?;
     step("buckets and machines of AWS, on moto", || {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "moto", "--", "--ignored"]);
         tests.env("PYTHONPATH", peers::moto()?);
@@ -88,7 +90,7 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
     hosts_and_schedules(root, extent.schedules)?;
     let arguments = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
-    Ok(format!("{line}\neverything passed"))
+    Ok(format!("{packages}\n{line}\neverything passed"))
 }
 
 /// Tests over SSH mostly wait and schedules only compute: both at once, the schedules with the time that is left.
