@@ -21,11 +21,18 @@ pub enum Place {
     Labels,
 }
 
+/// Memory that holds numbers: of a batch of images, which returns to its loader, or a list's.
+#[derive(Clone)]
+enum Memory {
+    Batch(Arc<Batch>, Place),
+    Floats(Arc<Vec<f32>>),
+    Integers(Arc<Vec<i64>>),
+}
+
 /// Numbers of a batch, to be given to `from_dlpack`.
 #[pyclass(frozen)]
 pub struct BatchTensor {
-    batch: Arc<Batch>,
-    place: Place,
+    memory: Memory,
     shape: Vec<usize>,
     handover: MemoryHandover,
 }
@@ -37,7 +44,7 @@ struct Line([u8; 64]);
 
 /// Keeps exported memory alive.
 enum Kept {
-    Batch(#[expect(dead_code, reason = "it is only kept")] Arc<Batch>),
+    Memory(#[expect(dead_code, reason = "it is only kept")] Memory),
     Copy(#[expect(dead_code, reason = "it is only kept")] Vec<Line>),
 }
 
@@ -96,14 +103,28 @@ const FRESH: &CStr = c"dltensor";
 impl BatchTensor {
     /// The values at `place`, of this shape, row by row.
     pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> BatchTensor {
-        BatchTensor { batch, place, shape, handover: MemoryHandover::default() }
+        BatchTensor::of(Memory::Batch(batch, place), shape)
+    }
+
+    /// These values, of this shape, row by row.
+    pub fn floats(values: Vec<f32>, shape: Vec<usize>) -> BatchTensor {
+        BatchTensor::of(Memory::Floats(Arc::new(values)), shape)
+    }
+
+    /// These whole numbers, of this shape, row by row.
+    pub fn integers(values: Vec<i64>, shape: Vec<usize>) -> BatchTensor {
+        BatchTensor::of(Memory::Integers(Arc::new(values)), shape)
+    }
+
+    fn of(memory: Memory, shape: Vec<usize>) -> BatchTensor {
+        BatchTensor { memory, shape, handover: MemoryHandover::default() }
     }
 
     /// The memory to export, which must not be exported yet, or a copy of it.
     fn take(&self, copies: bool) -> PyResult<(*mut u8, Kept)> {
         let (address, bytes, _) = self.address();
         match self.handover.take(copies) {
-            Some(HandedMemory::Own) => Ok((address.cast_mut(), Kept::Batch(Arc::clone(&self.batch)))),
+            Some(HandedMemory::Own) => Ok((address.cast_mut(), Kept::Memory(self.memory.clone()))),
             Some(HandedMemory::Copy) => {
                 let mut copy = vec![Line([0; 64]); bytes.div_ceil(64)];
                 let target: *mut u8 = copy.as_mut_ptr().cast();
@@ -122,14 +143,16 @@ impl BatchTensor {
 
     fn address(&self) -> (*const u8, usize, Type) {
         let kind = |code, bits| Type { code, bits, lanes: 1 };
-        match self.place {
-            Place::Labels => {
-                let labels = self.batch.labels();
+        match &self.memory {
+            Memory::Floats(values) => (values.as_ptr().cast(), size_of_val(&values[..]), kind(FLOAT, 32)),
+            Memory::Integers(values) => (values.as_ptr().cast(), size_of_val(&values[..]), kind(INTEGER, 64)),
+            Memory::Batch(batch, Place::Labels) => {
+                let labels = batch.labels();
                 (labels.as_ptr().cast(), size_of_val(labels), kind(INTEGER, 64))
             }
-            Place::Images => {
-                let bytes = self.batch.bytes();
-                let numbers = match self.batch.numbers() {
+            Memory::Batch(batch, Place::Images) => {
+                let bytes = batch.bytes();
+                let numbers = match batch.numbers() {
                     BatchDtype::F32 => kind(FLOAT, 32),
                     BatchDtype::Bf16 => kind(BFLOAT, 16),
                     BatchDtype::U8 => kind(UNSIGNED, 8),
@@ -186,6 +209,24 @@ impl BatchTensor {
 
     fn __dlpack_device__(&self) -> (i32, i32) {
         (CPU, 0)
+    }
+
+    /// The epoch and the position in it of the first sample, where the memory is of a batch of images.
+    #[getter]
+    fn begins(&self) -> Option<(u64, u64)> {
+        match &self.memory {
+            Memory::Batch(batch, _) => Some((batch.epoch(), batch.first())),
+            Memory::Floats(_) | Memory::Integers(_) => None,
+        }
+    }
+
+    /// The classes that the images were mixed with, and the weight of an image's own class; `None` if they were not.
+    #[getter]
+    fn mixed(&self) -> Option<(Vec<i64>, f64)> {
+        match &self.memory {
+            Memory::Batch(batch, _) => batch.mixed().map(|mixed| (mixed.labels.clone(), mixed.own)),
+            Memory::Floats(_) | Memory::Integers(_) => None,
+        }
     }
 
     /// Address of the values, to verify that nothing was copied.

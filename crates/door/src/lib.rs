@@ -5,10 +5,13 @@
 //! reads the environment, flattens states and creates tensors; this crate has the rest. Read on in `loader`, then
 //! `dlpack`; in `program`, then crate `program`.
 
+mod augment;
+mod detection;
 mod dlpack;
 mod loader;
 mod memory;
 mod program;
+mod text;
 
 use pyo3::prelude::*;
 
@@ -16,11 +19,15 @@ use pyo3::prelude::*;
 #[pymodule(name = "_door")]
 mod module {
     #[pymodule_export]
+    use crate::detection::PyDetectionLoader;
+    #[pymodule_export]
     use crate::dlpack::BatchTensor;
     #[pymodule_export]
     use crate::loader::{PyLoader, variables};
     #[pymodule_export]
     use crate::program::PyProgramRun;
+    #[pymodule_export]
+    use crate::text::PyTextLoader;
 
     #[allow(unused_imports)]
     use super::*;

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use data::recipe::{NAMES, TransformPreset};
 use data::{BatchDtype, Cursor, DataIdentity, Dataset, Loader, LoaderOptions, Part, Provenance, RankShare};
-use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
+use domain::train::{Augment, Corrupt, Data, MemoryFormat, Normalize, Split};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use store::{Access, Limits, Meter};
 
+use crate::augment::augmentations;
 use crate::dlpack::{BatchTensor, Place};
 
 /// A stream of batches that can seek.
@@ -45,7 +46,7 @@ impl PyLoader {
     /// Opens the data; one at an address is fetched into `cache` first.
     #[new]
     #[pyo3(signature = (uri, recipe, batch, *, rank, world, seed, workers, size, numbers, channels_last, part, split,
-        mean, std, skip_corrupt, cache, environment))]
+        mean, std, skip_corrupt, augment, cache, environment))]
     #[allow(clippy::too_many_arguments)] // They are the keywords of a Python call.
     fn new(
         py: Python<'_>,
@@ -64,16 +65,16 @@ impl PyLoader {
         mean: Option<Vec<f32>>,
         std: Option<Vec<f32>>,
         skip_corrupt: bool,
+        augment: Option<&str>,
         cache: PathBuf,
         environment: HashMap<String, String>,
     ) -> PyResult<PyLoader> {
-        let preset = TransformPreset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
-        let part = part_named(part)?;
-        let share = RankShare::new(rank, world)
-            .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
-        if batch == 0 {
-            return Err(PyValueError::new_err("a batch has at least one sample"));
+        let mut preset = TransformPreset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
+        if let Some(augment) = augment {
+            preset.augment = augmented(recipe, &preset, augment)?;
         }
+        let part = part_named(part)?;
+        let share = share_of(rank, world, batch)?;
         let options = LoaderOptions {
             batch,
             share,
@@ -85,19 +86,11 @@ impl PyLoader {
             sampling: domain::train::Sampling::Shuffle,
         };
         let spec = Data {
-            path: uri.clone(),
-            split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
-            classes: None,
-            labels: domain::train::Labels::Class,
-            text: None,
-            sampling: domain::train::Sampling::Shuffle,
             augment: preset.augment,
             normalize: Some(normalize(mean, std)?),
             size: Some(preset.size),
             corrupt: if skip_corrupt { Corrupt::Skip } else { Corrupt::Fail },
-            workers: 1,
-            cache: None,
-            preload: None,
+            ..plain_spec(&uri, split)
         };
         let access = Access::gather(|name| environment.get(name).cloned());
         let opened = interruptible(py, move || open(&uri, &spec, seed, &cache, &access))?;
@@ -169,6 +162,22 @@ impl PyLoader {
         self.dataset.classes().to_vec()
     }
 
+    /// Whether the images of its batches are mixed with each other.
+    #[getter]
+    fn mixes(&self) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).mixes()
+    }
+
+    /// What messages call the sample at a position of an epoch: its path, or its number.
+    fn name(&self, epoch: u64, pos: u64) -> String {
+        let place = match self.train && pos < self.samples() {
+            true => self.dataset.order(self.part, self.options.sampling, self.options.seed).at(epoch, pos),
+            false => pos,
+        };
+        let sample = usize::try_from(place).ok().and_then(|place| self.dataset.part(self.part).get(place));
+        sample.map_or_else(|| format!("at position {pos}"), |sample| self.dataset.name(*sample))
+    }
+
     /// Whether batches are shuffled, augmented and never end.
     #[getter]
     fn trains(&self) -> bool {
@@ -183,11 +192,57 @@ impl PyLoader {
     }
 }
 
+/// What is read of data, but for the form of its samples.
+pub(crate) fn plain_spec(uri: &str, split: Option<[f64; 3]>) -> Data {
+    Data {
+        path: uri.to_owned(),
+        split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
+        classes: None,
+        labels: domain::train::Labels::Class,
+        text: None,
+        sampling: domain::train::Sampling::Shuffle,
+        augment: Vec::new(),
+        normalize: None,
+        size: None,
+        corrupt: Corrupt::Fail,
+        workers: 1,
+        cache: None,
+        preload: None,
+    }
+}
+
+/// A rank's share of batches of so many samples.
+pub(crate) fn share_of(rank: u32, world: u32, batch: usize) -> PyResult<RankShare> {
+    let share = RankShare::new(rank, world);
+    let share = share
+        .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
+    match batch {
+        0 => Err(PyValueError::new_err("a batch has at least one sample")),
+        _ => Ok(share),
+    }
+}
+
+/// The augmentations that take the place of a recipe's.
+fn augmented(recipe: &str, preset: &TransformPreset, augment: &str) -> PyResult<Vec<Augment>> {
+    let augment = augmentations(augment)?;
+    if preset.evaluation {
+        let why = format!("`{recipe}` is for evaluation, which augments nothing; leave `augment` out, or name another");
+        return Err(PyValueError::new_err(why));
+    }
+    match augment.contains(&Augment::Mosaic) {
+        true => Err(PyValueError::new_err("`mosaic` is for detection: gradus.DetectionLoader")),
+        false => Ok(augment),
+    }
+}
+
 /// How long Python's signal handlers wait at most, such as the one of Ctrl-C.
 const UNTIL_SIGNALS: Duration = Duration::from_millis(100);
 
 /// Runs slow work on a separate thread, so that Ctrl-C ends the wait for it; the thread is then detached.
-fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+pub(crate) fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(work()));
     // A receiver is not `Sync`, and the closure runs without the GIL.
@@ -224,7 +279,7 @@ fn dtype_named(name: &str) -> PyResult<BatchDtype> {
     }
 }
 
-fn part_named(name: &str) -> PyResult<Part> {
+pub(crate) fn part_named(name: &str) -> PyResult<Part> {
     match name {
         "train" => Ok(Part::Train),
         "val" => Ok(Part::Validation),
@@ -234,7 +289,7 @@ fn part_named(name: &str) -> PyResult<Part> {
 }
 
 /// The given mean and standard deviation, or those of ImageNet.
-fn normalize(mean: Option<Vec<f32>>, std: Option<Vec<f32>>) -> PyResult<Normalize> {
+pub(crate) fn normalize(mean: Option<Vec<f32>>, std: Option<Vec<f32>>) -> PyResult<Normalize> {
     match (mean, std) {
         (None, None) => Ok(Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] }),
         (Some(mean), Some(std)) if mean.len() == std.len() && std.iter().all(|std| *std > 0.0) => {
@@ -256,13 +311,13 @@ fn start(dataset: &Arc<Dataset>, part: Part, train: bool, options: &LoaderOption
 }
 
 /// An error and its hint, as one text.
-fn with_hint(error: &dyn Display, hint: Option<String>) -> String {
+pub(crate) fn with_hint(error: &dyn Display, hint: Option<String>) -> String {
     match hint {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
     }
 }
 
-fn unknown(what: &str, found: &str, known: &[&str]) -> PyErr {
+pub(crate) fn unknown(what: &str, found: &str, known: &[&str]) -> PyErr {
     PyValueError::new_err(format!("the {what} `{found}` is not known; write one of {}", known.join(", ")))
 }

@@ -14,9 +14,11 @@ const OPENING: &str = include_str!("python-opening.md");
 const PACKAGE: &str = "crates/door/python/gradus";
 
 /// Modules, and the name that users know each by.
-const MODULES: [(&str, &str); 5] = [
+const MODULES: [(&str, &str); 7] = [
     ("_run.py", "gradus"),
     ("_loader.py", "gradus"),
+    ("_loaders/text.py", "gradus"),
+    ("_loaders/detection.py", "gradus"),
     ("huggingface.py", "gradus.huggingface"),
     ("lightning.py", "gradus.lightning"),
     ("accelerate.py", "gradus.accelerate"),

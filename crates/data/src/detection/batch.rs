@@ -97,8 +97,20 @@ impl DetectionLoader {
 
     /// Batches of one part as its samples come, once; of each, this share.
     pub fn evaluate(dataset: Arc<DetectionDataset>, part: Part, batch: usize, share: RankShare) -> DetectionLoader {
+        DetectionLoader::evaluate_from(dataset, part, batch, share, 0)
+    }
+
+    /// The same, from a position on.
+    pub fn evaluate_from(
+        dataset: Arc<DetectionDataset>,
+        part: Part,
+        batch: usize,
+        share: RankShare,
+        pos: u64,
+    ) -> DetectionLoader {
         let (flip, mosaic) = (false, false);
-        Maker { dataset, part, batch: batch.max(1), seed: 0, flip, mosaic, share, order: None }.start(Cursor::START, 1)
+        let maker = Maker { dataset, part, batch: batch.max(1), seed: 0, flip, mosaic, share, order: None };
+        maker.start(Cursor { epoch: 0, pos }, 1)
     }
 
     /// The next batch; `None` after the last one, and after an error.

@@ -278,6 +278,9 @@ fn batches_depend_on_their_position_alone() {
     let mut loader = DetectionLoader::evaluate(Arc::clone(&samples), Part::Test, 4, RankShare::ALL);
     let count = std::iter::from_fn(|| loader.next()).map(|batch| batch.unwrap().objects.len()).sum::<usize>();
     assert_eq!(count, 6);
+    let mut rest = DetectionLoader::evaluate_from(Arc::clone(&samples), Part::Test, 4, RankShare::ALL, 4);
+    let rest: Vec<_> = std::iter::from_fn(|| rest.next()).map(|batch| batch.unwrap()).collect();
+    assert_eq!(rest.iter().map(|batch| (batch.first, batch.objects.len())).collect::<Vec<_>>(), [(4, 2)]);
     let late = DetectionLoader::train(samples, 5, 9, &[], Cursor { epoch: 0, pos: 12 }, 2, RankShare::ALL).next();
     assert!(matches!(late, Some(Err(Error::Position { .. }))));
 }

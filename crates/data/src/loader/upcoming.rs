@@ -67,6 +67,13 @@ impl BatchPlan {
     }
 }
 
+impl super::Batch {
+    /// The position in the epoch of the first sample of this rank.
+    pub fn first(&self) -> u64 {
+        self.plan.from.pos
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

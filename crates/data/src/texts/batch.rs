@@ -75,7 +75,12 @@ impl TextLoader {
 
     /// Batches of one part as its rows come, once.
     pub fn evaluate(texts: Arc<TextDataset>, part: Part, batch: usize, seed: u64) -> TextLoader {
-        let (order, at) = (None, Cursor::START);
+        TextLoader::evaluate_from(texts, part, batch, seed, 0)
+    }
+
+    /// The same, from a position on.
+    pub fn evaluate_from(texts: Arc<TextDataset>, part: Part, batch: usize, seed: u64, pos: u64) -> TextLoader {
+        let (order, at) = (None, Cursor { epoch: 0, pos });
         TextLoader {
             texts,
             part,

@@ -328,3 +328,17 @@ fn an_interrupted_tokenization_continues_with_the_next_text() {
     assert_eq!(all_rows(&open()), whole);
     assert_eq!(fs::read(store.join("column-0")).unwrap(), tokens);
 }
+
+#[test]
+fn an_evaluation_resumes_at_a_row() {
+    let line = |number: usize| format!("{{\"text\": \"number {number} of many\", \"kind\": \"{}\"}}\n", number % 2);
+    let shelf = Shelf::new("a.jsonl", &(0..40).map(line).collect::<String>());
+    let texts = Arc::new(shelf.open(r#"{"vocabulary": 300, "label": "kind"}"#, TextObjective::Class).unwrap());
+    let rows = |mut loader: TextLoader| {
+        let batches = std::iter::from_fn(move || loader.next()).map(|batch| batch.unwrap());
+        batches.map(|batch| (batch.tokens, batch.labels, batch.cursor_after)).collect::<Vec<_>>()
+    };
+    let whole = rows(TextLoader::evaluate(Arc::clone(&texts), Part::Validation, 3, 1));
+    assert_eq!(whole.len(), 3);
+    assert_eq!(rows(TextLoader::evaluate_from(texts, Part::Validation, 3, 1, 3)), whole[1..]);
+}

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Optional, SupportsFloat, SupportsIndex, Union
 
 class CheckpointError(RuntimeError):
@@ -50,7 +50,7 @@ class Run:
     def wait(self) -> None: ...
     def finish(self) -> None: ...
 
-class Loader(Iterator[tuple[Any, Any]]):
+class Loader(Iterator[Any]):
     def __init__(
         self,
         uri: Union[str, os.PathLike[str]],
@@ -71,6 +71,10 @@ class Loader(Iterator[tuple[Any, Any]]):
         skip_corrupt: bool = False,
         cache: Optional[Union[str, os.PathLike[str]]] = None,
         tensors: Optional[Literal["torch", "numpy"]] = None,
+        augment: Optional[Sequence[Union[str, Mapping[str, Any]]]] = None,
+        transform: Optional[Callable[..., Any]] = None,
+        device: Any = None,
+        pin_memory: bool = False,
     ) -> None: ...
     @property
     def classes(self) -> list[str]: ...
@@ -80,7 +84,65 @@ class Loader(Iterator[tuple[Any, Any]]):
     def measured(self) -> dict[str, Union[int, float]]: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Loader: ...
-    def __next__(self) -> tuple[Any, Any]: ...
+    def __next__(self) -> Any: ...
     def set_epoch(self, epoch: int) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+class TextLoader(Loader):
+    def __init__(
+        self,
+        uri: Union[str, os.PathLike[str]],
+        batch: int,
+        length: int = 128,
+        rank: int = 0,
+        world: int = 1,
+        *,
+        goal: Literal["next", "masked", "class"] = "next",
+        columns: Union[str, Sequence[str]] = ("text",),
+        label: Optional[str] = None,
+        pair: Optional[str] = None,
+        tokenizer: Optional[Union[str, os.PathLike[str]]] = None,
+        vocabulary: int = 8000,
+        documents: Literal["together", "apart"] = "together",
+        seed: int = 0,
+        part: Literal["train", "val", "test"] = "train",
+        split: Union[Sequence[float], Literal["folders"]] = (1.0, 0.0, 0.0),
+        cache: Optional[Union[str, os.PathLike[str]]] = None,
+        tensors: Optional[Literal["torch", "numpy"]] = None,
+        device: Any = None,
+        pin_memory: bool = False,
+    ) -> None: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def tokenizer(self) -> str: ...
+    def __iter__(self) -> TextLoader: ...
+    def __next__(self) -> dict[str, Any]: ...
+
+class DetectionLoader(Loader):
+    def __init__(
+        self,
+        uri: Union[str, os.PathLike[str]],
+        batch: int,
+        size: Optional[int] = None,
+        rank: int = 0,
+        world: int = 1,
+        *,
+        augment: Sequence[Literal["flip", "mosaic"]] = ("flip",),
+        seed: int = 0,
+        workers: Optional[int] = None,
+        part: Literal["train", "val", "test"] = "train",
+        split: Union[Sequence[float], Literal["folders"]] = (1.0, 0.0, 0.0),
+        mean: Optional[Sequence[float]] = None,
+        std: Optional[Sequence[float]] = None,
+        skip_corrupt: bool = False,
+        cache: Optional[Union[str, os.PathLike[str]]] = None,
+        tensors: Optional[Literal["torch", "numpy"]] = None,
+        device: Any = None,
+        pin_memory: bool = False,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def __iter__(self) -> DetectionLoader: ...
+    def __next__(self) -> tuple[Any, list[dict[str, Any]]]: ...

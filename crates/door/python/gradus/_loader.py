@@ -7,9 +7,13 @@
 The order, the cropping and every other draw follow from the seed, the epoch and the position alone. Neither the number
 of threads nor that of ranks nor an interruption can be seen in the batches.
 """
+import json
 import os
 
 from . import _door
+from ._loaders.device import copies
+from ._loaders.transform import ImageTransform
+
 
 class Loader:
     """Batches of images and labels.
@@ -30,31 +34,51 @@ class Loader:
     channels_last  whether the channels of a pixel lie side by side; a torch tensor looks the same either way
     split, part    shares of training, validation and test, or "folders"; and which of them this is
     tensors        "torch", "numpy", or nothing: torch where it is installed
+    augment        augmentations in place of the recipe's, as in a job file: `["random_resized_crop", "flip", {"rand_augment":
+                   {"magnitude": 9}}, {"mixup": 0.2}]`; with mixup or cutmix, labels are N × classes, the share of each class
+    transform      a callable on each image, after the recipe and `augment`: an array, height × width × 3, of `numbers` ("u8"
+                   suits most libraries), which returns an array or a tensor; arrays of three dimensions are stacked as
+                   N × channels × height × width. Called in `workers` threads; with a parameter `rng`, a NumPy generator that
+                   depends on seed, epoch and position, batches are the same after an interruption
+    device         where batches are to be, such as "cuda": copied from pinned memory, while the program works on the one before
+    pin_memory     whether batches are in pinned memory, where there is CUDA
+
+    An image that cannot be decoded, or a transform that raises, is a RuntimeError that names the sample; who calls `next`
+    again meets the same batch.
     """
 
     def __init__(
         self, uri, recipe, batch, rank=0, world=1, *, seed=0, workers=None, size=None, numbers="f32",
         channels_last=False, part="train", split=(1.0, 0.0, 0.0), mean=None, std=None, skip_corrupt=False, cache=None,
-        tensors=None,
+        tensors=None, augment=None, transform=None, device=None, pin_memory=False,
     ):
-        if workers is None:
-            # The thread that asks for batches makes some too.
-            workers = max(1, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
-        if cache is None:
-            parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-            cache = os.path.join(parent, "gradus", "data")
-        shares = None if isinstance(split, str) and split == "folders" else list(split)
-        environment = {name: os.environ[name] for name in _door.variables() if name in os.environ}
-        self._inner = _door.Loader(
-            os.fspath(uri), recipe, batch, rank=rank, world=world, seed=seed, workers=workers, size=size,
-            numbers=numbers, channels_last=channels_last, part=part, split=shares, mean=mean, std=std,
-            skip_corrupt=skip_corrupt, cache=cache, environment=environment,
+        workers, augment = threads(workers), None if augment is None else json.dumps(list(augment))
+        if transform is not None and numbers == "bf16":
+            raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")
+        uri, shares, cache, environment = opening(uri, split, cache)
+        inner = _door.Loader(
+            uri, recipe, batch, rank=rank, world=world, seed=seed, workers=workers, size=size, numbers=numbers,
+            # A transform gets the channels of a pixel side by side.
+            channels_last=channels_last or transform is not None, part=part, split=shares, mean=mean, std=std,
+            skip_corrupt=skip_corrupt, augment=augment, cache=cache, environment=environment,
         )
+        known = {
+            "seed": seed, "recipe": recipe, "size": size, "split": shares or "folders", "part": part, "augment": augment,
+        }
+        self._begin(inner, batch, known, tensors, device, pin_memory)
+        self._channels_last, self._mixes, self._transform = channels_last, inner.mixes, None
+        if transform is not None:
+            if self._mixes:
+                raise ValueError("`transform` gets images before they are mixed; mix them in the program, without mixup and cutmix")
+            self._transform = ImageTransform(transform, seed, workers, self._tensors, channels_last)
+
+    def _begin(self, inner, batch, known, tensors, device, pin_memory):
+        """Stands before the first batch of `inner`; `known` is what positions depend on."""
+        self._inner, self._batch, self._known = inner, batch, known
         self._process = os.getpid()
-        self._recipe, self._size, self._split, self._part = recipe, size, shares or "folders", part
-        self._batch, self._seed, self._channels_last = batch, seed, channels_last
         self._epoch, self._pos, self._ended, self._resumed = 0, 0, False, False
-        self._tensor = _maker(tensors)
+        self._tensors, self._tensor = _maker(tensors)
+        self._ahead = copies(device, pin_memory, self._tensors)
 
     @property
     def classes(self):
@@ -68,7 +92,9 @@ class Loader:
 
     @property
     def measured(self):
-        """What was done since the start, or since `load_state_dict`."""
+        """What was done since the start, or since `load_state_dict`; empty for text and for images with boxes."""
+        if not hasattr(self._inner, "measured"):
+            return {}
         samples, busy, read, ready = self._inner.measured
         return {"samples": samples, "busy_seconds": busy, "bytes_read": read, "batches_ready": ready}
 
@@ -80,7 +106,7 @@ class Loader:
         self._check_process()
         self._ended = False
         if not self._inner.trains and self._pos != 0 and not self._resumed:
-            self._inner.go_to(0, 0)
+            self._go_to(0, 0)
             self._pos = 0
         self._resumed = False
         return self
@@ -106,14 +132,14 @@ class Loader:
             self._ended = False
             raise StopIteration
         try:
-            found = self._inner.next()
+            found = self._take() if self._ahead is None else self._ahead.take(self._take)
         except RuntimeError:
             # Whoever goes on meets the same image again, rather than an end that looks like that of an epoch.
             self._inner.go_to(self._epoch if self._inner.trains else 0, self._pos)
             raise
         if found is None:
             raise StopIteration
-        images, labels, epoch, pos = found
+        batch, epoch, pos = found
         if pos == 0:
             self._ended = True
             if not self._inner.trains:
@@ -122,10 +148,40 @@ class Loader:
         elif not self._inner.trains:
             epoch = self._epoch
         self._epoch, self._pos = epoch, pos
-        x, y = self._tensor(images), self._tensor(labels)
-        if self._channels_last:
-            x = x.permute(0, 3, 1, 2) if hasattr(x, "permute") else x.transpose(0, 3, 1, 2)
-        return x, y
+        if self._ahead is not None and (self._inner.trains or not self._ended):
+            self._ahead.begin(self._take)
+        return batch
+
+    def _take(self):
+        """The next batch as the program gets it, and the cursor after it; None after the last one."""
+        found = self._inner.next()
+        if found is None:
+            return None
+        *values, epoch, pos = found
+        try:
+            return self._made(values), epoch, pos
+        except BaseException:
+            # A transform that raised, or Ctrl-C in one: the batch was not handed out, and is made again.
+            self._inner.go_to(self._epoch if self._inner.trains else 0, self._pos)
+            raise
+
+    def _made(self, values):
+        """The batch of what the native loader has made."""
+        images, labels = values
+        mixed = labels.mixed
+        if self._transform is not None:
+            x = self._transform(images, self._inner.name)
+        else:
+            x = self._tensor(images)
+            if self._channels_last:
+                x = x.permute(0, 3, 1, 2) if hasattr(x, "permute") else x.transpose(0, 3, 1, 2)
+        y = self._tensor(labels)
+        return x, _shares(y, mixed, len(self._inner.classes)) if self._mixes else y
+
+    def _go_to(self, epoch, pos):
+        if self._ahead is not None:
+            self._ahead.discard()
+        self._inner.go_to(epoch, pos)
 
     def set_epoch(self, epoch):
         """The next batch is the first of `epoch`, from 0, unless that epoch has begun already. Not needed: epochs follow one
@@ -136,32 +192,68 @@ class Loader:
         if epoch < 0:
             raise ValueError(f"there is no epoch {epoch}; they count from 0")
         if self._inner.trains and epoch != self._epoch:
-            self._inner.go_to(epoch, 0)
+            self._go_to(epoch, 0)
             self._epoch, self._pos, self._ended, self._resumed = epoch, 0, False, False
 
     def state_dict(self):
         """Where the batch after the last one that was handed out begins, and what the numbers belong to."""
         return {
-            "epoch": self._epoch, "pos": self._pos, "seed": self._seed, "samples": self._inner.samples,
-            "trains": self._inner.trains, "recipe": self._recipe, "size": self._size, "split": self._split,
-            "part": self._part, "identity": self._inner.identity,
+            "epoch": self._epoch, "pos": self._pos, **self._known, "samples": self._inner.samples,
+            "trains": self._inner.trains, "identity": self._inner.identity,
         }
 
     def load_state_dict(self, state):
         """Resumes where `state` was taken, with any `world`, `workers` and `batch`."""
         known = self.state_dict()
-        for key in ("seed", "samples", "trains", "recipe", "size", "split", "part", "identity"):
+        for key in (*self._known, "samples", "trains", "identity"):
             if state.get(key, known[key]) != known[key]:
                 raise ValueError(
                     f"the state is of a loader whose {key} is {state[key]}, and this one's is {known[key]}; "
                     "its positions mean other samples here"
                 )
         epoch, pos = int(state["epoch"]), int(state["pos"])
-        self._inner.go_to(epoch, pos)
+        self._go_to(epoch, pos)
         self._epoch, self._pos, self._ended, self._resumed = epoch, pos, False, True
 
 
+def opening(uri, split, cache):
+    """What every loader opens data with: address, shares of the split, cache folder, and the environment of credentials."""
+    if cache is None:
+        parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        cache = os.path.join(parent, "gradus", "data")
+    shares = None if isinstance(split, str) and split == "folders" else list(split)
+    environment = {name: os.environ[name] for name in _door.variables() if name in os.environ}
+    return os.fspath(uri), shares, cache, environment
+
+
+def threads(workers):
+    """How many threads make batches, if nothing else is asked for."""
+    if workers is not None:
+        return workers
+    # The thread that asks for batches makes some too.
+    return max(1, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _shares(labels, mixed, classes):
+    """The share of each class in the images of a batch, N × classes; all of one class where nothing was mixed."""
+    others, own = mixed if mixed is not None else (labels, 1.0)
+    if hasattr(labels, "new_zeros"):
+        import torch
+
+        shares = torch.zeros(len(labels), classes)
+        rows, others = torch.arange(len(labels)), torch.as_tensor(others, dtype=torch.int64)
+    else:
+        import numpy
+
+        shares = numpy.zeros((len(labels), classes), numpy.float32)
+        rows, others = numpy.arange(len(labels)), numpy.asarray(others, numpy.int64)
+    shares[rows, labels] += own
+    shares[rows, others] += 1 - own
+    return shares
+
+
 def _maker(tensors):
+    """Whose tensors are made, and what makes them."""
     if tensors is None:
         try:
             import torch  # noqa: F401
@@ -172,11 +264,11 @@ def _maker(tensors):
     if tensors == "torch":
         import torch
 
-        return torch.from_dlpack
+        return "torch", torch.from_dlpack
     if tensors == "numpy":
         import numpy
 
         if not hasattr(numpy, "from_dlpack"):
             raise ImportError("numpy 1.22 or later is needed")
-        return numpy.from_dlpack
+        return "numpy", numpy.from_dlpack
     raise ValueError(f"tensors are `torch` or `numpy`, not `{tensors}`")
