@@ -11,6 +11,7 @@ mod dlpack;
 mod loader;
 mod memory;
 mod program;
+mod samples;
 mod text;
 
 use pyo3::prelude::*;
@@ -26,6 +27,8 @@ mod module {
     use crate::loader::{PyLoader, variables};
     #[pymodule_export]
     use crate::program::PyProgramRun;
+    #[pymodule_export]
+    use crate::samples::{planned, staged};
     #[pymodule_export]
     use crate::text::PyTextLoader;
 

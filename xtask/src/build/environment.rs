@@ -17,8 +17,15 @@ const STARTS: usize = 9;
 const EPOCHS: [&str; 2] = ["epochs: 30", "epochs: 3"];
 
 /// Tests of the module that kill nothing; the others take minutes.
-const TESTS: [&str; 6] =
-    ["test_loader", "test_loaders", "test_run.States", "test_run.Saving", "test_run.Attended", "test_run.Documented"];
+const TESTS: [&str; 7] = [
+    "test_loader",
+    "test_loaders",
+    "test_samples",
+    "test_run.States",
+    "test_run.Saving",
+    "test_run.Attended",
+    "test_run.Documented",
+];
 
 /// Tries the wheel in a fresh environment, and says what was found. `packages` is a folder with PyTorch; without one, what
 /// needs no PyTorch is tried, with the libtorch of the checkout.

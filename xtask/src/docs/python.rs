@@ -14,11 +14,12 @@ const OPENING: &str = include_str!("python-opening.md");
 const PACKAGE: &str = "crates/door/python/gradus";
 
 /// Modules, and the name that users know each by.
-const MODULES: [(&str, &str); 7] = [
+const MODULES: [(&str, &str); 8] = [
     ("_run.py", "gradus"),
     ("_loader.py", "gradus"),
     ("_loaders/text.py", "gradus"),
     ("_loaders/detection.py", "gradus"),
+    ("_loaders/samples.py", "gradus"),
     ("huggingface.py", "gradus.huggingface"),
     ("lightning.py", "gradus.lightning"),
     ("accelerate.py", "gradus.accelerate"),

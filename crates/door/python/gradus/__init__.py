@@ -18,7 +18,8 @@ Everything works outside of gradus, too: `init(checkpoints="folder")` saves ther
 from ._door import CheckpointError
 from ._loader import Loader
 from ._loaders.detection import DetectionLoader
+from ._loaders.samples import SampleLoader
 from ._loaders.text import TextLoader
 from ._run import CheckpointWarning, Run, init
 
-__all__ = ["CheckpointError", "CheckpointWarning", "DetectionLoader", "Loader", "Run", "TextLoader", "init"]
+__all__ = ["CheckpointError", "CheckpointWarning", "DetectionLoader", "Loader", "Run", "SampleLoader", "TextLoader", "init"]

@@ -146,3 +146,23 @@ class DetectionLoader(Loader):
     def size(self) -> int: ...
     def __iter__(self) -> DetectionLoader: ...
     def __next__(self) -> tuple[Any, list[dict[str, Any]]]: ...
+
+class SampleLoader(Loader):
+    def __init__(
+        self,
+        uri: Union[str, os.PathLike[str]],
+        batch: int,
+        decode: Callable[..., Any],
+        rank: int = 0,
+        world: int = 1,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        workers: Optional[int] = None,
+        grouped: bool = False,
+        collate: Optional[Callable[[list[Any]], Any]] = None,
+        cache: Optional[Union[str, os.PathLike[str]]] = None,
+        device: Any = None,
+        pin_memory: bool = False,
+    ) -> None: ...
+    def __iter__(self) -> SampleLoader: ...

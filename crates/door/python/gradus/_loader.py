@@ -12,6 +12,7 @@ import os
 
 from . import _door
 from ._loaders.device import copies
+from ._loaders.opening import opening, threads
 from ._loaders.transform import ImageTransform
 
 
@@ -214,24 +215,6 @@ class Loader:
         epoch, pos = int(state["epoch"]), int(state["pos"])
         self._go_to(epoch, pos)
         self._epoch, self._pos, self._ended, self._resumed = epoch, pos, False, True
-
-
-def opening(uri, split, cache):
-    """What every loader opens data with: address, shares of the split, cache folder, and the environment of credentials."""
-    if cache is None:
-        parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        cache = os.path.join(parent, "gradus", "data")
-    shares = None if isinstance(split, str) and split == "folders" else list(split)
-    environment = {name: os.environ[name] for name in _door.variables() if name in os.environ}
-    return os.fspath(uri), shares, cache, environment
-
-
-def threads(workers):
-    """How many threads make batches, if nothing else is asked for."""
-    if workers is not None:
-        return workers
-    # The thread that asks for batches makes some too.
-    return max(1, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _shares(labels, mixed, classes):

@@ -2,7 +2,8 @@
 import json
 
 from .. import _door
-from .._loader import Loader, opening, threads
+from .._loader import Loader
+from .opening import opening, threads
 
 
 class DetectionLoader(Loader):

@@ -96,5 +96,7 @@ def each(batch, work):
     if isinstance(batch, dict):
         return {name: each(item, work) for name, item in batch.items()}
     if isinstance(batch, (list, tuple)):
-        return type(batch)(each(item, work) for item in batch)
-    return work(batch)
+        items = [each(item, work) for item in batch]
+        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+    # Names and the like stay as they are.
+    return work(batch) if hasattr(batch, "__dlpack__") else batch

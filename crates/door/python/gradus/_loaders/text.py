@@ -1,6 +1,7 @@
 """The loader of texts."""
 from .. import _door
-from .._loader import Loader, opening
+from .._loader import Loader
+from .opening import opening
 
 
 class TextLoader(Loader):

@@ -1,6 +1,7 @@
 """Callables of a program's own on the images of a batch."""
 import concurrent.futures
-import inspect
+
+from .parameters import parameters
 
 
 class ImageTransform:
@@ -15,11 +16,7 @@ class ImageTransform:
             raise TypeError(f"`transform` is a callable on an array, not of the type `{type(function).__name__}`")
         self._function, self._seed, self._channels_last = function, seed, channels_last
         self._is_torch = tensors == "torch"
-        try:
-            self._draws = "rng" in inspect.signature(function).parameters
-        except (TypeError, ValueError):
-            # Of some builtins nothing is known.
-            self._draws = False
+        self._draws = "rng" in parameters(function)
         self._threads = concurrent.futures.ThreadPoolExecutor(workers, "gradus-transform") if workers > 1 else None
 
     def __call__(self, images, name):
