@@ -71,7 +71,7 @@ impl PyDetectionLoader {
         let opened = interruptible(py, move || open(&uri, &spec, seed, &cache, &access))?;
         let (dataset, identity) = opened.map_err(PyRuntimeError::new_err)?;
         let dataset = Arc::new(dataset);
-        let running = Mutex::new(start(&dataset, part, batch, (seed, &augment), share, Cursor::START));
+        let running = Mutex::new(start(&dataset, part, batch, (seed, &augment[..]), share, Cursor::START));
         let digest = OnceLock::new();
         Ok(PyDetectionLoader { dataset, part, batch, share, seed, augment, running, identity, digest })
     }

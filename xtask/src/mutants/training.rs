@@ -76,6 +76,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "a_flipped_bit_is_an_error" },
     },
     SourceMutant {
+        name: "an-evaluation-begins-again",
+        harm: "a loader of texts that resumes within an evaluation repeats its first rows, and scores count them twice",
+        file: "crates/data/src/texts/batch.rs",
+        from: "let (order, at) = (None, Cursor { epoch: 0, pos });",
+        to: "let (order, at) = (None, Cursor { epoch: 0, pos: pos.min(0) });",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "an_evaluation_resumes_at_a_row" },
+    },
+    SourceMutant {
         name: "tokens-are-stored-twice",
         harm: "an interrupted tokenization resumes at the wrong text, and other tokens are trained on",
         file: "crates/data/src/texts/encode.rs",

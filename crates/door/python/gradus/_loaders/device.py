@@ -99,4 +99,4 @@ def each(batch, work):
         items = [each(item, work) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
     # Names and the like stay as they are.
-    return work(batch) if hasattr(batch, "__dlpack__") else batch
+    return work(batch) if hasattr(batch, "record_stream") else batch
