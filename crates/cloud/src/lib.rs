@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod gcp;
 pub mod lambda;
 pub mod local;
+pub mod prices;
 pub mod provider;
 pub mod rented;
 pub mod ssh;

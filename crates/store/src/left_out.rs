@@ -82,6 +82,20 @@ impl NoWebClient {
         match *self {}
     }
 
+    /// Sends a request whose reply is streamed, and says when to ask again.
+    ///
+    /// # Errors
+    /// None: there is no client.
+    pub fn open_paced(
+        &self,
+        _method: &str,
+        _url: &str,
+        _headers: &[(String, String)],
+        _body: Vec<u8>,
+    ) -> Result<(u16, Option<String>, Box<dyn Read + Send>), String> {
+        match *self {}
+    }
+
     /// Sends a request.
     ///
     /// # Errors

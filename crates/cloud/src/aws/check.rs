@@ -141,7 +141,7 @@ fn statements() -> Vec<Value> {
             "Sid": "GradusLooks", "Effect": "Allow", "Resource": "*",
             "Action": [
                 "ec2:DescribeInstances", "ec2:DescribeRegions", "ec2:DescribeImages", "ec2:DescribeSubnets",
-                "ec2:DescribeSecurityGroups"
+                "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory"
             ],
         }),
         json!({

@@ -10,6 +10,7 @@ pub mod gpus;
 pub mod import;
 mod listings;
 mod places;
+pub mod refreshed;
 pub mod slices;
 mod table;
 pub mod wanted;
@@ -46,6 +47,8 @@ pub struct Catalog {
     pub availability: BTreeMap<Cloud, Vec<AvailabilityRow>>,
     /// Cloud, region and type of imported listings.
     imported: HashSet<(String, String, String)>,
+    /// What a cloud has confirmed with a refreshed price: cloud, region and type, and the terms.
+    confirmed: HashSet<((String, String, String), PurchaseOption)>,
     /// Imports in order; later rows override earlier ones, and all override ours.
     pub imports: Vec<import::Import>,
 }
@@ -92,6 +95,13 @@ impl Error {
         *hint = Some(format!("`gradus catalog forget {}`, and import it again", import::stem(name)));
         self
     }
+
+    /// The same about the newest refresh of a cloud: it can be reverted.
+    fn of_refresh(mut self, cloud: &str) -> Error {
+        let (Error::Row { hint, .. } | Error::File { hint, .. }) = &mut self;
+        *hint = Some(format!("`gradus catalog revert {cloud}`, then `gradus catalog refresh {cloud}`"));
+        self
+    }
 }
 
 /// The texts of the tables.
@@ -135,12 +145,22 @@ impl Catalog {
         Catalog::read(&EMBEDDED)
     }
 
-    /// The catalog of a home: the embedded tables, and imports.
+    /// The embedded tables with the refreshed prices of a home, without its imports.
     ///
     /// # Errors
-    /// [`Error`] if an imported file cannot be read; it names the file, which `gradus catalog forget` removes.
-    pub fn open(home: &Path) -> Result<Catalog, Error> {
+    /// [`Error`] if a refresh cannot be read; `gradus catalog revert` goes back to the one before it.
+    pub fn refreshed(home: &Path) -> Result<Catalog, Error> {
         let mut catalog = Catalog::embedded()?;
+        catalog.refresh(home)?;
+        Ok(catalog)
+    }
+
+    /// The catalog of a home: the embedded tables, refreshed prices over them, and imports over both.
+    ///
+    /// # Errors
+    /// [`Error`] if an imported file or a refresh cannot be read; it names the file, and the command that removes it.
+    pub fn open(home: &Path) -> Result<Catalog, Error> {
+        let mut catalog = Catalog::refreshed(home)?;
         for (name, text) in import::kept(home)? {
             let read = import::again(&name, &text, &catalog).map_err(|error| error.of_kept(&name))?;
             catalog.describe(&read.gpus, &format!("import `{}`", import::stem(&name))).map_err(|(message, _)| {
@@ -194,6 +214,7 @@ impl Catalog {
             tariffs,
             availability,
             imported: HashSet::new(),
+            confirmed: HashSet::new(),
             imports: Vec::new(),
         })
     }
@@ -213,9 +234,13 @@ impl Catalog {
 
     /// Whether a listed machine is actually available under given terms. Everything that lists, compares or recommends
     /// machines uses this. GCP lists prices in regions where a machine is not available, often the lowest ones. An
-    /// import is the user's own statement of availability.
+    /// import is the user's own statement of availability, and so is a refreshed price that the cloud lists only where it
+    /// has the machine.
     pub fn availability(&self, listing: &Listing, terms: PurchaseOption) -> Availability {
         if listing.cloud == Cloud::Own || (!self.imported.is_empty() && self.imported.contains(&key(listing))) {
+            return Availability::Known;
+        }
+        if !self.confirmed.is_empty() && self.confirmed.contains(&(key(listing), terms)) {
             return Availability::Known;
         }
         self.says(listing, terms).map_or(Availability::Unknown, |row| row.says(&listing.region))
@@ -227,6 +252,11 @@ impl Catalog {
         let named =
             rows.iter().filter(|row| listing.instance_type.starts_with(&row.machines) && row.terms.contains(&terms));
         named.max_by_key(|row| row.machines.len())
+    }
+
+    /// Whether a listing is one of the user's imports.
+    pub fn is_imported(&self, listing: &Listing) -> bool {
+        self.imported.contains(&key(listing))
     }
 
     /// The price of a service of a cloud in a region, or in those without a price of their own; `None` if it is unknown,

@@ -1,6 +1,7 @@
 //! Consistency of the embedded tables, and errors with their lines.
 
 mod imports;
+mod refreshes;
 mod sources;
 mod wishes;
 

@@ -73,6 +73,23 @@ impl WebClient {
         Ok((reply.status().as_u16(), Box::new(reply)))
     }
 
+    /// Sends a request; the status, the header `Retry-After` if there is one, and the body of the reply, which is read as
+    /// it comes.
+    ///
+    /// # Errors
+    /// As [`WebClient::open`].
+    pub fn open_paced(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        body: Vec<u8>,
+    ) -> Result<(u16, Option<String>, Box<dyn Read + Send>), String> {
+        let reply = self.reply(method, url, headers, body)?;
+        let after = reply.headers().get("retry-after").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok((reply.status().as_u16(), after, Box::new(reply)))
+    }
+
     /// Sends a request; the status and the body of the reply.
     ///
     /// # Errors

@@ -177,6 +177,25 @@ pub struct RegionName {
     pub region_name: String,
 }
 
+/// Answer to `DescribeSpotPriceHistory`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SpotPrices {
+    pub spot_price_history_set: Items<SpotQuote>,
+    pub next_token: String,
+}
+
+/// What a machine type costs in a zone since a time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SpotQuote {
+    pub instance_type: String,
+    pub availability_zone: String,
+    /// Dollars per hour, as a decimal.
+    pub spot_price: String,
+    pub timestamp: String,
+}
+
 /// Answer to `DescribeImages`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

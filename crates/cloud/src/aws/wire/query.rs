@@ -133,6 +133,16 @@ pub fn describe_regions() -> Query {
     ec2("DescribeRegions", Vec::new())
 }
 
+/// Prices of spot machines of these types with Linux from a time on, each with the last one before it; the next page if
+/// `page` is given.
+pub fn describe_spot_prices(types: &[&str], since: &str, page: Option<&str>) -> Query {
+    let mut params = listed("InstanceType", types);
+    params.extend(listed("ProductDescription", &["Linux/UNIX"]));
+    params.push(("StartTime".into(), since.to_owned()));
+    params.extend(page.map(|page| ("NextToken".to_owned(), page.to_owned())));
+    ec2("DescribeSpotPriceHistory", params)
+}
+
 /// One image.
 pub fn describe_image(image: &str) -> Query {
     ec2("DescribeImages", listed("ImageId", &[image]))
@@ -218,6 +228,11 @@ mod tests {
         check(
             terminate(&["i-1", "i-2"]),
             "Action=TerminateInstances&Version=2016-11-15&InstanceId.1=i-1&InstanceId.2=i-2",
+        );
+        check(
+            describe_spot_prices(&["p5.48xlarge"], "2026-11-27T00:00:00Z", Some("more")),
+            "Action=DescribeSpotPriceHistory&Version=2016-11-15&InstanceType.1=p5.48xlarge&\
+             ProductDescription.1=Linux%2FUNIX&StartTime=2026-11-27T00%3A00%3A00Z&NextToken=more",
         );
         check(describe_image("ami-1"), "Action=DescribeImages&Version=2016-11-15&ImageId.1=ami-1");
         check(

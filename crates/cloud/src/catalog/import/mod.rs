@@ -211,7 +211,7 @@ fn tame(name: &str) -> String {
     if tame.is_empty() { "import".to_owned() } else { tame.to_owned() }
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let file = path.display().to_string();
     move |error| Error::File { doing, file, message: error.to_string(), hint: None }
 }

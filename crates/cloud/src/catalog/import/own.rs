@@ -235,7 +235,7 @@ fn link_words(link: Link) -> String {
     }
 }
 
-fn quoted(cell: &str) -> String {
+pub(in crate::catalog) fn quoted(cell: &str) -> String {
     match cell.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell.to_owned(),
