@@ -44,6 +44,10 @@ pub struct GlobalSettings {
     pub lambda_key: Option<String>,
     /// Who is asked instead of Lambda Cloud.
     pub lambda_endpoint: Option<String>,
+    /// Who is asked instead of Azure's price API.
+    pub azure_endpoint: Option<String>,
+    /// Who is asked for AWS's price list.
+    pub aws_prices_endpoint: Option<String>,
 }
 
 impl GlobalSettings {
@@ -87,6 +91,8 @@ impl GlobalSettings {
             gcp,
             lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
             lambda_endpoint: set("GRADUS_LAMBDA_ENDPOINT"),
+            azure_endpoint: set("GRADUS_AZURE_ENDPOINT"),
+            aws_prices_endpoint: set("GRADUS_AWS_PRICES_ENDPOINT"),
         })
     }
 }

@@ -15,6 +15,7 @@ use crate::rented::CloudFailure;
 /// The variables that are read.
 pub const VARIABLES: &[&str] = &[
     "GOOGLE_OAUTH_ACCESS_TOKEN",
+    "GOOGLE_API_KEY",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "GOOGLE_CLOUD_PROJECT",
     "CLOUDSDK_CORE_PROJECT",

@@ -1,6 +1,7 @@
-//! `gradus catalog`: the catalog of machines and prices: its age, gaps and imports.
+//! `gradus catalog`: the catalog of machines and prices: its age, gaps, imports and refreshes.
 
 mod lists;
+mod refresh;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,15 @@ enum Subcommand {
         #[arg(long, value_name = "DAY")]
         dated: Option<String>,
     },
+    /// Fetch the current prices of a cloud from its price API, show what has changed, and use them from now on
+    Refresh(refresh::Args),
+    /// List the refreshes of prices
+    History,
+    /// Undo the newest refresh of a cloud
+    Revert {
+        /// Cloud, as shown by `gradus catalog history`
+        cloud: String,
+    },
     /// List the GPU names that `--gpu` and `resources.accelerators` accept
     Gpus,
     /// List regions with offers
@@ -60,6 +70,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command.unwrap_or(Subcommand::Info) {
         Subcommand::Info => info(&Catalog::open(&settings.home)?, printer),
         Subcommand::Import { file, cloud, dated } => import(&settings.home, &file, cloud, dated, printer),
+        Subcommand::Refresh(args) => refresh::run(&args, settings, printer),
+        Subcommand::History => refresh::history::run(settings, printer),
+        Subcommand::Revert { cloud } => refresh::history::revert(&cloud, settings, printer),
         Subcommand::Gpus => lists::gpus(&Catalog::open(&settings.home)?, printer),
         Subcommand::Regions => lists::regions(&Catalog::open(&settings.home)?, printer),
         Subcommand::Forget { name } => forget(&settings.home, &name, printer),
