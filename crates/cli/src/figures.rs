@@ -90,6 +90,14 @@ pub fn age(dated: &str, today: i64) -> Option<i64> {
     Some(today.saturating_sub(day_of(zoned.timestamp())).max(0))
 }
 
+/// Days after which a price is marked as old.
+pub const OLD_DAYS: i64 = 60;
+
+/// Whether a price of this date is older than [`OLD_DAYS`], or its age is unknown.
+pub fn is_old(dated: &str, today: i64) -> bool {
+    age(dated, today).is_none_or(|days| days > OLD_DAYS)
+}
+
 /// An accuracy of this name as people read it: a share in per cent, or R², which is none.
 pub fn accuracy(name: &str, accuracy: f64) -> String {
     match name {

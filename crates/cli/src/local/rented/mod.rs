@@ -11,12 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
 use cloud::rented::MachineChoice;
+use domain::listing::Cloud;
 use domain::plan::CostSpread;
+use domain::terms::PurchaseOption;
 use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work, torch};
 use plan::local::JobFacts;
 use server::Home;
 
 use crate::error::{Error, exit};
+use crate::figures::{OLD_DAYS, day_of, is_old};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use ranked::{Chosen, Ranked, ranked};
@@ -75,6 +78,7 @@ pub fn plan(
         foretell(&mut plan, job, chosen, disk);
     }
     plan.assumptions.extend(of_image(job, &catalog, &plan.offer));
+    plan.assumptions.extend(of_price(&catalog, &plan.offer, day_of(jiff::Timestamp::now())));
     let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
     let zones = zones(&cloud, &others, printer);
     spread(&mut plan, job, others, &zones);
@@ -103,6 +107,19 @@ fn of_image(job: &Job, catalog: &Catalog, offer: &Offer) -> Option<String> {
     let has_gpus = listing.gpus.count > 0;
     (matches!(job.work, Work::Train(_)) && has_gpus).then(|| {
         format!("the machine's image has PyTorch {} for CUDA; without it, training runs on its CPU", torch::VERSION)
+    })
+}
+
+/// That the price of an offer is old, and how to read the current one.
+fn of_price(catalog: &Catalog, offer: &Offer, today: i64) -> Option<String> {
+    let choice = offer.kind.parse::<MachineChoice>().ok()?;
+    let cloud = Cloud::named(&offer.provider);
+    let mut there = catalog.listings.iter().filter(|listing| listing.cloud == cloud && listing.region == choice.region);
+    let listing = there.find(|listing| listing.instance_type == choice.machine)?;
+    let terms = if choice.is_spot { PurchaseOption::Spot } else { PurchaseOption::OnDemand };
+    let dated = &terms.price(listing)?.dated;
+    is_old(dated, today).then(|| {
+        format!("the price is still that of {dated}, more than {OLD_DAYS} days ago; `gradus catalog refresh {cloud}` reads the current one")
     })
 }
 

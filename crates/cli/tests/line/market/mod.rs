@@ -1,6 +1,7 @@
 //! `gradus offers` and `gradus catalog`, as they are typed.
 
 mod clouds;
+mod refresh;
 
 use crate::home::{Home, text};
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use domain::Rate;
 use domain::listing::{Cloud, Listing, Price};
 use domain::terms::{Availability, PurchaseOption};
+use domain::wants::Wants;
 
 use super::embedded;
 use crate::catalog::import::{self, Defaults};
@@ -47,6 +48,18 @@ fn a_refreshed_price_replaces_one_and_leaves_the_others() {
     assert_eq!(now.on_demand, Some(new.price));
     assert_eq!((&now.spot, &now.reserved_1y, &now.gpus), (&old.spot, &old.reserved_1y, &old.gpus));
     assert_eq!(now.interrupted, old.interrupted);
+}
+
+#[test]
+fn what_is_rented_carries_the_date_and_source_of_its_price() {
+    let home = tempfile::tempdir().unwrap();
+    keep(home.path(), &[price("us-east-1", "g4dn.xlarge", PriceTerms::OnDemand, 111_000)]);
+    let catalog = Catalog::open(home.path()).unwrap();
+    let wants =
+        Wants { instance_type: Some("g4dn.xlarge".into()), regions: vec!["us-east-1".into()], ..Wants::default() };
+    let offers = crate::aws::offers(&catalog, &wants);
+    let offer = offers.iter().find(|offer| offer.kind == "us-east-1/g4dn.xlarge").unwrap();
+    assert_eq!((offer.rate.micros_per_hour(), &*offer.price_source), (111_000, "the, \"list\", 2026-11-27"));
 }
 
 #[test]

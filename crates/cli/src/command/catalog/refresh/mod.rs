@@ -89,7 +89,10 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
 fn finished(outcome: &Outcome<'_>) -> Result<u8, Error> {
     let (cloud, unread) = (outcome.cloud, &outcome.fetched.unread);
     if let Some((region, why)) = unread.first() {
-        let regions = unread.iter().map(|(region, _)| region.as_str()).collect::<Vec<_>>().join(", ");
+        let regions = match unread.len() {
+            1 => format!("`{region}`"),
+            several => format!("{several} regions from `{region}` on"),
+        };
         let message = format!("prices of {cloud} in {regions} were not read: {why}");
         let hint = format!("`gradus catalog refresh {cloud} --region {region}` reads one region again");
         return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });

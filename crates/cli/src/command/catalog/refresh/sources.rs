@@ -63,7 +63,7 @@ pub fn fetch(
     let fetcher = PriceFetcher { transport: &*web, pause: &std::thread::sleep };
     let known = known_types(catalog, cloud);
     let table = match cloud {
-        Cloud::Aws => return of_aws(&web, &known, regions, settings, printer),
+        Cloud::Aws => return Ok(of_aws(&web, &known, regions, settings, printer)),
         Cloud::Azure => {
             let endpoint = settings.azure_endpoint.as_deref().unwrap_or(azure::ENDPOINT);
             azure::fetch(&fetcher, endpoint, &known, regions, today)
@@ -100,7 +100,7 @@ fn of_aws(
     regions: &[String],
     settings: &GlobalSettings,
     printer: &mut Printer,
-) -> Result<FetchedPrices, Error> {
+) -> FetchedPrices {
     let fetcher = PriceFetcher { transport: &**web, pause: &std::thread::sleep };
     let endpoint = settings.aws_prices_endpoint.as_deref().unwrap_or(aws::ENDPOINT);
     let mut regions: Vec<String> = match regions {
@@ -126,9 +126,11 @@ fn of_aws(
             break;
         }
     }
-    let client = Client::new(web.clone(), settings.aws.clone());
-    spot(&client, known, &regions, &mut fetched, printer);
-    Ok(fetched)
+    if !fetched.table.is_empty() {
+        let client = Client::new(web.clone(), settings.aws.clone());
+        spot(&client, known, &regions, &mut fetched, printer);
+    }
+    fetched
 }
 
 /// Reads spot prices of regions. That they cannot be read is noted: prices on demand are of use without them.

@@ -94,7 +94,7 @@ pub fn row(row: &PlanRow, today: i64) -> Value {
             "dated": row.price.dated,
             "source": row.price.source,
             "derived": row.price.derived,
-            "age_days": age(&row.price.dated, today),
+            "age_days": crate::figures::age(&row.price.dated, today),
             "is_old": is_old(row.price, today),
         },
         "exchange": {

@@ -8,12 +8,13 @@ mod plot;
 
 use std::collections::BTreeSet;
 
+use cloud::prices::CLOUDS;
 use domain::Duration;
 use plan::money::reserved::{ReservationComparison, Term, compare};
 use plan::search::{Availability, PurchaseOption, Recommendation};
 
 use super::{MarketPlan, PlanRow, refusal};
-use crate::figures::{age, grouped};
+use crate::figures::{OLD_DAYS, grouped};
 use crate::table;
 
 pub use details::{needs, program};
@@ -21,9 +22,6 @@ pub use json::{json, row};
 
 use super::figures::{cents, short, step, time};
 use details::details;
-
-/// Days after which a price is marked as old.
-pub const OLD_DAYS: i64 = 60;
 
 /// What stands in the columns P10–P90.
 const EIGHT_OF_TEN: &str =
@@ -156,21 +154,27 @@ fn choices(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
 
 /// Whether a price is older than [`OLD_DAYS`], or its age is unknown.
 pub fn is_old(price: &domain::listing::Price, today: i64) -> bool {
-    age(&price.dated, today).is_none_or(|days| days > OLD_DAYS)
+    crate::figures::is_old(&price.dated, today)
 }
 
-/// A warning if the recommendation depends on old prices.
+/// A warning if the recommendation depends on old prices, and how to get current ones.
 fn old(plan: &MarketPlan) -> Option<String> {
     let rows = plan.picks.iter().map(|(_, row)| row).chain(&plan.front);
-    let prices: Vec<(&str, String)> = rows
-        .filter(|row| is_old(row.price, plan.today))
-        .map(|row| (row.price.dated.as_str(), format!("{} {}", row.listing.cloud, row.candidate.terms.word())))
-        .collect();
-    let oldest = prices.iter().map(|(dated, _)| *dated).min()?;
-    let whose: BTreeSet<&str> = prices.iter().map(|(_, whose)| whose.as_str()).collect();
+    let rows: Vec<&PlanRow> = rows.filter(|row| is_old(row.price, plan.today)).collect();
+    let oldest = rows.iter().map(|row| row.price.dated.as_str()).min()?;
+    let whose: BTreeSet<String> =
+        rows.iter().map(|row| format!("{} {}", row.listing.cloud, row.candidate.terms.word())).collect();
     let whose = whose.into_iter().collect::<Vec<_>>().join(", ");
+    // What the user has imported is not refreshed.
+    let can_be_read = |row: &&PlanRow| CLOUDS.contains(&row.listing.cloud) && !plan.catalog.is_imported(row.listing);
+    let (read, others): (Vec<&PlanRow>, Vec<&PlanRow>) = rows.into_iter().partition(can_be_read);
+    let clouds: BTreeSet<&str> = read.iter().map(|row| row.listing.cloud.name()).collect();
+    let mut remedies: Vec<String> =
+        clouds.into_iter().map(|cloud| format!("read current ones with `gradus catalog refresh {cloud}`")).collect();
+    remedies.extend((!others.is_empty()).then(|| "import newer ones with `gradus catalog import`".to_owned()));
     Some(format!(
-        "old: prices here are more than {OLD_DAYS} days old, the oldest of {oldest} ({whose}); import newer ones with `gradus catalog import`"
+        "old: prices here are more than {OLD_DAYS} days old, the oldest of {oldest} ({whose}); {}",
+        remedies.join(", ")
     ))
 }
 
