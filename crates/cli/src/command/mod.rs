@@ -40,7 +40,7 @@ pub enum Commands {
     Init(program::init::Args),
     /// List GPU machines of clouds, with their prices
     Offers(offers::Args),
-    /// Show the age of GPU prices; import newer ones or your own machines
+    /// Show the age of GPU prices; fetch current ones, import others or your own machines
     Catalog(catalog::Args),
     /// List runs, or show the state of one
     #[command(aliases = ["ps", "ls", "queue"])]

@@ -159,7 +159,7 @@ fn answers_that_are_none_change_nothing() {
     check(Box::new(|_, _, _| reply(403, "", "no")), 3, "answers with HTTP status 403: no");
     check(Box::new(|_, _, _| reply(429, "Retry-After: 86400\r\n", "tomorrow")), 3, "HTTP status 429: tomorrow");
     let early = b"HTTP/1.1 200 x\r\nContent-Length: 5000\r\nConnection: close\r\n\r\n{\"Items\": [";
-    check(Box::new(|_, _, _| early.to_vec()), 3, "cannot be read");
+    check(Box::new(move |_, _, _| early.to_vec()), 3, "cannot be read");
     check(Box::new(|_, _, _| reply(200, "", r#"{"Items": []}"#)), 3, "no price of a machine that the catalog knows");
     let away = json!({ "Items": [], "NextPageLink": "http://192.0.2.1/api" }).to_string();
     check(Box::new(move |_, _, _| reply(200, "", &away)), 3, "its next page is `http://192.0.2.1/api`");
