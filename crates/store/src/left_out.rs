@@ -92,7 +92,7 @@ impl NoWebClient {
         _url: &str,
         _headers: &[(String, String)],
         _body: Vec<u8>,
-    ) -> Result<(u16, Option<String>, Box<dyn Read + Send>), String> {
+    ) -> Result<(u16, String, Box<dyn Read + Send>), String> {
         match *self {}
     }
 

@@ -73,7 +73,7 @@ impl WebClient {
         Ok((reply.status().as_u16(), Box::new(reply)))
     }
 
-    /// Sends a request; the status, the header `Retry-After` if there is one, and the body of the reply, which is read as
+    /// Sends a request; the status, the header `Retry-After` or an empty text, and the body of the reply, which is read as
     /// it comes.
     ///
     /// # Errors
@@ -84,9 +84,10 @@ impl WebClient {
         url: &str,
         headers: &[(String, String)],
         body: Vec<u8>,
-    ) -> Result<(u16, Option<String>, Box<dyn Read + Send>), String> {
+    ) -> Result<(u16, String, Box<dyn Read + Send>), String> {
         let reply = self.reply(method, url, headers, body)?;
-        let after = reply.headers().get("retry-after").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let after = reply.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let after = after.unwrap_or_default().to_owned();
         Ok((reply.status().as_u16(), after, Box::new(reply)))
     }
 

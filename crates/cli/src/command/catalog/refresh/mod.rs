@@ -23,8 +23,7 @@ use sources::FetchedPrices;
 pub struct Args {
     /// Cloud whose prices to fetch: aws, azure, gcp or lambda
     cloud: String,
-    /// Fetch prices of this region only; may be given several times. The price list of one region of AWS has some
-    /// hundred megabytes
+    /// Only this region (repeatable); of AWS, the price list of one has some hundred megabytes
     #[arg(long = "region", value_name = "REGION")]
     regions: Vec<String>,
     /// Show what would change, and store nothing

@@ -36,8 +36,8 @@ struct PriceWeb(WebClient);
 impl PriceTransport for PriceWeb {
     fn open(&self, request: &HttpRequest) -> Result<PriceReply, String> {
         let HttpRequest { method, url, headers, body } = request;
-        let (status, retry_after, body) = self.0.open_paced(method, url, headers, body.clone())?;
-        Ok(PriceReply { status, retry_after, body })
+        let (status, after, body) = self.0.open_paced(method, url, headers, body.clone())?;
+        Ok(PriceReply { status, retry_after: Some(after).filter(|after| !after.is_empty()), body })
     }
 }
 
