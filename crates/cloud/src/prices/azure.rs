@@ -79,9 +79,9 @@ fn first_page(endpoint: &str, region: Option<&str>) -> String {
     if let Some(region) = region {
         filter.push_str(&format!(" and armRegionName eq '{}'", region.replace('\'', "''")));
     }
-    // This version has savings plans.
+    // This version has savings plans; prices are in dollars unless another currency is asked for.
     format!(
-        "{}/api/retail/prices?api-version=2023-01-01-preview&currencyCode=USD&$filter={}",
+        "{}/api/retail/prices?api-version=2023-01-01-preview&$filter={}",
         endpoint.trim_end_matches('/'),
         word(&filter)
     )
@@ -205,7 +205,7 @@ mod tests {
         check(&[json!({})], &[(OnDemand, 3_673_000)]);
         check(&[json!({ "skuName": "NC24ads A100 v4 Spot", "retailPrice": 0.9 })], &[(Spot, 900_000)]);
         let reserved = json!({ "type": "Reservation", "reservationTerm": "1 Year", "retailPrice": 17520.0 });
-        check(&[reserved.clone()], &[(Reserved1y, 2_000_000)]);
+        check(std::slice::from_ref(&reserved), &[(Reserved1y, 2_000_000)]);
         let table = check(
             &[json!({ "savingsPlan": plans }), reserved],
             &[(OnDemand, 3_673_000), (Reserved1y, 2_000_000), (Reserved3y, 1_500_000)],

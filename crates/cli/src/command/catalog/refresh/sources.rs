@@ -109,6 +109,12 @@ fn of_aws(
     };
     regions.sort_unstable();
     regions.dedup();
+    if regions.len() > 1 {
+        printer.say(format!(
+            "reading the price lists of {} regions, some hundred megabytes each; `--region` names fewer",
+            regions.len()
+        ));
+    }
     let mut fetched = FetchedPrices::default();
     for (number, region) in regions.iter().enumerate() {
         printer.progress(&format!("reading the price list of {region} ({} of {})", number + 1, regions.len()));
