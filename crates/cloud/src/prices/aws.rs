@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
                 }
                 (Level::Products, _) => {
                     let product: Product = map.next_value()?;
-                    list.product(key, &product);
+                    list.product(&key, &product);
                 }
                 (Level::Offers { is_reserved }, _) if list.products.contains_key(&key) => {
                     let offers: BTreeMap<String, Offer> = map.next_value()?;
@@ -189,14 +189,14 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
 
 impl PriceList<'_> {
     /// Remembers a product, if it is a machine that the catalog knows, as it is rented.
-    fn product(&mut self, sku: String, product: &Product) {
+    fn product(&mut self, sku: &str, product: &Product) {
         let Attributes { instance_type, gpu, .. } = &product.attributes;
         if !is_machine(product) {
             return;
         }
         self.table.rows += 1;
         if self.known.contains_key(instance_type) {
-            self.products.insert(sku, instance_type.clone());
+            self.products.insert(sku.to_owned(), instance_type.clone());
         } else if matches!(gpu.as_str(), "" | "0" | "NA") {
             self.table.leave_out("machines without GPUs");
         } else {
@@ -251,19 +251,18 @@ fn is_machine(product: &Product) -> bool {
         && matches!(location_type.as_str(), "" | "AWS Region")
 }
 
-/// Reads what known types cost as spot machines in a region since `now`, as AWS writes times: the price of the cheapest
-/// zone.
+/// Reads what machine types cost as spot machines in a region since `now`, as AWS writes times: the price of the cheapest
+/// zone. The types must be those of the region.
 ///
 /// # Errors
 /// [`AwsFailure`].
-pub fn spot(client: &Client, known: &KnownTypes, region: &str, now: &str) -> Result<PriceTable, AwsFailure> {
-    let types: Vec<&str> = known.keys().map(String::as_str).collect();
+pub fn spot(client: &Client, types: &[&str], region: &str, now: &str) -> Result<PriceTable, AwsFailure> {
     let mut table = PriceTable::default();
     // The newest price of each type and zone.
     let mut newest: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
     let mut page: Option<String> = None;
     for _ in 0..PAGES {
-        let answer: SpotPrices = client.ask(region, &describe_spot_prices(&types, now, page.as_deref()))?;
+        let answer: SpotPrices = client.ask(region, &describe_spot_prices(types, now, page.as_deref()))?;
         for quote in answer.spot_price_history_set.item {
             table.rows += 1;
             let place = (quote.instance_type, quote.availability_zone);
@@ -274,7 +273,7 @@ pub fn spot(client: &Client, known: &KnownTypes, region: &str, now: &str) -> Res
         }
         page = Some(answer.next_token).filter(|token| !token.is_empty());
         if page.is_none() {
-            cheapest(newest, known, region, &mut table);
+            cheapest(newest, types, region, &mut table);
             return Ok(table);
         }
     }
@@ -283,14 +282,14 @@ pub fn spot(client: &Client, known: &KnownTypes, region: &str, now: &str) -> Res
 
 fn cheapest(
     newest: BTreeMap<(String, String), (String, String)>,
-    known: &KnownTypes,
+    types: &[&str],
     region: &str,
     table: &mut PriceTable,
 ) {
     let mut zones: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for ((machine, _), (_, amount)) in newest {
         match signed_micros(&amount) {
-            Some(_) if !known.contains_key(&machine) => table.unknown(&machine),
+            Some(_) if !types.contains(&machine.as_str()) => table.unknown(&machine),
             Some(micros) => zones.entry(machine).or_default().push(micros),
             None => table.leave_out("not a price of one hour"),
         }

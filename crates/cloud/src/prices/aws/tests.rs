@@ -161,7 +161,7 @@ fn the_newest_spot_price_of_the_cheapest_zone_counts() {
         Ok(reply(200, &format!("<DescribeSpotPriceHistoryResponse>{set}</DescribeSpotPriceHistoryResponse>")))
     });
     let client = client(script);
-    let table = spot(&client, &known(), "us-east-1", "2026-11-27T00:00:00Z").unwrap();
+    let table = spot(&client, &["g4dn.metal", "p5.48xlarge"], "us-east-1", "2026-11-27T00:00:00Z").unwrap();
     let found: Vec<_> = table.prices().map(|(key, price, _)| (key.1.as_str(), price.micros)).collect();
     assert_eq!(found, [("p5.48xlarge", 20_500_000)]);
     assert!(
@@ -174,6 +174,6 @@ fn the_newest_spot_price_of_the_cheapest_zone_counts() {
 fn a_list_of_spot_prices_without_end_is_an_error() {
     let page = "<R><spotPriceHistorySet/><nextToken>again</nextToken></R>";
     let client = client(Script::new(move |_| Ok(reply(200, page))));
-    let failure = spot(&client, &known(), "us-east-1", "2026-11-27T00:00:00Z").unwrap_err();
+    let failure = spot(&client, &["p5.48xlarge"], "us-east-1", "2026-11-27T00:00:00Z").unwrap_err();
     assert!(failure.to_string().contains("has no end"), "{failure}");
 }

@@ -7,6 +7,7 @@ use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport, times};
 use cloud::aws::{Client, now};
+use cloud::catalog::refreshed::PriceTerms;
 use cloud::prices::fetch::{PriceFailure, PriceFetcher, PriceReply, PriceTransport};
 use cloud::prices::gcp::GcpAccess;
 use cloud::prices::{KnownTypes, PriceTable, aws, azure, gcp, known_types, lambda};
@@ -134,13 +135,13 @@ fn of_aws(
     }
     if !fetched.table.is_empty() {
         let client = Client::new(web.clone(), settings.aws.clone());
-        spot(&client, known, &regions, &mut fetched, printer);
+        spot(&client, &regions, &mut fetched, printer);
     }
     fetched
 }
 
 /// Reads spot prices of regions. That they cannot be read is noted: prices on demand are of use without them.
-fn spot(client: &Client, known: &KnownTypes, regions: &[String], fetched: &mut FetchedPrices, printer: &mut Printer) {
+fn spot(client: &Client, regions: &[String], fetched: &mut FetchedPrices, printer: &mut Printer) {
     let since = times::rfc3339(now());
     // Where there are no credentials, one try is enough.
     let key = regions.first().map_or(Ok(()), |region| client.key(region).map(drop));
@@ -151,20 +152,31 @@ fn spot(client: &Client, known: &KnownTypes, regions: &[String], fetched: &mut F
     for region in regions {
         printer.progress(&format!("reading spot prices of {region}"));
         let mut pause = Duration::from_secs(1);
-        let mut answer = aws::spot(client, known, region, &since);
+        let types = on_demand(&fetched.table, region);
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        if types.is_empty() {
+            continue;
+        }
+        let mut answer = aws::spot(client, &types, region, &since);
         for _ in 1..TRIES {
             if !matches!(answer, Err(AwsFailure::Throttled(_))) {
                 break;
             }
             std::thread::sleep(pause);
             pause *= 2;
-            answer = aws::spot(client, known, region, &since);
+            answer = aws::spot(client, &types, region, &since);
         }
         match answer {
             Ok(table) => fetched.table.extend(table),
             Err(failure) => fetched.notes.push(format!("spot prices of {region} were not read: {failure}")),
         }
     }
+}
+
+/// The machine types that a region has on demand, as its price list says.
+fn on_demand(table: &PriceTable, region: &str) -> Vec<String> {
+    let there = table.prices().filter(|(key, _, _)| key.0 == region && key.2 == PriceTerms::OnDemand);
+    there.map(|(key, _, _)| key.1.clone()).collect()
 }
 
 /// Why the prices of a cloud could not be read, and what to do.
