@@ -18,6 +18,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "let is_so = data.is_multiple_of(over) && stated.data.is_none_or(|stated| stated == copies);",
         to: "let is_so = data.is_multiple_of(over);",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "laid_out_as_it_says" },
+    },
+    SourceMutant {
         name: "stopped-programs-are-told-twice",
         harm: "a second SIGTERM ends what the handler of a stopped program has started to save with",
         file: "crates/agent/src/attempt/mod.rs",
@@ -324,6 +326,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "own if own == region => return Some(tariff),",
         to: "own if own == region && false => return Some(tariff),",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_region_has_its_own_price" },
+    },
+    SourceMutant {
         name: "a-described-gpu-is-taken-for-a-measured-one",
         harm: "a plan on a GPU that nothing was measured on states the band of one that was",
         file: "crates/plan/src/estimate/fitted/coefficients.rs",
@@ -338,6 +342,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "let rate = |rate: f64| rate * compute;",
         to: "let rate = |rate: f64| rate;",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "slices_have_their_shares" },
+    },
+    SourceMutant {
         name: "refreshed-prices-may-jump",
         harm: "a price that a cloud states wrongly, a hundredth of the real one, is planned with",
         file: "crates/cloud/src/prices/compare.rs",

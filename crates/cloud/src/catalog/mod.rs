@@ -4,7 +4,7 @@
 //! joined once, when the catalog is read; this module makes no decisions. Money is read as decimal text and stored in
 //! integer micro-dollars. Read [`listings`] for the join, and `catalog/README.md` for the source of every table.
 
-mod amount;
+pub(crate) mod amount;
 pub mod described;
 pub mod gpus;
 pub mod import;

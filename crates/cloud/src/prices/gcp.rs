@@ -158,7 +158,7 @@ fn add(listing: &Listing, skus: &[Sku], table: &mut PriceTable) {
     for terms in [PriceTerms::OnDemand, PriceTerms::Spot, PriceTerms::Reserved1y, PriceTerms::Reserved3y] {
         let found: Vec<&Sku> = skus
             .iter()
-            .filter(|sku| sku.terms == terms && sku.regions.iter().any(|region| *region == listing.region))
+            .filter(|sku| sku.terms == terms && sku.regions.contains(&listing.region))
             .collect();
         let Some(costs) = parts.iter().map(|part| cost(part, &found)).collect::<Option<Vec<_>>>() else {
             table.leave_out(&format!("{}: a part has no price, or two", terms.word()));

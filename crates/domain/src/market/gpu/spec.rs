@@ -98,7 +98,7 @@ impl GpuSpec {
                     && rate.flops() < wider.flops()
                 {
                     problems.push(ImpossibleSpec {
-                        key: *narrow,
+                        key: narrow,
                         message: format!("its rate in {narrow}, {rate}, is below the one in {wide}, {wider}"),
                         hint: "write dense rates, not sparse ones, and leave out formats that its matrix units have not",
                     });

@@ -80,7 +80,7 @@ impl FittedCoefficients {
 #[cfg(test)]
 mod tests {
     use domain::Bytes;
-    use domain::gpu::{GpuArchitecture, Link, Rates};
+    use domain::gpu::{GpuArchitecture, GpuTraits, Link, Rates};
 
     use super::*;
 
@@ -97,6 +97,7 @@ mod tests {
             pcie: 4,
             multiprocessors: 108,
             power: 400.0,
+            traits: GpuTraits::default(),
             source: String::new(),
         }
     }

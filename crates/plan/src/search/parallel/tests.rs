@@ -1,6 +1,6 @@
 //! Layouts that a job asks for, its words for them, and the micro-batches that they run.
 
-use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 use domain::tariff::Service;
 use domain::workload::WorkloadParallel;
 use domain::{Bytes, Job};
@@ -218,6 +218,7 @@ fn device(nodes: u32) -> Device {
         pcie: 4,
         multiprocessors: 100,
         power: 300.0,
+        traits: GpuTraits::default(),
         source: String::new(),
     };
     Device { gpu, nodes, gpus_per_node: 8, network: None }
