@@ -98,6 +98,18 @@ impl Pace {
         }
     }
 
+    /// As [`Pace::due`], for a caller that asks after some steps only: a multiple of the steps between counts, too. `before`
+    /// is the step of its last question.
+    pub fn due_after(&self, before: u64, step: u64, since: f64) -> bool {
+        match self.every {
+            Every::Steps(steps) => {
+                let passed = |step: u64| step / steps.max(1);
+                step > self.last && passed(step) > passed(before.max(self.last))
+            }
+            Every::Time(_) | Every::Auto => self.due(step, since),
+        }
+    }
+
     /// Records that the state after `step` was saved, as scheduled or on request.
     pub fn saved(&mut self, step: u64) {
         self.last = step;
@@ -206,6 +218,21 @@ mod tests {
         // Short steps wait for the end of the first second, long ones for no tenth of them.
         assert_eq!(saved("auto", 0, 1500, 0.001, 0.02), [1000]);
         assert_eq!(saved("auto", 0, 5, 100.0, 0.02), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_multiple_between_two_questions_counts() {
+        let mut pace = Pace::new(Every::Steps(500), Duration::from_secs(3600), 0);
+        let (mut before, mut saved) = (0, Vec::new());
+        for step in (391..=3128).step_by(391) {
+            if pace.due_after(before, step, 0.0) {
+                pace.saved(step);
+                saved.push(step);
+            }
+            before = step;
+        }
+        assert_eq!(saved, [782, 1173, 1564, 2346, 2737, 3128]);
+        assert!(!pace.due_after(0, 3128, 0.0) && !pace.due_after(0, 3129, 0.0) && pace.due_after(0, 3500, 0.0));
     }
 
     #[test]

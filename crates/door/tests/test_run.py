@@ -192,6 +192,8 @@ class Saving(Fresh):
         self.run_of(program="gan").save({"a": 1}, 3, wait=True)
         with self.assertRaisesRegex(gradus.CheckpointError, "step 3 .* is of `gan`, and this is `bert`"):
             self.run_of(program="bert").load()
+        with self.assertRaisesRegex(gradus.CheckpointError, "step 3 .* is of `gan`, and this is `bert`"):
+            self.run_of(program="bert").save({"a": 2}, 3)
         self.assertEqual(self.run_of(program="gan").load(), {"a": 1})
 
     def test_a_damaged_checkpoint_is_passed_over_with_a_warning(self):
@@ -210,12 +212,21 @@ class Saving(Fresh):
         run = self.run_of()
         run.save({"a": 1}, 1, wait=True)
         code = (
-            "import gradus, sys\nrun = gradus.init(checkpoints=sys.argv[1])\n"
-            "try:\n    run.save({'a': 2}, 1)\nexcept gradus.CheckpointError as error:\n    print(error)\n"
+            "import gradus, sys\n"
+            "try:\n    gradus.init(checkpoints=sys.argv[1])\nexcept gradus.CheckpointError as error:\n    print(error)\n"
         )
         said = subprocess.run([sys.executable, "-c", code, self.folder], capture_output=True, text=True, check=True).stdout
         self.assertIn(f"another process (pid {os.getpid()}) saves to", said)
         self.assertIn("hint: one process saves for all ranks", said)
+        # The training that was there first continues.
+        run.save({"a": 3}, 2, wait=True)
+        self.assertEqual(run.saved_step, 2)
+
+    def test_later_steps_are_not_put_aside_unseen(self):
+        self.run_of().save({"a": 1}, 100, wait=True)
+        with self.assertRaisesRegex(gradus.CheckpointError, r"step 100, which this program has not loaded"):
+            self.run_of().save({"a": 2}, 10)
+        self.assertEqual(self.run_of().load(), {"a": 1})
 
     def test_a_full_disk_is_said_and_what_was_durable_stays(self):
         code = (

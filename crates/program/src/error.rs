@@ -13,7 +13,7 @@ pub enum Error {
     /// Another process has saved there, and still runs.
     #[error(
         "another process{} saves to `{}` already\nhint: one process saves for all ranks: give each its RANK (torchrun does), \
-         and call `save` on every rank",
+         and call `save` on every rank; of two trainings, name another folder for one or end the other",
         owner.map_or(String::new(), |pid| format!(" (pid {pid})")),
         folder.display()
     )]
@@ -38,6 +38,21 @@ pub enum Error {
         writer: String,
         /// What wants to read it.
         reader: String,
+    },
+    /// The folder holds later steps than the one to save, which this process has not loaded.
+    #[error(
+        "`{}` holds a checkpoint of step {newest}, which this program has not loaded, and this state is of step {step}: to save \
+         it would put the later one aside\nhint: call `run.load()` before training (of a callback: `resume()`), or name another \
+         folder to start over",
+        folder.display()
+    )]
+    NotLoaded {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// The newest step there.
+        newest: u64,
+        /// The step that was not saved.
+        step: u64,
     },
     /// There are checkpoints, but none verifies.
     #[error(
@@ -82,7 +97,11 @@ impl Error {
                 | checkpoint::Error::WriterGone => true,
             },
             Error::File { .. } => true,
-            Error::NoFolder | Error::Busy { .. } | Error::OtherProgram { .. } | Error::NoneVerifies { .. } => false,
+            Error::NoFolder
+            | Error::Busy { .. }
+            | Error::OtherProgram { .. }
+            | Error::NotLoaded { .. }
+            | Error::NoneVerifies { .. } => false,
         }
     }
 }

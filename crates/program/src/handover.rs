@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::Error;
 
 /// Ranks that train together reach the same save within a step; a rank that does not within this time is not waited for
-/// again.
+/// again, unless its part comes later.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prefix of the files; with a dot, so that they are not transferred from their machine.
@@ -32,9 +32,32 @@ pub(crate) fn give(folder: &Path, step: u64, rank: u32, part: &Value) -> Result<
     fs::write(&draft, part.to_string()).and_then(|()| fs::rename(&draft, &target)).map_err(failed)
 }
 
-/// The parts of ranks 1 to `ranks` - 1, by rank, and the ranks that have not given theirs in time.
-pub(crate) fn take(folder: &Path, step: u64, ranks: u32) -> (BTreeMap<u32, Value>, Vec<u32>) {
-    take_within(folder, step, ranks, PATIENCE)
+/// The parts of ranks 1 to `ranks` - 1, by rank, and the ranks that have not given theirs: in time, if it waits. What was
+/// left of earlier steps is removed.
+pub(crate) fn take(folder: &Path, step: u64, ranks: u32, waits: bool) -> (BTreeMap<u32, Value>, Vec<u32>) {
+    let taken = take_within(folder, step, ranks, if waits { PATIENCE } else { Duration::ZERO });
+    for path in of_earlier_steps(folder, step) {
+        // What stays is met again by the next save.
+        let _ = fs::remove_file(path);
+    }
+    taken
+}
+
+/// Whether a rank has given its part of an earlier step after it was waited for: ranks that are late now and then do save.
+pub(crate) fn came_late(folder: &Path, step: u64) -> bool {
+    !of_earlier_steps(folder, step).is_empty()
+}
+
+/// The parts of steps before `step` that nobody has taken.
+fn of_earlier_steps(folder: &Path, step: u64) -> Vec<PathBuf> {
+    let is_earlier = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let numbers = name.strip_prefix(START).and_then(|name| name.strip_suffix(".json"));
+        let of = numbers.and_then(|numbers| numbers.split_once('-')?.1.parse::<u64>().ok());
+        of.is_some_and(|of| of < step)
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_earlier).collect()
 }
 
 fn take_within(folder: &Path, step: u64, ranks: u32, patience: Duration) -> (BTreeMap<u32, Value>, Vec<u32>) {
@@ -89,8 +112,20 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_came_late_is_seen_once_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(take(folder.path(), 7, 2, false), (BTreeMap::new(), vec![1]));
+        assert!(!came_late(folder.path(), 8));
+        give(folder.path(), 7, 1, &json!("late")).unwrap();
+        give(folder.path(), 8, 1, &json!("in time")).unwrap();
+        assert!(came_late(folder.path(), 8) && !came_late(folder.path(), 7));
+        assert_eq!(take(folder.path(), 8, 2, false), (BTreeMap::from([(1, json!("in time"))]), vec![]));
+        assert!(!came_late(folder.path(), 9) && fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
+
+    #[test]
     fn one_rank_alone_waits_for_nobody() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(take(folder.path(), 1, 1), (BTreeMap::new(), vec![]));
+        assert_eq!(take(folder.path(), 1, 1, true), (BTreeMap::new(), vec![]));
     }
 }

@@ -63,8 +63,16 @@ pub(crate) fn newest(folder: &Path, program: &str, rank: u32) -> Result<Option<R
     Ok(Some(ResumedState { step, model: found.model, others: found.training, tree, generators, world, passed_over }))
 }
 
+/// Refuses to save `step` where later ones are that were not loaded: the first commit would set them aside.
+pub(crate) fn check_loaded(folder: &Path, step: u64) -> Result<(), Error> {
+    match checkpoint::steps(folder)?.into_iter().max() {
+        Some(newest) if newest > step => Err(Error::NotLoaded { folder: folder.to_owned(), newest, step }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Refuses a folder whose newest readable manifest is of another program.
-fn check_writer(folder: &Path, program: &str) -> Result<(), Error> {
+pub(crate) fn check_writer(folder: &Path, program: &str) -> Result<(), Error> {
     for step in checkpoint::steps(folder)? {
         let path = folder.join(format!("manifest-{step:08}.json"));
         // Verified later.

@@ -13,7 +13,7 @@ use domain::train::Every;
 use domain::units::Duration;
 
 use crate::line::AgentLine;
-use crate::saving::{SaveOutcome, Saving, StateView};
+use crate::saving::{SaveOutcome, Saving, StateView, hold_at_begin};
 use crate::{Error, ResumedState, handover, resumed};
 
 /// Who the program is, and where it saves.
@@ -88,12 +88,17 @@ impl ProgramRun {
     /// Begins: connects to the agent if there is one, and outside of gradus counts the attempt.
     ///
     /// # Errors
-    /// When the folder of checkpoints cannot be made or read.
+    /// When the folder of checkpoints cannot be made or read, or, outside of gradus, another process has it.
     pub fn begin(mut settings: ProgramSettings) -> Result<ProgramRun, Error> {
+        let mut held = None;
         if let Some(folder) = settings.checkpoints.clone() {
             let failed = |source| Error::File { doing: "make", path: folder.clone(), source };
             fs::create_dir_all(&folder).map_err(failed)?;
-            if settings.attempt == 0 {
+            let is_outside = settings.attempt == 0;
+            if settings.rank == 0 {
+                held = hold_at_begin(&folder, is_outside)?;
+            }
+            if is_outside {
                 settings.attempt = highest(&folder) + u64::from(settings.rank == 0);
             }
             if settings.rank == 0 {
@@ -105,7 +110,7 @@ impl ProgramRun {
         let line = AgentLine::connect(settings.socket.as_deref(), settings.hang_after_s);
         let (rank, pid, environment) = (settings.rank, std::process::id(), settings.environment.clone());
         line.send(Report::Hello { rank, pid, environment });
-        let saving = Mutex::new(Saving::new(Pace::new(settings.every, settings.mtbf, 0)));
+        let saving = Mutex::new(Saving::new(Pace::new(settings.every, settings.mtbf, 0), held));
         Ok(ProgramRun { settings, line, saving, logging: Mutex::default() })
     }
 
@@ -186,7 +191,10 @@ impl ProgramRun {
         saving.poll(&self.line, &mut complaints)?;
         let is_new = saving.handed != Some(step);
         let is_asked = self.line.is_to_save() || self.line.is_to_stop();
-        Ok((saving.is_due(step) || is_new && is_asked, complaints))
+        // Ranks count steps alike, but not time or what a save has cost: these rank 0 alone knows.
+        let decides = self.settings.rank == 0 || matches!(self.settings.every, Every::Steps(_));
+        let is_due = saving.is_due(step) && decides;
+        Ok((is_due || is_new && is_asked, complaints))
     }
 
     /// Whether the program is to save its state and end.
@@ -209,14 +217,13 @@ impl ProgramRun {
     pub fn save(&self, state: StateView) -> Result<SaveOutcome, Error> {
         self.line.moved();
         if self.settings.rank > 0 {
-            let folder = self.settings.checkpoints.as_deref().ok_or(Error::NoFolder)?;
-            if let (Some(part), true) = (&state.generators, self.settings.ranks_here > 1) {
-                handover::give(folder, state.step, self.settings.rank, part)?;
-            }
-            return Ok(SaveOutcome { is_handed: true, ..SaveOutcome::default() });
+            return self.give(&state);
         }
-        match lock(&self.saving).save(&self.settings, &self.line, state) {
+        let step = state.step;
+        let mut saving = lock(&self.saving);
+        match saving.save(&self.settings, &self.line, state) {
             Err(error) if error.may_pass() => {
+                saving.put_off(step);
                 let text = format!("a checkpoint was not saved: {error}");
                 self.line.send(Report::Note { text: text.clone() });
                 Ok(SaveOutcome { complaints: vec![text], ..SaveOutcome::default() })
@@ -225,13 +232,33 @@ impl ProgramRun {
         }
     }
 
+    /// Passes on what only this rank has. A disk that refuses it ends no training: the others would wait for this rank.
+    fn give(&self, state: &StateView) -> Result<SaveOutcome, Error> {
+        let folder = self.settings.checkpoints.as_deref().ok_or(Error::NoFolder)?;
+        let rank = self.settings.rank;
+        let mut complaints = Vec::new();
+        if let (Some(part), true) = (&state.generators, self.settings.ranks_here > 1)
+            && let Err(error) = handover::give(folder, state.step, rank, part)
+        {
+            complaints.push(format!("the random number generators of rank {rank} were not saved: {error}"));
+        }
+        lock(&self.saving).passed_on(&self.line, state.step);
+        Ok(SaveOutcome { is_handed: true, complaints, ..SaveOutcome::default() })
+    }
+
     /// Loads the newest checkpoint that verifies; `None` if none was saved yet.
     ///
     /// # Errors
     /// If the newest is of another program, none verifies, or one cannot be read now.
     pub fn load(&self) -> Result<Option<ResumedState>, Error> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(None) };
-        self.wait()?;
+        match self.wait() {
+            // A save that failed leaves the checkpoints before it.
+            Err(error) if error.may_pass() => {
+                self.line.send(Report::Note { text: format!("a checkpoint was not saved: {error}") });
+            }
+            waited => waited?,
+        }
         let found = resumed::newest(folder, &self.settings.program, self.settings.rank)?;
         let (step, passed_over) =
             found.as_ref().map_or((0, Vec::new()), |found| (found.step, found.passed_over.clone()));

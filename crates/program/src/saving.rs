@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use checkpoint::interval::{CheckpointCosts, Pace};
 use checkpoint::{CheckpointWriter, Dtype, Snapshot, Tensor, WriterIdentity};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::line::AgentLine;
 use crate::resumed::{FORMAT, VERSION, job_hash};
-use crate::{Error, ProgramSettings, handover};
+use crate::{Error, ProgramSettings, handover, resumed};
 
 /// The file that the writing process holds. It is one of the process and not of the open file, so that a forked worker of a
 /// data loader does not hold it after its parent was killed.
@@ -71,50 +71,91 @@ pub(crate) struct Saving {
     pace: Pace,
     /// When the last save began, or the program.
     since: Instant,
-    /// Step and time of the last question whether to save, and seconds of a step.
+    /// Step and time of the last question whether to save, the step of the one before, and seconds of a step.
     asked: Option<(u64, Instant)>,
+    asked_before: u64,
     step_s: f64,
+    /// What a save has cost, stall and commit in seconds, while the time of a step is not known.
+    unmeasured: Option<(f64, f64)>,
+    /// The program has looked for a checkpoint.
+    is_loaded: bool,
     /// The step that was saved last, and the newest that is durable.
     pub(crate) handed: Option<u64>,
     pub(crate) durable: Option<u64>,
     /// Microseconds of stall that no step has reported yet.
     pub(crate) stall_us: u64,
-    /// Only rank 0 calls `save`.
+    /// Another rank did not call `save` with this one.
     others_are_absent: bool,
 }
 
 impl Saving {
-    pub(crate) fn new(pace: Pace) -> Saving {
-        let (since, others_are_absent) = (Instant::now(), false);
+    /// `held` is the lock of the folder, if it is held already.
+    pub(crate) fn new(pace: Pace, held: Option<File>) -> Saving {
         Saving {
             writer: None,
-            held: None,
+            held,
             pace,
-            since,
+            since: Instant::now(),
             asked: None,
+            asked_before: 0,
             step_s: 0.0,
+            unmeasured: None,
+            is_loaded: false,
             handed: None,
             durable: None,
             stall_us: 0,
-            others_are_absent,
+            others_are_absent: false,
         }
     }
 
     /// The program continues from another step. An open writer stays open, because the folder belongs to this process.
     pub(crate) fn restart(&mut self, pace: Pace) {
         (self.pace, self.since, self.asked, self.handed) = (pace, Instant::now(), None, None);
+        (self.asked_before, self.is_loaded) = (0, true);
     }
 
     /// Whether the state after `step` is to be saved by its pace.
     pub(crate) fn is_due(&mut self, step: u64) -> bool {
         let now = Instant::now();
-        if let Some((before, at)) = self.asked.filter(|(before, _)| step > *before) {
-            let seconds = now.duration_since(at).as_secs_f64() / (step - before) as f64;
-            // About the newest ten steps count.
-            self.step_s = if self.step_s == 0.0 { seconds } else { 0.9 * self.step_s + 0.1 * seconds };
+        match self.asked {
+            Some((before, at)) if step > before => {
+                let seconds = now.duration_since(at).as_secs_f64() / (step - before) as f64;
+                // About the newest ten steps count.
+                self.step_s = if self.step_s == 0.0 { seconds } else { 0.9 * self.step_s + 0.1 * seconds };
+                self.asked_before = before;
+            }
+            // The program went back without loading.
+            Some((before, _)) if step < before => self.asked_before = step.saturating_sub(1),
+            Some(_) | None => {}
         }
         self.asked = Some((step, now));
-        self.pace.due(step, now.duration_since(self.since).as_secs_f64())
+        if let Some((stall, commit)) = self.unmeasured.take() {
+            self.measured(stall, commit);
+        }
+        self.pace.due_after(self.asked_before, step, now.duration_since(self.since).as_secs_f64())
+    }
+
+    /// Notes what a save has cost; without the time of a step, which is known from the second question on, it says nothing
+    /// about how many steps to wait.
+    fn measured(&mut self, stall: f64, commit: f64) {
+        match self.step_s > 0.0 {
+            true => self.pace.measured(CheckpointCosts { stall, commit, step: self.step_s.max(1e-6) }),
+            false => self.unmeasured = Some((stall, commit)),
+        }
+    }
+
+    /// The state of `step` is on its way, here or by the rank that writes.
+    pub(crate) fn passed_on(&mut self, line: &AgentLine, step: u64) {
+        line.saves();
+        self.put_off(step);
+        self.handed = Some(step);
+    }
+
+    /// The next save is due an interval after `step`, whether or not that one was saved: on a disk that refuses, the state is
+    /// not gathered after each step.
+    pub(crate) fn put_off(&mut self, step: u64) {
+        self.pace.saved(step);
+        self.since = Instant::now();
     }
 
     /// Hands a state over to be written; waits only for an earlier one.
@@ -128,23 +169,19 @@ impl Saving {
         let mut complaints = Vec::new();
         let mut generators = Map::new();
         generators.extend(state.generators.map(|own| ("0".to_owned(), own)));
-        if !generators.is_empty() && settings.ranks_here > 1 && !self.others_are_absent {
-            let (others, missing) = handover::take(folder, state.step, settings.ranks_here);
+        if !generators.is_empty() && settings.ranks_here > 1 {
+            let waits = !self.others_are_absent || handover::came_late(folder, state.step);
+            let (others, missing) = handover::take(folder, state.step, settings.ranks_here, waits);
             generators.extend(others.into_iter().map(|(rank, part)| (rank.to_string(), part)));
-            if !missing.is_empty() {
-                self.others_are_absent = true;
+            self.others_are_absent = !missing.is_empty();
+            if waits && !missing.is_empty() {
                 complaints.push(format!(
                     "ranks {missing:?} did not call `save` for step {}: their random number generators are not saved",
                     state.step
                 ));
             }
         }
-        if self.held.is_none() {
-            self.held = Some(hold(folder)?);
-        }
-        if self.writer.is_none() {
-            self.writer = Some(CheckpointWriter::open(folder, identity(settings), settings.keep, Codec::Full, None)?);
-        }
+        self.open(folder, settings, state.step)?;
         let writer = self.writer.as_mut().ok_or(checkpoint::Error::WriterGone)?;
         let earlier = writer.wait();
         let spare = writer.spare();
@@ -156,12 +193,25 @@ impl Saving {
         let snapshot = Snapshot { state: manifest_state, ..snapshot };
         let writer = self.writer.as_mut().ok_or(checkpoint::Error::WriterGone)?;
         writer.save(snapshot)?;
-        line.saves();
-        self.pace.saved(state.step);
-        (self.handed, self.since) = (Some(state.step), Instant::now());
+        self.passed_on(line, state.step);
         let stall_us = u64::try_from(state.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.stall_us += stall_us;
         Ok(SaveOutcome { is_handed: true, stall_us, complaints })
+    }
+
+    /// Opens the writer, unless it is open. What is not this program's to replace is refused first.
+    fn open(&mut self, folder: &Path, settings: &ProgramSettings, step: u64) -> Result<(), Error> {
+        if self.held.is_none() {
+            self.held = Some(hold(folder)?);
+        }
+        if self.writer.is_none() {
+            resumed::check_writer(folder, &settings.program)?;
+            if !self.is_loaded {
+                resumed::check_loaded(folder, step)?;
+            }
+            self.writer = Some(CheckpointWriter::open(folder, identity(settings), settings.keep, Codec::Full, None)?);
+        }
+        Ok(())
     }
 
     /// Takes note of a save that has ended meanwhile.
@@ -193,7 +243,7 @@ impl Saving {
             Ok(Some(done)) => {
                 self.durable = Some(done.step);
                 let (stall, commit) = (done.stall_us as f64 / 1e6, done.commit_us as f64 / 1e6);
-                self.pace.measured(CheckpointCosts { stall, commit, step: self.step_s.max(1e-6) });
+                self.measured(stall, commit);
                 line.send(Report::Checkpointed(done));
             }
             Err(error) if error.may_pass() => {
@@ -212,6 +262,30 @@ fn identity(settings: &ProgramSettings) -> WriterIdentity {
     let run = RunId::new(settings.run.clone());
     let fence = Fence(settings.attempt);
     WriterIdentity { attempt: run.attempt(fence), run, fence, job_hash: job_hash(&settings.program) }
+}
+
+/// How long a process that ends may keep its folder: the system takes back its memory first.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Locks the folder when a program begins, before anything there is claimed: whoever saves there, or is about to, keeps it.
+///
+/// Inside of gradus the agent has ended the attempt before, and the fence keeps it out: a lock that is still held, or that the
+/// file system does not have, is then left to the first save.
+///
+/// # Errors
+/// [`Error::Busy`] outside of gradus.
+pub(crate) fn hold_at_begin(folder: &Path, is_outside: bool) -> Result<Option<File>, Error> {
+    let began = Instant::now();
+    loop {
+        match hold(folder) {
+            Ok(file) => return Ok(Some(file)),
+            Err(Error::Busy { .. }) if is_outside && began.elapsed() < ENDING => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(busy @ Error::Busy { .. }) if is_outside => return Err(busy),
+            Err(_) => return Ok(None),
+        }
+    }
 }
 
 /// Locks the folder for this process, while the file is open.
@@ -257,4 +331,24 @@ fn snapshot(tensors: &[TensorView], spare: Option<Snapshot>, step: u64, began: I
         if *is_of_model { model.push(tensor) } else { training.push(tensor) }
     }
     Snapshot { step, began, model, training, state: Value::Null, best: None, part: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::train::Every;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_asks_rarely_is_told_to_save_again() {
+        let mut saving = Saving::new(Pace::new(Every::Auto, domain::Duration::from_secs(3600), 0), None);
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap_or_else(Instant::now);
+        saving.since = ago(30);
+        assert!(saving.is_due(400), "the first end of an epoch");
+        saving.put_off(400);
+        // Durable before the second question: how long a step takes is not known yet.
+        saving.measured(0.01, 0.1);
+        (saving.since, saving.asked) = (ago(30), Some((400, ago(30))));
+        assert!(saving.is_due(800), "√(2 · 0.01 · 3600) = 8.5 s, and an epoch takes 30");
+    }
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use checkpoint::Dtype;
 use domain::rank::{Environment, Report, SignOfLife};
+use domain::train::Every;
 use domain::units::Duration;
 use serde_json::{Value, json};
 
@@ -258,4 +260,125 @@ fn a_state_is_saved_when_it_is_due() {
     let run = begin(folder.path());
     let due: Vec<u64> = (1..=30).filter(|step| run.should_save(*step).unwrap().0).collect();
     assert_eq!(due, [10, 20, 30]);
+}
+
+/// Two ranks of one machine that save by the clock, at each question.
+fn timed(folder: &Path) -> [ProgramRun; 2] {
+    let every = Every::Time(Duration::from_secs(0));
+    let two = ProgramSettings { world: 2, ranks_here: 2, every, ..settings(folder) };
+    [0, 1].map(|rank| ProgramRun::begin(ProgramSettings { rank, ..two.clone() }).unwrap())
+}
+
+#[test]
+fn only_the_rank_that_writes_knows_when_time_is_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = timed(folder.path());
+    for step in 1..=3 {
+        // Ranks save if any of them says so.
+        assert!(first.should_save(step).unwrap().0 && !second.should_save(step).unwrap().0);
+    }
+    // Steps are counted alike, also where ranks cannot ask each other.
+    let third = ProgramSettings { rank: 1, world: 2, ..settings(folder.path()) };
+    assert!(ProgramRun::begin(third).unwrap().should_save(10).unwrap().0);
+}
+
+#[test]
+fn an_order_to_save_is_carried_out_once_by_each_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let place = folder.path().join("checkpoints");
+    let run =
+        ProgramRun::begin(ProgramSettings { rank: 1, world: 2, socket: Some(socket), ..settings(&place) }).unwrap();
+    let mut agent = listener.accept().unwrap().0;
+    agent.write_all(b"{\"order\":\"checkpoint\"}\n").unwrap();
+    while !run.should_save(1).unwrap().0 {
+        std::thread::yield_now();
+    }
+    save(&run, 1).unwrap();
+    assert!(!run.should_save(1).unwrap().0 && !run.should_save(2).unwrap().0);
+}
+
+#[test]
+fn a_disk_that_refuses_what_a_rank_passes_on_does_not_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_first, second] = timed(folder.path());
+    // A folder where the file belongs, as on a disk that is full or read-only.
+    fs::create_dir(folder.path().join(".rank-1.draft")).unwrap();
+    let complaints = save(&second, 1).unwrap();
+    assert!(complaints[0].contains("generators of rank 1 were not saved"), "{complaints:?}");
+}
+
+#[test]
+fn a_folder_of_another_program_is_not_saved_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 5).unwrap();
+    run.wait().unwrap();
+    let before = fs::read(folder.path().join("manifest-00000005.json")).unwrap();
+    let other = ProgramRun::begin(ProgramSettings { program: "bert".into(), ..settings(folder.path()) }).unwrap();
+    let error = save(&other, 5).unwrap_err();
+    assert!(matches!(error, Error::OtherProgram { step: 5, .. }), "{error}");
+    assert_eq!(fs::read(folder.path().join("manifest-00000005.json")).unwrap(), before);
+}
+
+#[test]
+fn later_steps_that_were_not_loaded_are_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 100).unwrap();
+    run.wait().unwrap();
+    let again = begin(folder.path());
+    let error = save(&again, 10).unwrap_err();
+    assert!(matches!(error, Error::NotLoaded { newest: 100, step: 10, .. }) && !error.may_pass(), "{error}");
+    assert!(error.to_string().contains("`run.load()`"), "{error}");
+    assert_eq!(loaded(folder.path()).map(|found| found.0), Some(100));
+    // Who has loaded it may go back.
+    let informed = begin(folder.path());
+    assert_eq!(informed.load().unwrap().map(|found| found.step), Some(100));
+    save(&informed, 10).unwrap();
+    informed.wait().unwrap();
+}
+
+#[test]
+fn loading_after_a_save_that_failed_gives_what_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    save(&run, 1).unwrap();
+    run.wait().unwrap();
+    fs::write(folder.path().join("step-00000002-a1"), "").unwrap();
+    save(&run, 2).unwrap();
+    assert_eq!(run.load().unwrap().map(|found| found.step), Some(1));
+}
+
+/// Another program that begins in a folder; in a process of its own.
+#[test]
+#[ignore = "is run by the test below"]
+#[expect(clippy::disallowed_methods, reason = "the test harness takes no arguments of ours")]
+fn another_program() {
+    let folder = std::env::var("FOLDER").unwrap();
+    match ProgramRun::begin(settings(Path::new(&folder))) {
+        Ok(run) => println!("began as attempt {}", run.settings().attempt),
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+#[test]
+fn a_folder_is_not_taken_from_a_program_that_lives() {
+    let folder = tempfile::tempdir().unwrap();
+    let another = || {
+        let name = format!("{}::another_program", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &name, "--ignored", "--nocapture"]).env("FOLDER", folder.path());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    // It has not saved yet.
+    let run = begin(folder.path());
+    let said = another();
+    let process = format!("refused: another process (pid {}) saves to", std::process::id());
+    assert!(said.contains(&process) && said.contains("hint: "), "{said}");
+    save(&run, 1).unwrap();
+    run.wait().unwrap();
+    drop(run);
+    assert!(another().contains("began as attempt 2"));
 }

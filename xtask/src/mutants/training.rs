@@ -60,6 +60,22 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "cut_short_is_passed_over" },
     },
     SourceMutant {
+        name: "folder-of-a-living-program-is-taken",
+        harm: "a program that is started twice ends the training that saves to the same folder",
+        file: "crates/program/src/saving.rs",
+        from: "Err(busy @ Error::Busy { .. }) if is_outside => return Err(busy),",
+        to: "Err(Error::Busy { .. }) if is_outside => return Ok(None),",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_lives" },
+    },
+    SourceMutant {
+        name: "every-rank-decides-when-time-is-up",
+        harm: "with several ranks, a program saves after each step",
+        file: "crates/program/src/run.rs",
+        from: "self.settings.rank == 0 || matches!(self.settings.every, Every::Steps(_))",
+        to: "true || matches!(self.settings.every, Every::Steps(_))",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "when_time_is_up" },
+    },
+    SourceMutant {
         name: "samples-are-not-verified",
         harm: "a flipped bit in a shard becomes a wrong pixel",
         file: "crates/data/src/shard/read.rs",
