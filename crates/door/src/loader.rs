@@ -45,7 +45,7 @@ pub fn variables() -> Vec<&'static str> {
 impl PyLoader {
     /// Opens the data; one at an address is fetched into `cache` first.
     #[new]
-    #[pyo3(signature = (uri, recipe, batch, *, rank, world, seed, workers, size, numbers, channels_last, part, split,
+    #[pyo3(signature = (uri, recipe, batch, *, rank, world, pad, seed, workers, size, numbers, channels_last, part, split,
         mean, std, skip_corrupt, augment, cache, environment))]
     #[allow(clippy::too_many_arguments)] // They are the keywords of a Python call.
     fn new(
@@ -55,6 +55,7 @@ impl PyLoader {
         batch: usize,
         rank: u32,
         world: u32,
+        pad: bool,
         seed: u64,
         workers: usize,
         size: Option<u32>,
@@ -75,6 +76,7 @@ impl PyLoader {
         }
         let part = part_named(part)?;
         let share = share_of(rank, world, batch)?;
+        let share = if pad { share.padded() } else { share };
         let options = LoaderOptions {
             batch,
             share,
@@ -216,10 +218,8 @@ pub(crate) fn share_of(rank: u32, world: u32, batch: usize) -> PyResult<RankShar
     let share = RankShare::new(rank, world);
     let share = share
         .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
-    match batch {
-        0 => Err(PyValueError::new_err("a batch has at least one sample")),
-        _ => Ok(share),
-    }
+    check_batch(batch, world)?;
+    Ok(share)
 }
 
 /// The augmentations that take the place of a recipe's.
@@ -268,6 +268,21 @@ fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Res
     let dataset = dataset.map_err(|error| with_hint(&error, error.hint()))?;
     let identity = provenance.found().cloned().ok_or("the data was opened without listing its samples")?;
     Ok((dataset, identity))
+}
+
+/// A batch is of all ranks together: one that is smaller than their number would leave some without a sample in every step.
+fn check_batch(batch: usize, world: u32) -> PyResult<()> {
+    if batch == 0 {
+        return Err(PyValueError::new_err("a batch has at least one sample"));
+    }
+    if batch < world as usize {
+        let why = format!(
+            "a batch of {batch} cannot be shared by {world} ranks\nhint: `batch` counts the samples of all ranks together; of \
+             PyTorch's `batch_size`, which counts those of one, it is `world` times as many"
+        );
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(())
 }
 
 fn dtype_named(name: &str) -> PyResult<BatchDtype> {

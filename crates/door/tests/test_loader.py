@@ -146,6 +146,20 @@ class Loading(unittest.TestCase):
         self.same(joined, wanted[3:])
         self.assertEqual(ranks[0].state_dict(), {**state, "epoch": 1, "pos": 0})
 
+    def test_no_rank_has_an_empty_batch_or_fewer_batches(self):
+        # The last of 7 batches has 5 samples.
+        whole = self.epoch(self.loader())
+        for recipe in ("imagenet-train", "imagenet-val"):
+            shares = [self.epoch(self.loader(recipe, rank=rank, world=8)) for rank in range(8)]
+            self.assertEqual([[len(y) for _, y in share] for share in shares], [[1] * 7] * 8)
+            for share in shares[5:]:
+                self.assertTrue(torch.equal(share[-1][0], shares[4][-1][0]))
+            if recipe == "imagenet-train":
+                joined = torch.cat([share[-1][0] for share in shares[:5]])
+                self.assertTrue(torch.equal(joined, whole[-1][0]))
+        shares = [self.epoch(self.loader("imagenet-val", rank=rank, world=8, pad=False)) for rank in range(8)]
+        self.assertEqual([len(share[-1][1]) for share in shares], [1] * 5 + [0] * 3)
+
     def test_breaking_off_goes_on_where_it_was(self):
         loader, parts = self.loader(), []
         for stop in (2, 1, 4, 9):
@@ -261,7 +275,7 @@ class Loading(unittest.TestCase):
     def test_what_is_wrong_is_said(self):
         for options, words in [
             ({"recipe": "imagenet"}, "imagenet-train"), ({"rank": 2, "world": 2}, "ranks count from 0"),
-            ({"batch": 0}, "at least one"), ({"numbers": "f64"}, "bf16"), ({"part": "all"}, "val"),
+            ({"batch": 0}, "at least one"), ({"batch": 4, "world": 8}, "samples of all ranks together"), ({"numbers": "f64"}, "bf16"), ({"part": "all"}, "val"),
             ({"mean": [0.5]}, "together"), ({"tensors": "jax"}, "numpy"),
         ]:
             with self.assertRaisesRegex(ValueError, words):

@@ -76,6 +76,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "when_time_is_up" },
     },
     SourceMutant {
+        name: "rank-has-an-empty-batch",
+        harm: "at the end of an epoch one rank of a program fails, and the others wait for it without end",
+        file: "crates/data/src/sampling/share.rs",
+        from: "return len.saturating_sub(1)..len;",
+        to: "return len..len;",
+        test: CargoTest { package: "gradus-data", target: &["--lib"], filter: "sampling::share" },
+    },
+    SourceMutant {
         name: "samples-are-not-verified",
         harm: "a flipped bit in a shard becomes a wrong pixel",
         file: "crates/data/src/shard/read.rs",

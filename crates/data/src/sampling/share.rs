@@ -10,19 +10,30 @@ use std::ops::Range;
 pub struct RankShare {
     rank: u64,
     world: u64,
+    /// Whether a rank that would have no sample of a batch has its last one, as another rank has.
+    is_padded: bool,
 }
 
 impl RankShare {
     /// The complete batch.
-    pub const ALL: RankShare = RankShare { rank: 0, world: 1 };
+    pub const ALL: RankShare = RankShare { rank: 0, world: 1, is_padded: false };
 
     /// The share of `rank` out of `world`; `None` if there is no such rank.
     pub fn new(rank: u32, world: u32) -> Option<RankShare> {
-        (rank < world).then_some(RankShare { rank: u64::from(rank), world: u64::from(world) })
+        (rank < world).then_some(RankShare { rank: u64::from(rank), world: u64::from(world), is_padded: false })
+    }
+
+    /// The same, but never empty: of a batch with fewer samples than ranks, those without one get the last one again. For
+    /// programs that communicate in each step and cannot compute anything of no samples.
+    pub fn padded(self) -> RankShare {
+        RankShare { is_padded: true, ..self }
     }
 
     /// The positions in a batch of `len` samples that belong to this rank.
     pub fn of(self, len: u64) -> Range<u64> {
+        if self.is_padded && self.rank >= len {
+            return len.saturating_sub(1)..len;
+        }
         let (each, longer) = (len / self.world, len % self.world);
         let start = |rank: u64| rank * each + rank.min(longer);
         start(self.rank)..start(self.rank + 1)
@@ -60,6 +71,14 @@ mod tests {
                 }
             }
         }
+        for len in 1..10 {
+            let share = |rank| RankShare::new(rank, 4).unwrap();
+            let all: Vec<Range<u64>> = (0..4).map(|rank| share(rank).padded().of(len)).collect();
+            assert!(all.iter().all(|share| !share.is_empty() && share.end <= len), "{all:?}");
+            assert!((0..4).filter(|rank| u64::from(*rank) < len).all(|rank| all[rank as usize] == share(rank).of(len)));
+            assert_eq!(share(3).padded().most(len), share(3).of(len).count().max(1) as u64);
+        }
+        assert_eq!(RankShare::new(1, 4).unwrap().padded().of(0), 0..0);
         assert_eq!((RankShare::new(3, 3), RankShare::new(0, 0)), (None, None));
     }
 }

@@ -59,6 +59,7 @@ class Loader(Iterator[Any]):
         rank: int = 0,
         world: int = 1,
         *,
+        pad: bool = True,
         seed: int = 0,
         workers: Optional[int] = None,
         size: Optional[int] = None,

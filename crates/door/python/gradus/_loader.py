@@ -29,8 +29,11 @@ class Loader:
     uri            a folder, a tar, packed shards, Parquet, TFRecords …, or an address (`s3://bucket/images`), which is
                    fetched into `cache` first
     recipe         imagenet-train, imagenet-val, resize256-randomcrop224 or small-images
-    batch          samples in a batch, of all ranks together
+    batch          samples in a batch, of all ranks together; at least one for each rank
     rank, world    which part of each batch comes here
+    pad            of the last batch of an epoch, ranks for which there is no sample get its last one again, so that none has an
+                   empty batch, whose mean is NaN and whose error leaves the other ranks waiting; False for evaluations that
+                   count each sample once and can take an empty batch
     numbers        "f32", "bf16" (both normalised by `mean` and `std`, ImageNet's if not given) or "u8"
     channels_last  whether the channels of a pixel lie side by side; a torch tensor looks the same either way
     split, part    shares of training, validation and test, or "folders"; and which of them this is
@@ -49,7 +52,7 @@ class Loader:
     """
 
     def __init__(
-        self, uri, recipe, batch, rank=0, world=1, *, seed=0, workers=None, size=None, numbers="f32",
+        self, uri, recipe, batch, rank=0, world=1, *, pad=True, seed=0, workers=None, size=None, numbers="f32",
         channels_last=False, part="train", split=(1.0, 0.0, 0.0), mean=None, std=None, skip_corrupt=False, cache=None,
         tensors=None, augment=None, transform=None, device=None, pin_memory=False,
     ):
@@ -58,7 +61,7 @@ class Loader:
             raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")
         uri, shares, cache, environment = opening(uri, split, cache)
         inner = _door.Loader(
-            uri, recipe, batch, rank=rank, world=world, seed=seed, workers=workers, size=size, numbers=numbers,
+            uri, recipe, batch, rank=rank, world=world, pad=bool(pad), seed=seed, workers=workers, size=size, numbers=numbers,
             # A transform gets the channels of a pixel side by side.
             channels_last=channels_last or transform is not None, part=part, split=shares, mean=mean, std=std,
             skip_corrupt=skip_corrupt, augment=augment, cache=cache, environment=environment,
