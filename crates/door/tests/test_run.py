@@ -188,6 +188,55 @@ class Saving(Fresh):
         with self.assertRaisesRegex(KeyError, "no 'ema'; it has 'model', 'optimizer'"):
             self.run_of().load({"ema": model})
 
+    def test_a_tree_is_put_back_at_every_depth(self):
+        def tree(seed):
+            torch.manual_seed(seed)
+            model = torch.nn.Linear(3, 2)
+            optimizer = torch.optim.AdamW(model.parameters())
+            model(torch.randn(4, 3)).sum().backward()
+            optimizer.step()
+            schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 2 + seed), {"turn": seed}]
+            return {
+                "model": model, "train": {"optimizer": optimizer, "schedulers": schedulers}, "ema": torch.randn(3),
+                "array": np.arange(3.0) + seed, "best": 0.5 * seed, "history": [0.25] * seed,
+            }
+
+        saved, fresh = tree(1), tree(2)
+        self.run_of().save(saved, 5, wait=True)
+        ema, history = fresh["ema"], fresh["history"]
+        self.run_of().load(fresh)
+        self.assertEqual(str(fresh["train"]["optimizer"].state_dict()), str(saved["train"]["optimizer"].state_dict()))
+        self.assertEqual(fresh["train"]["schedulers"][0].step_size, 3)
+        self.assertEqual((fresh["train"]["schedulers"][1], fresh["best"], history), ({"turn": 1}, 0.5, [0.25]))
+        self.assertTrue(torch.equal(ema, saved["ema"]) and np.array_equal(fresh["array"], saved["array"]))
+
+    def test_what_cannot_be_put_back_is_named_before_anything_changes(self):
+        class Odd:
+            def state_dict(self):
+                return {"a": 1}
+
+        model = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        state = {"model": model, "train": {"optimizer": optimizer, "parts": [Odd()]}, "none": None}
+        self.run_of().save(state, 1, wait=True)
+        other, wide = torch.nn.Linear(3, 2), torch.nn.Linear(2, 3)
+        before = other.weight.clone()
+        for objects, kind, words in [
+            ({"train": {"parts": [Odd()]}}, TypeError, r"train.parts\[0\] is of the type .*Odd`, which has no `load_state_dict"),
+            ({"train": {"optimizer": object()}}, TypeError, "train.optimizer is of the type `builtins.object`"),
+            ({"train": {"ema": other}}, KeyError, "no 'train.ema'; it has 'optimizer', 'parts'"),
+            ({"train": {"turn": 1}}, KeyError, "no 'train.turn'"),
+            ({"train": {"optimizer": torch.optim.SGD([other.weight], lr=0.1)}}, ValueError, r"groups of \[2\] .* of \[1\]"),
+            ({"train": {"optimizer": torch.optim.SGD(wide.parameters(), lr=0.1)}}, ValueError, r"momentum_buffer has the shape"),
+            ({"none": other}, ValueError, "none is None in the checkpoint"),
+            ({"train": {"parts": [Odd(), Odd()]}}, ValueError, "train.parts is 1 items"),
+        ]:
+            with self.assertRaisesRegex(kind, words):
+                self.run_of().load({"model": other, **objects})
+            self.assertTrue(torch.equal(other.weight, before))
+
     def test_a_checkpoint_of_another_program_is_refused(self):
         self.run_of(program="gan").save({"a": 1}, 3, wait=True)
         with self.assertRaisesRegex(gradus.CheckpointError, "step 3 .* is of `gan`, and this is `bert`"):
@@ -287,6 +336,10 @@ class Saving(Fresh):
                 run.log(1, loss=0.5, f1=value)
         for value in (1, 0.5, np.float32(2), torch.tensor(3.0), torch.tensor([[4]]), True, float("nan")):
             run.log(1, loss=value, f1=value)
+        self.assertEqual(_run._named({"f1": 1, "step": 2, "lr": 3, "epoch": 4, "samples": 5, "loss": 6}), {"f1": 1})
+        for large in ({"samples": 1 << 32}, {"epoch": 1 << 32}):
+            with self.assertRaisesRegex(ValueError, "at most 4294967295"):
+                run.log(1, loss=1.0, **large)
         for step, words in [("1", "not a whole number"), (1.5, "not a whole number"), (-1, "counts from 0")]:
             with self.assertRaisesRegex((TypeError, ValueError), words):
                 run.log(step, loss=1.0)
@@ -300,11 +353,28 @@ class Saving(Fresh):
                 self.run_of(**settings)
         run = self.run_of()
         self.assertIs(gradus.init(checkpoints=self.folder), run)
+        self.assertIs(gradus.init(), run)
         with self.assertRaisesRegex(RuntimeError, "a process has one run"):
             gradus.init(checkpoints=self.folder, keep=1)
         with self.assertRaisesRegex(TypeError, "cannot be pickled"):
             import pickle
             pickle.dumps(run)
+
+    def test_the_place_of_a_process_is_found_without_torchrun(self):
+        for environment, place in [
+            ({}, (0, 1, 1)), ({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}, (1, 4, 4)),
+            # Lightning's own launcher, and Slurm's second node, of which nothing is known.
+            ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, (1, 2, 1)),
+            ({"LOCAL_RANK": "1", "NODE_RANK": "1", "WORLD_SIZE": "4"}, (0, 4, 1)),
+        ]:
+            self.assertEqual(_run._place(environment), place)
+        store = torch.distributed.FileStore(os.path.join(self.folder, "store"), 1)
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        # Spawned by a program below `gradus run`, which said what it knows of the parent.
+        said = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        self.assertEqual(_run._place(said), (0, 1, 1))
+        self.assertFalse(self.run_of().should_save(1))
 
     def test_outside_of_gradus_it_is_silent(self):
         code = (

@@ -8,10 +8,16 @@ import threading
 import time
 import warnings
 
-from . import _door, _shards, _state
+from . import _door, _restore, _shards, _state
 from ._profile import Profile
 
 _current = None
+
+# What `init()` is called with when nothing is said.
+_DEFAULTS = (None, "", "auto", 3, "24h", 0, "30m")
+
+# What `log` takes by these names; the trainers' callbacks log figures by any name.
+_OWN = ("self", "step", "loss", "lr", "samples", "epoch")
 
 
 class CheckpointWarning(UserWarning):
@@ -21,7 +27,7 @@ class CheckpointWarning(UserWarning):
 def init(
     *, checkpoints=None, program="", save_every="auto", keep=3, mtbf="24h", steps=0, hang_after="30m",
 ):
-    """Begins the run of this process, or gives the one that has begun.
+    """Begins the run of this process, or gives the one that has begun; without arguments, whatever that one's are.
 
     Below `gradus run` it finds who it is in the environment, and speaks to the agent. Anywhere else it is silent.
 
@@ -35,12 +41,13 @@ def init(
     hang_after   how long the program may be quiet (no `log`, `save` or `should_…`), after its first such call, until gradus
                  ends it as hung; three times the longest quiet time so far, if that is longer; None for ever
 
-    Raises ValueError for a value that is no time or number, and CheckpointError when the folder cannot be used.
+    Raises ValueError for a value that is no time or number, and CheckpointError when the folder cannot be used, or when
+    outside of gradus another process that lives saves there.
     """
     global _current
     settings = (checkpoints, program, save_every, keep, mtbf, steps, hang_after)
     if _current is not None and _current._process == os.getpid() and not _current._finished:
-        if settings != _current._settings:
+        if settings not in (_current._settings, _DEFAULTS):
             raise RuntimeError("gradus.init() was called before with other settings; a process has one run")
         return _current
     _current = Run(settings)
@@ -52,7 +59,8 @@ class Run:
 
     id            name of the run, the same for all of its attempts; "local" outside of gradus
     attempt       number of the attempt, from 1; 0 where nothing is saved
-    rank, world   this process among all that train together, as torchrun says; 0 and 1 for one alone
+    rank, world   this process among all that train together, as `torch.distributed` says where it is initialised, else
+                  torchrun's variables; 0 and 1 for one alone
     checkpoints   the folder of checkpoints, or None
     step          the step that `load` has restored, or that was saved last; 0 at first
     budget        the job's budget in dollars, or None
@@ -65,8 +73,7 @@ class Run:
         environment = os.environ
         number = lambda name, default: int(environment.get(name) or default)  # noqa: E731
         self.id = environment.get("GRADUS_RUN") or "local"
-        self.rank, self.world = number("RANK", 0), number("WORLD_SIZE", 1)
-        here = number("LOCAL_WORLD_SIZE", 1)
+        self.rank, self.world, here = _place(environment)
         if not 0 <= self.rank < self.world:
             raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
         if int(keep) < 1:
@@ -118,7 +125,8 @@ class Run:
         others = {name: _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)
         lr = None if lr is None else _number("lr", lr)
-        step, epoch, samples = _whole("step", step), _whole("epoch", epoch), _whole("samples", samples)
+        step, most = _whole("step", step), (1 << 32) - 1
+        epoch, samples = _whole("epoch", epoch, most), _whole("samples", samples, most)
         self._warn(self._inner.log(step, epoch, loss, lr, samples, others))
         if self._profile is not None and loss is not None:
             self._profile.logged(step, samples)
@@ -182,13 +190,15 @@ class Run:
     def load(self, objects=None, *, rng=True):
         """Loads the newest checkpoint that verifies, and gives its state; None where nothing was saved yet.
 
-        objects  a dict like that which is saved: what has `load_state_dict()` gets its part, on the device where it is
+        objects  a tree like that which is saved, or a part of it: what has `load_state_dict()` gets its part, on the device where
+                 it is; tensors and arrays are written to; numbers, strings and the like are replaced in their dict or list
         rng      whether the random number generators continue as they were saved; on another number of ranks those of new
                  ranks do not
 
         Tensors of the returned state are in the processor's memory. `run.step` is the step that was restored. A damaged
         checkpoint is passed over with a `CheckpointWarning`. Raises CheckpointError when the newest one is of another
-        program, or none verifies, and ValueError for a tensor of another shape; then nothing was changed.
+        program, or none verifies, and ValueError for a tensor of another shape, KeyError for what the checkpoint has not, and
+        TypeError for an object that cannot be given its part, each with its place in the tree; then nothing was changed.
         """
         if self._is_profiled(objects):
             return None
@@ -199,10 +209,7 @@ class Run:
         self._warn(complaints)
         state = _state.together(json.loads(tree), model, others)
         if objects is not None:
-            _state.check_shapes(state, objects)
-            for key, target in objects.items():
-                if callable(getattr(target, "load_state_dict", None)):
-                    target.load_state_dict(_shards.divided(state[key], target))
+            _restore.restored(state, objects)
         if rng and generators is not None:
             _state.restore_generators(json.loads(generators))
         self.step = step
@@ -252,8 +259,9 @@ class Run:
 
     def _agreed(self, answer):
         """Yes if any rank says yes, where ranks can ask each other."""
-        torch = sys.modules.get("torch")
-        if self.world == 1 or torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        torch = _distributed()
+        # Launchers that set no variables, such as Lightning's own, are known by this alone.
+        if torch is None or torch.distributed.get_world_size() == 1:
             return answer
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
         flag = torch.tensor([int(answer)], dtype=torch.int32, device=device)
@@ -279,13 +287,44 @@ def _number(name, value):
     raise TypeError(f"`{name}` is {_state._kind(value)}; a metric is a number, or a tensor of one element")
 
 
-def _whole(name, value):
+def _named(metrics):
+    """Figures that a trainer logs by any name, without those that `log` takes by itself."""
+    return {name: value for name, value in metrics.items() if name not in _OWN}
+
+
+def _distributed():
+    """PyTorch, if processes train together by it."""
+    torch = sys.modules.get("torch")
+    is_used = torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch if is_used else None
+
+
+def _place(environment):
+    """Rank, number of ranks, and how many of them are on this machine as far as that is known."""
+    number = lambda name, default: int(environment.get(name) or default)  # noqa: E731
+    rank, world, here = number("RANK", 0), number("WORLD_SIZE", 1), number("LOCAL_WORLD_SIZE", 1)
+    torch = _distributed()
+    if torch is not None:
+        found = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        if found != (rank, world):
+            # Spawned by the program itself: each process has the variables of its parent.
+            (rank, world), is_local = found, environment.get("MASTER_ADDR") in ("localhost", "127.0.0.1", "::1")
+            here = world if is_local else 1
+    elif not environment.get("RANK") and number("NODE_RANK", 0) == 0 and 0 < number("LOCAL_RANK", 0) < world:
+        # Lightning's launcher sets no RANK.
+        rank = number("LOCAL_RANK", 0)
+    return rank, world, here
+
+
+def _whole(name, value, most=(1 << 63) - 1):
     try:
         whole = value.__index__()
     except (AttributeError, TypeError):
         raise TypeError(f"`{name}` is {_state._kind(value)}, and not a whole number") from None
     if whole < 0:
         raise ValueError(f"`{name}` is {whole}, and counts from 0")
+    if whole > most:
+        raise ValueError(f"`{name}` is {whole}, and at most {most}")
     return whole
 
 

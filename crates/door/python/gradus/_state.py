@@ -176,24 +176,6 @@ def _array(node, _dtype, _shape, held):
     return array[()] if node["scalar"] else array
 
 
-def check_shapes(state, objects):
-    """Says which tensor of `state` has another shape than that of the same name in `objects`, before anything is loaded."""
-    for key, target in objects.items():
-        if key not in state:
-            raise KeyError(f"the checkpoint has no {key!r}; it has {', '.join(map(repr, state))}")
-        own = target.state_dict() if callable(getattr(target, "state_dict", None)) else None
-        saved = state[key]
-        if not isinstance(own, dict) or not isinstance(saved, dict):
-            continue
-        for name, tensor in saved.items():
-            shape, expected = getattr(tensor, "shape", None), getattr(own.get(name), "shape", None)
-            if shape is not None and expected is not None and tuple(shape) != tuple(expected):
-                raise ValueError(
-                    f"{key}.{name} has the shape {list(shape)} in the checkpoint, and {list(expected)} in this program\n"
-                    "hint: load into the model that was saved, or name another folder; nothing was loaded"
-                )
-
-
 def generators():
     """The states of the random number generators of Python, and of NumPy and PyTorch where they are imported."""
     import random

@@ -1,0 +1,154 @@
+"""A loaded state, put back into the objects that it was saved from. All of it is looked at before anything changes, and what
+cannot be put back is an error that names its place: an object that silently keeps its fresh state is a wrong training.
+"""
+import functools
+import itertools
+import operator
+import sys
+from collections.abc import Mapping
+
+from . import _shards, _state
+
+
+def restored(state, objects):
+    """Puts the parts of `state` into `objects`, a tree like the one that was saved, or a part of it: objects get theirs by
+    `load_state_dict`, tensors and arrays are written to, and numbers, strings and the like are replaced in their dict or list.
+    """
+    steps = []
+    _dict(state, objects, "", steps)
+    for step in steps:
+        step()
+
+
+def _node(saved, target, path, put, steps):
+    """Plans what happens to `target`. `put` replaces it where it is; None where that cannot be."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if callable(getattr(target, "load_state_dict", None)) and not isinstance(target, type):
+        _check_object(saved, target, path)
+        steps.append(lambda: target.load_state_dict(_shards.divided(saved, target)))
+    elif _is_plain(target):
+        _plain(saved, target, path, put, steps)
+    elif isinstance(target, Mapping):
+        _dict(saved, target, path, steps)
+    elif isinstance(target, (list, tuple)):
+        if not isinstance(saved, (list, tuple)) or len(saved) != len(target):
+            found = f"{len(saved)} items" if isinstance(saved, (list, tuple)) else _state._kind(saved)
+            raise ValueError(f"{path} is {found} in the checkpoint, and {len(target)} items in this program; nothing was loaded")
+        for at, item in enumerate(target):
+            inner = functools.partial(operator.setitem, target, at) if isinstance(target, list) else None
+            _node(saved[at], item, f"{path}[{at}]", inner, steps)
+    elif torch is not None and isinstance(target, torch.Tensor):
+        _check_shape(saved, target, path, torch.Tensor)
+        steps.append(lambda: _written(torch, saved, target))
+    elif numpy is not None and isinstance(target, numpy.ndarray):
+        _check_shape(saved, target, path, numpy.ndarray)
+        steps.append(lambda: operator.setitem(target, ..., saved))
+    else:
+        raise TypeError(
+            f"{path} is {_state._kind(target)}, which has no `load_state_dict()`; nothing was loaded\n"
+            "hint: leave it out, and take its part from what `load` returns"
+        )
+
+
+def _dict(saved, target, path, steps):
+    if not isinstance(saved, Mapping) or not isinstance(target, Mapping):
+        raise ValueError(
+            f"{path or 'the state'} is {_state._kind(saved)} in the checkpoint, and {_state._kind(target)} in this program; "
+            "nothing was loaded"
+        )
+    for key, item in target.items():
+        inner = f"{path}.{key}" if path else str(key)
+        _check_key(key, saved, inner)
+        _node(saved[key], item, inner, functools.partial(operator.setitem, target, key), steps)
+
+
+def _check_key(key, saved, path):
+    if key not in saved:
+        raise KeyError(f"the checkpoint has no {path!r}; it has {', '.join(map(repr, saved))}")
+
+
+def _plain(saved, target, path, put, steps):
+    """Numbers, strings and the like; what the program holds of dicts and lists stays the same object."""
+    if isinstance(target, dict) and isinstance(saved, dict):
+        for key in target:
+            _check_key(key, saved, f"{path}.{key}")
+        steps.append(lambda: target.update(saved))
+    elif isinstance(target, list) and isinstance(saved, list):
+        steps.append(lambda: operator.setitem(target, slice(None), saved))
+    elif put is not None:
+        steps.append(lambda: put(saved))
+    elif saved != target:
+        raise TypeError(
+            f"{path} is within a tuple, where it cannot be replaced; nothing was loaded\n"
+            "hint: make it a list or a dict, or take it from what `load` returns"
+        )
+
+
+def _is_plain(value):
+    """Whether a value has no object, tensor or array within."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    kinds = (type(None), bool, int, float, str, bytes, bytearray)
+    if torch is not None:
+        kinds += (torch.dtype, torch.device)
+    if numpy is not None:
+        kinds += (numpy.generic,)
+    return isinstance(value, kinds)
+
+
+def _written(torch, saved, target):
+    with torch.no_grad():
+        target.copy_(_shards._like(target, saved))
+
+
+def _check_shape(saved, target, path, kind):
+    if not isinstance(saved, kind):
+        raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and {_state._kind(target)} in this program; nothing was loaded")
+    if tuple(saved.shape) != tuple(target.shape):
+        raise _other_shape(path, saved.shape, target.shape)
+
+
+def _other_shape(path, found, expected):
+    return ValueError(
+        f"{path} has the shape {list(found)} in the checkpoint, and {list(expected)} in this program\n"
+        "hint: load into the model that was saved, or name another folder; nothing was loaded"
+    )
+
+
+def _check_object(saved, target, path):
+    """Says which tensor has another shape than that of the same name in the object, and which groups an optimizer lacks."""
+    torch = sys.modules.get("torch")
+    if saved is None:
+        raise ValueError(f"{path} is None in the checkpoint, and {_state._kind(target)} in this program; nothing was loaded")
+    if not isinstance(saved, Mapping):
+        return
+    if torch is not None and isinstance(target, torch.optim.Optimizer):
+        _check_optimizer(saved, target, path)
+        return
+    own = target.state_dict() if callable(getattr(target, "state_dict", None)) else None
+    for name, tensor in saved.items() if isinstance(own, Mapping) else ():
+        shape, expected = getattr(tensor, "shape", None), getattr(own.get(name), "shape", None)
+        if shape is not None and expected is not None and tuple(shape) != tuple(expected):
+            raise _other_shape(f"{path}.{name}", shape, expected)
+
+
+def _check_optimizer(saved, optimizer, path):
+    """An optimizer refuses other groups, but only after the model was loaded, and takes moments of another shape."""
+    found = [len(group["params"]) for group in saved.get("param_groups", [])]
+    own = [len(group["params"]) for group in optimizer.param_groups]
+    if found != own:
+        raise ValueError(
+            f"{path} has groups of {found} parameters in the checkpoint, and of {own} in this program\n"
+            "hint: build the optimizer as it was saved; nothing was loaded"
+        )
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return
+    parameters = list(itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups))
+    for number, values in saved.get("state", {}).items():
+        for name in ("exp_avg", "momentum_buffer") if isinstance(values, Mapping) and number in range(len(parameters)) else ():
+            shape, expected = getattr(values.get(name), "shape", None), parameters[number].shape
+            if shape is not None and tuple(shape) != tuple(expected):
+                raise _other_shape(f"{path}.state[{number}].{name}", shape, expected)
