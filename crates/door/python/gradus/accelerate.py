@@ -10,7 +10,7 @@ import numbers
 
 from accelerate.tracking import GeneralTracker, on_main_process
 
-from ._run import init
+from ._run import _named, init
 
 __all__ = ["GradusTracker"]
 
@@ -48,8 +48,9 @@ class GradusTracker(GeneralTracker):
         found = {name: value for name, value in values.items() if _is_number(value)}
         rate = found.pop("learning_rate", None)
         rate = found.pop("lr", rate)
-        epoch = int(found.pop("epoch", 0))
-        self.run.log(self._step, loss=found.pop("loss", None), lr=rate, epoch=epoch, **found)
+        epoch = max(0, int(found.get("epoch", 0)))
+        # Scripts log their own `step` among the values, too.
+        self.run.log(self._step, loss=found.get("loss"), lr=rate, epoch=epoch, **_named(found))
 
     @on_main_process
     def finish(self):

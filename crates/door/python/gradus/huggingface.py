@@ -6,6 +6,7 @@
 
 Tried with transformers 5.23.0 and accelerate 1.15.0.
 """
+import atexit
 import dataclasses
 import json
 import os
@@ -16,7 +17,7 @@ import tempfile
 import torch
 import transformers
 
-from ._run import init
+from ._run import _named, init
 
 __all__ = ["GradusCallback"]
 
@@ -40,6 +41,8 @@ class GradusCallback(transformers.TrainerCallback):
         if state is None:
             return None
         self._folder = tempfile.mkdtemp(prefix="gradus-resume-")
+        # Also of a training that fails before its first step.
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         path = os.path.join(self._folder, f"checkpoint-{self.run.step}")
         os.mkdir(path)
         within = lambda name: os.path.join(path, name)  # noqa: E731
@@ -64,10 +67,10 @@ class GradusCallback(transformers.TrainerCallback):
         if not state.is_world_process_zero or not logs:
             return
         numbers = {name: value for name, value in logs.items() if isinstance(value, (int, float))}
-        loss, rate = numbers.pop("loss", None), numbers.pop("learning_rate", None)
-        epoch = int(numbers.pop("epoch", 0))
+        loss, rate = numbers.get("loss"), numbers.pop("learning_rate", None)
+        epoch = int(numbers.get("epoch", 0))
         samples = args.train_batch_size * args.gradient_accumulation_steps * self.run.world if loss is not None else 0
-        self.run.log(state.global_step, loss=loss, lr=rate, samples=samples, epoch=epoch, **numbers)
+        self.run.log(state.global_step, loss=loss, lr=rate, samples=samples, epoch=epoch, **_named(numbers))
 
     def on_step_end(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **_):
         self._forget()

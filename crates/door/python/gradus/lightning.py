@@ -6,15 +6,17 @@
 
 Tried with lightning 2.6.6.
 """
+import atexit
 import os
 import shutil
 import tempfile
+import warnings
 
 import lightning
 import torch
 
 from . import _state
-from ._run import init
+from ._run import CheckpointWarning, _named, init
 
 __all__ = ["GradusCallback"]
 
@@ -32,7 +34,7 @@ class GradusCallback(lightning.Callback):
     def __init__(self, *, at_epoch_ends=False, **settings):
         self.run = init(**settings)
         self.at_epoch_ends = at_epoch_ends
-        self._folder, self._generators, self._is_due = None, None, False
+        self._folder, self._generators, self._is_due, self._has_warned = None, None, False, False
 
     def resume(self):
         """Loads the newest checkpoint that verifies, and gives a file for `ckpt_path`; None at first."""
@@ -42,6 +44,8 @@ class GradusCallback(lightning.Callback):
         self._generators = _state.generators()
         checkpoint = {**state["trainer"], "state_dict": state["model"]}
         self._folder = tempfile.mkdtemp(prefix="gradus-resume-")
+        # Also of a training that fails before its first step.
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         path = os.path.join(self._folder, f"step-{self.run.step}.ckpt")
         torch.save(checkpoint, path)
         return path
@@ -88,10 +92,9 @@ class GradusCallback(lightning.Callback):
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
-        metrics.pop("loss", None)
         self.run.log(
             trainer.global_step, loss=None if loss is None else float(loss), lr=rates[0] if rates else None,
-            epoch=trainer.current_epoch, **metrics,
+            epoch=trainer.current_epoch, **_named(metrics),
         )
 
     def _save(self, trainer):
@@ -100,4 +103,30 @@ class GradusCallback(lightning.Callback):
         self._is_due = False
         checkpoint = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         model = checkpoint.pop("state_dict")
+        self._leave_out(checkpoint)
         self.run.save({"model": model, "trainer": checkpoint}, trainer.global_step)
+
+    def _leave_out(self, checkpoint):
+        """Leaves out hyperparameters that are no plain values, such as a loss or a function: resuming does not read them."""
+        for place in ("hyper_parameters", "datamodule_hyper_parameters"):
+            values = checkpoint.get(place)
+            if values is None:
+                continue
+            kept = {name: value for name, value in dict(values).items() if _is_saved(name, value)}
+            lost = sorted(str(name) for name in values if name not in kept)
+            if lost and not self._has_warned:
+                self._has_warned = True
+                text = f"hyperparameters that are no numbers, strings, lists or dicts are not in checkpoints: {', '.join(lost)}"
+                warnings.warn(text, CheckpointWarning, stacklevel=2)
+            checkpoint[place] = kept
+        for place in ("hparams_type", "datamodule_hparams_type"):
+            checkpoint.pop(place, None)
+
+
+def _is_saved(name, value):
+    try:
+        _state.Apart({"value": {name: value}})
+    except TypeError:
+        return False
+    # What has `state_dict()` would come back as a dict.
+    return not callable(getattr(value, "state_dict", None))

@@ -67,7 +67,7 @@ class Integrations(unittest.TestCase):
             "tracker.run.log = lambda step, **values: said.append((step, values))\n"
             "accelerator = accelerate.Accelerator(log_with=tracker, cpu=True)\n"
             "accelerator.init_trackers('train', config={'lr': 0.1})\n"
-            "accelerator.log({'loss': torch.tensor(0.5), 'lr': 0.1, 'epoch': 2, 'f1': 0.25, 'text': 'x'}, step=7)\n"
+            "accelerator.log({'loss': torch.tensor(0.5), 'lr': 0.1, 'epoch': 2, 'f1': 0.25, 'text': 'x', 'step': 3}, step=7)\n"
             "accelerator.log({'loss': 0.25})\n"
             "accelerator.end_training()\n"
             "print('said', [(step, {k: None if v is None else float(v) for k, v in values.items()}) for step, values in said])\n"
