@@ -4,21 +4,28 @@
     trainer = lightning.Trainer(callbacks=[callback], enable_checkpointing=False)
     trainer.fit(model, data, ckpt_path=callback.resume())
 
+`GradusCheckpointIO` has Lightning's own `ModelCheckpoint` write checkpoints that are verified:
+
+    trainer = lightning.Trainer(plugins=[gradus.lightning.GradusCheckpointIO()])
+
 Tried with lightning 2.6.6.
 """
 import atexit
+import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
 
 import lightning
 import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from . import _state
+from . import _door, _state
 from ._run import CheckpointWarning, _named, init
 
-__all__ = ["GradusCallback"]
+__all__ = ["GradusCallback", "GradusCheckpointIO"]
 
 
 class GradusCallback(lightning.Callback):
@@ -103,24 +110,120 @@ class GradusCallback(lightning.Callback):
         self._is_due = False
         checkpoint = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         model = checkpoint.pop("state_dict")
-        self._leave_out(checkpoint)
+        lost = _leave_out(checkpoint)
+        if lost and not self._has_warned:
+            self._has_warned = True
+            _warn(lost)
         self.run.save({"model": model, "trainer": checkpoint}, trainer.global_step)
 
-    def _leave_out(self, checkpoint):
-        """Leaves out hyperparameters that are no plain values, such as a loss or a function: resuming does not read them."""
-        for place in ("hyper_parameters", "datamodule_hyper_parameters"):
-            values = checkpoint.get(place)
-            if values is None:
-                continue
-            kept = {name: value for name, value in dict(values).items() if _is_saved(name, value)}
-            lost = sorted(str(name) for name in values if name not in kept)
-            if lost and not self._has_warned:
-                self._has_warned = True
-                text = f"hyperparameters that are no numbers, strings, lists or dicts are not in checkpoints: {', '.join(lost)}"
-                warnings.warn(text, CheckpointWarning, stacklevel=2)
-            checkpoint[place] = kept
-        for place in ("hparams_type", "datamodule_hparams_type"):
-            checkpoint.pop(place, None)
+
+class GradusCheckpointIO(TorchCheckpointIO):
+    """Writes the checkpoints that Lightning decides on into gradus' store: each is a folder of that name with the model as a
+    safetensors file, the rest of the state, and a manifest with the SHA-256 of both. No pickle.
+
+    It is complete or absent: a checkpoint that is replaced stays until the new one is durable. Loading verifies every byte.
+    Checkpoints of Lightning itself, which are files, are loaded as Lightning loads them. Whole states only: strategies that shard
+    the model write checkpoints of their own. `LightningModule.load_from_checkpoint` reads files only: load the model's part of
+    what `load_checkpoint(path)["state_dict"]` gives.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._has_warned = False
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        """Saves, and returns once the checkpoint is durable. Raises CheckpointError if it is not, as on a full disk, TypeError
+        for a state that cannot be saved, and ValueError for an address or `storage_options`: folders of this machine only.
+        """
+        path = _local(path)
+        if storage_options is not None:
+            raise ValueError("`storage_options` mean nothing to gradus.lightning.GradusCheckpointIO, which writes to local folders")
+        rest = dict(checkpoint)
+        lost = _leave_out(rest)
+        if lost and not self._has_warned:
+            self._has_warned = True
+            _warn(lost)
+        apart = _state.Apart({"model": rest.pop("state_dict"), "trainer": rest})
+        aside = f"{path}.replaced" if os.path.isfile(path) else None
+        if aside:
+            # One of Lightning's own, of the same name; it stays until this one is durable.
+            os.replace(path, aside)
+        store = _store(path, 0)
+        try:
+            # A name such as `last.ckpt` is written to again, maybe by a training that began anew: the newest is what counts.
+            step = max([int(checkpoint.get("global_step", 0)), *(number + 1 for number in _numbers(path))])
+            is_handed, _, complaints = store.save(step, apart.handed(), json.dumps(apart.tree), None, 0.0)
+            if not is_handed:
+                raise _door.CheckpointError(complaints[-1])
+        finally:
+            # Raises what the thread that writes has met.
+            store.finish()
+        if aside:
+            os.remove(aside)
+
+    def load_checkpoint(self, path, map_location=None, weights_only=None):
+        """Loads what was saved, with tensors in the processor's memory. Raises CheckpointError if it does not verify, and
+        FileNotFoundError if there is none.
+        """
+        if not os.path.isdir(path):
+            own = {} if map_location is None else {"map_location": map_location}
+            return super().load_checkpoint(path, weights_only=weights_only, **own)
+        store = _store(_local(path), 1)
+        try:
+            found = store.load()
+        finally:
+            store.finish()
+        if found is None:
+            raise FileNotFoundError(f"`{os.fspath(path)}` holds no checkpoint of gradus")
+        _, tree, _, _, complaints, model, others = found
+        for text in complaints:
+            warnings.warn(text, CheckpointWarning, stacklevel=2)
+        state = _state.together(json.loads(tree), model, others)
+        return {**state["trainer"], "state_dict": state["model"]}
+
+
+def _store(path, rank):
+    """The store in a folder; rank 0 writes, and any other only reads."""
+    return _door.ProgramRun(
+        run="local", attempt=0, rank=rank, world=rank + 1, ranks_here=1, checkpoints=path, socket=None, program="lightning",
+        keep=1, every="auto", mtbf="24h", hang_after=None, steps=0, environment=("", "", "", 0),
+    )
+
+
+def _local(path):
+    path = os.fspath(path)
+    if "://" in path:
+        raise ValueError(
+            f"`{path}` is an address, and gradus.lightning.GradusCheckpointIO writes to local folders\n"
+            "hint: name a folder below `$GRADUS_CHECKPOINTS`, which gradus brings to where the run is kept"
+        )
+    return os.path.abspath(path)
+
+
+def _numbers(path):
+    """The steps of the checkpoints in a folder."""
+    names = (re.fullmatch(r"manifest-(\d+)\.json", name) for name in os.listdir(path))
+    return [int(name[1]) for name in names if name]
+
+
+def _leave_out(checkpoint):
+    """Leaves out hyperparameters that are no plain values, such as a loss or a function: resuming does not read them. Returns
+    their names.
+    """
+    lost = set()
+    for place in ("hyper_parameters", "datamodule_hyper_parameters"):
+        values = checkpoint.get(place)
+        if values is not None:
+            checkpoint[place] = {name: value for name, value in dict(values).items() if _is_saved(name, value)}
+            lost |= {str(name) for name in values if name not in checkpoint[place]}
+    for place in ("hparams_type", "datamodule_hparams_type"):
+        checkpoint.pop(place, None)
+    return sorted(lost)
+
+
+def _warn(lost):
+    text = f"hyperparameters that are no numbers, strings, lists or dicts are not in checkpoints: {', '.join(lost)}"
+    warnings.warn(text, CheckpointWarning, stacklevel=3)
 
 
 def _is_saved(name, value):

@@ -1,6 +1,8 @@
-from typing import Optional
+import os
+from typing import Any, Optional, Union
 
 import lightning
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from . import Run
 
@@ -20,3 +22,12 @@ class GradusCallback(lightning.Callback):
         hang_after: Optional[str] = "30m",
     ) -> None: ...
     def resume(self) -> Optional[str]: ...
+
+class GradusCheckpointIO(TorchCheckpointIO):
+    def __init__(self) -> None: ...
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Union[str, os.PathLike[str]], storage_options: Optional[Any] = None
+    ) -> None: ...
+    def load_checkpoint(
+        self, path: Union[str, os.PathLike[str]], map_location: Any = None, weights_only: Optional[bool] = None
+    ) -> dict[str, Any]: ...

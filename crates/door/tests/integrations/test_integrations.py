@@ -58,6 +58,11 @@ class Integrations(unittest.TestCase):
         # Lightning handles SIGTERM itself; gradus tells the callback to stop without it.
         self.check("module.py")
 
+    def test_checkpoints_of_lightning_are_written_by_gradus(self):
+        command = [sys.executable, "-W", "ignore", str(HERE / "stored.py"), self.temporary.name]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1:]), (0, ["right"]), done.stderr)
+
     def test_the_tracker_of_accelerate_logs_numbers_alone(self):
         print(f"accelerate {importlib.metadata.version('accelerate')}")
         code = (
