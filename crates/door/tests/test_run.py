@@ -123,6 +123,23 @@ class States(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words):
                 _state.Apart(state)
 
+    def test_a_tensor_that_is_made_of_others_is_refused(self):
+        class Wrapped(torch.Tensor):
+            @staticmethod
+            def __new__(cls, inner):
+                made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+                made.inner = inner
+                return made
+
+            @classmethod
+            def __torch_dispatch__(cls, function, types, arguments=(), keywords=None):
+                bare = [item.inner if isinstance(item, Wrapped) else item for item in arguments]
+                made = function(*bare, **(keywords or {}))
+                return Wrapped(made) if isinstance(made, torch.Tensor) else made
+
+        with self.assertRaisesRegex(TypeError, r"state\['a'\] is a Wrapped without memory of its own"):
+            _state.Apart({"a": Wrapped(torch.ones(3))})
+
     def test_generators_continue(self):
         random.seed(3), np.random.seed(4), torch.manual_seed(5)
         random.gauss(0, 1), np.random.randn()
@@ -616,6 +633,14 @@ class Sharded(Fresh):
         self.train("resumed", 2, 4)
         self.train("resumed", 1, 8)
         self.assertEqual(self.train("resumed", 2, 12), expected)
+
+    def test_what_zero_has_divided_is_refused_and_not_saved_in_part(self):
+        model = torch.nn.Linear(2, 2)
+        model.weight.ds_id = 0
+        engine = type("DeepSpeedZeroOptimizer", (), {"__module__": "deepspeed.runtime.zero", "state_dict": lambda self: {}})()
+        for state, words in [({"model": model}, r"state\['model'\] is .*Linear, whose state DeepSpeed"), ({"a": [engine]}, r"state\['a'\]\[0\]")]:
+            with self.assertRaisesRegex(TypeError, words):
+                self.run_of().save(state, 1)
 
     def test_the_first_fsdp_is_refused_and_not_saved_in_part(self):
         parameter = torch.nn.Parameter(torch.ones(3))

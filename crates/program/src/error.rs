@@ -54,6 +54,17 @@ pub enum Error {
         /// The step that was not saved.
         step: u64,
     },
+    /// A state of an earlier step than the last one that this process saved.
+    #[error(
+        "the state of step {step} was not saved: step {newest} was saved before it, which would be put aside\nhint: give `save` \
+         and `should_save` the same count of steps, and call `run.load()` to go back"
+    )]
+    Backwards {
+        /// The step that was saved last.
+        newest: u64,
+        /// The step that was not saved.
+        step: u64,
+    },
     /// There are checkpoints, but none verifies.
     #[error(
         "no checkpoint in `{}` is as it was written:\n{}\nhint: to start over, move that folder away",
@@ -101,6 +112,7 @@ impl Error {
             | Error::Busy { .. }
             | Error::OtherProgram { .. }
             | Error::NotLoaded { .. }
+            | Error::Backwards { .. }
             | Error::NoneVerifies { .. } => false,
         }
     }

@@ -213,9 +213,14 @@ impl ProgramRun {
     /// on.
     ///
     /// # Errors
-    /// If another process saves there, a later attempt has taken over, or the state is inconsistent.
+    /// If another process saves there, a later attempt has taken over, later steps would be replaced, or the state is
+    /// inconsistent.
     pub fn save(&self, state: StateView) -> Result<SaveOutcome, Error> {
         self.line.moved();
+        let handed = lock(&self.saving).handed;
+        if let Some(newest) = handed.filter(|handed| state.step < *handed) {
+            return Err(Error::Backwards { newest, step: state.step });
+        }
         if self.settings.rank > 0 {
             return self.give(&state);
         }

@@ -341,6 +341,19 @@ fn later_steps_that_were_not_loaded_are_not_replaced() {
 }
 
 #[test]
+fn a_count_of_epochs_does_not_replace_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = timed(folder.path());
+    for run in [second, first] {
+        save(&run, 100).unwrap();
+        let error = save(&run, 2).unwrap_err();
+        assert!(matches!(error, Error::Backwards { newest: 100, step: 2 }) && !error.may_pass(), "{error}");
+        run.wait().unwrap();
+    }
+    assert_eq!(loaded(folder.path()).map(|found| found.0), Some(100));
+}
+
+#[test]
 fn loading_after_a_save_that_failed_gives_what_is_durable() {
     let folder = tempfile::tempdir().unwrap();
     let run = begin(folder.path());

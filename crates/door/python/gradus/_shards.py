@@ -81,7 +81,18 @@ def expanded(value):
 
 
 def _refuse_flat(value, path):
-    """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name."""
+    """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name. DeepSpeed's ZeRO
+    leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives.
+    """
+    kind, parameters = type(value), getattr(value, "parameters", None)
+    # Engines and optimizers, and modules whose parameters ZeRO has taken.
+    is_taken = lambda: callable(parameters) and any(hasattr(parameter, "ds_id") for parameter in parameters())  # noqa: E731
+    if kind.__module__.split(".")[0] == "deepspeed" or callable(getattr(value, "state_dict", None)) and is_taken():
+        raise TypeError(
+            f"{path} is {kind.__module__}.{kind.__qualname__}, whose state DeepSpeed has divided among ranks, and which is not saved\n"
+            "hint: save with the engine's `save_checkpoint` into `$GRADUS_CHECKPOINTS`, or shard with "
+            "`torch.distributed.fsdp.fully_shard` (FSDP2)"
+        )
     for group in getattr(value, "param_groups", None) or []:
         for parameter in group.get("params", []) if isinstance(group, dict) else []:
             if hasattr(parameter, "_is_flat_param") or getattr(parameter, "_fsdp_flattened", False):

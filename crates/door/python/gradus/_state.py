@@ -76,6 +76,11 @@ class Apart:
         if not here.is_contiguous() and _is_dense(here.shape, strides):
             node["strides"] = strides
         here = here.cpu().contiguous()
+        if not _has_memory(here):
+            raise TypeError(
+                f"{path} is a {kind} without memory of its own, such as one that a library has quantized, which is not saved\n"
+                "hint: save the tensors that it is made of"
+            )
         if node["dtype"] not in PLAIN:
             here = here.reshape(-1).view(torch.uint8)
         node["tensor"] = self._keep(name, str(here.dtype)[len("torch."):], here.shape, here.data_ptr(), here.nbytes, here)
@@ -110,6 +115,14 @@ class Apart:
             for is_of_model, tensors in self.tensors.items()
             for name, (dtype, shape, address, size, _) in tensors.items()
         ]
+
+
+def _has_memory(tensor):
+    """Whether the values of a tensor are where it says; a subclass may hold them in other tensors."""
+    try:
+        return tensor.numel() == 0 or tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 def _is_dense(shape, strides):
