@@ -13,7 +13,8 @@ pub enum Error {
     /// Another process has saved there, and still runs.
     #[error(
         "another process{} saves to `{}` already\nhint: one process saves for all ranks: give each its RANK (torchrun does), \
-         and call `save` on every rank; of two trainings, name another folder for one or end the other",
+         and call `save` on every rank; of two trainings, name another folder for one or end the other; a process that \
+         trains in others of its own does not call `gradus.init` itself",
         owner.map_or(String::new(), |pid| format!(" (pid {pid})")),
         folder.display()
     )]

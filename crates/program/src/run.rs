@@ -95,8 +95,8 @@ impl ProgramRun {
             let failed = |source| Error::File { doing: "make", path: folder.clone(), source };
             fs::create_dir_all(&folder).map_err(failed)?;
             let is_outside = settings.attempt == 0;
-            if settings.rank == 0 {
-                held = hold_at_begin(&folder, is_outside)?;
+            if is_outside && settings.rank == 0 {
+                held = hold_at_begin(&folder)?;
             }
             if is_outside {
                 settings.attempt = highest(&folder) + u64::from(settings.rank == 0);
@@ -272,7 +272,12 @@ impl ProgramRun {
                 self.line.send(Report::Note { text: text.clone() });
             }
         }
-        lock(&self.saving).restart(Pace::new(self.settings.every, self.settings.mtbf, step));
+        let mut saving = lock(&self.saving);
+        saving.restart(Pace::new(self.settings.every, self.settings.mtbf, step));
+        if self.settings.rank == 0 {
+            saving.hold_early(folder);
+        }
+        drop(saving);
         self.ready(&mut lock(&self.logging), step, passed_over);
         Ok(found)
     }

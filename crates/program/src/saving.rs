@@ -114,6 +114,13 @@ impl Saving {
         (self.asked_before, self.is_loaded) = (0, true);
     }
 
+    /// Locks the folder early, if that can be: a program that looks for a checkpoint is about to save.
+    pub(crate) fn hold_early(&mut self, folder: &Path) {
+        if self.held.is_none() {
+            self.held = hold(folder).ok();
+        }
+    }
+
     /// Whether the state after `step` is to be saved by its pace.
     pub(crate) fn is_due(&mut self, step: u64) -> bool {
         let now = Instant::now();
@@ -267,22 +274,18 @@ fn identity(settings: &ProgramSettings) -> WriterIdentity {
 /// How long a process that ends may keep its folder: the system takes back its memory first.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Locks the folder when a program begins, before anything there is claimed: whoever saves there, or is about to, keeps it.
-///
-/// Inside of gradus the agent has ended the attempt before, and the fence keeps it out: a lock that is still held, or that the
-/// file system does not have, is then left to the first save.
+/// Locks the folder when a program begins outside of gradus, before anything there is claimed: whoever saves there, or is about
+/// to, keeps it. Inside, the agent has ended the attempt before, and the fence keeps it out.
 ///
 /// # Errors
-/// [`Error::Busy`] outside of gradus.
-pub(crate) fn hold_at_begin(folder: &Path, is_outside: bool) -> Result<Option<File>, Error> {
+/// [`Error::Busy`]; any other trouble with the lock is left to the first save.
+pub(crate) fn hold_at_begin(folder: &Path) -> Result<Option<File>, Error> {
     let began = Instant::now();
     loop {
         match hold(folder) {
             Ok(file) => return Ok(Some(file)),
-            Err(Error::Busy { .. }) if is_outside && began.elapsed() < ENDING => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(busy @ Error::Busy { .. }) if is_outside => return Err(busy),
+            Err(Error::Busy { .. }) if began.elapsed() < ENDING => std::thread::sleep(Duration::from_millis(20)),
+            Err(busy @ Error::Busy { .. }) => return Err(busy),
             Err(_) => return Ok(None),
         }
     }

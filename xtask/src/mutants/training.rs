@@ -63,8 +63,8 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         name: "folder-of-a-living-program-is-taken",
         harm: "a program that is started twice ends the training that saves to the same folder",
         file: "crates/program/src/saving.rs",
-        from: "Err(busy @ Error::Busy { .. }) if is_outside => return Err(busy),",
-        to: "Err(Error::Busy { .. }) if is_outside => return Ok(None),",
+        from: "Err(busy @ Error::Busy { .. }) => return Err(busy),",
+        to: "Err(Error::Busy { .. }) => return Ok(None),",
         test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_lives" },
     },
     SourceMutant {
