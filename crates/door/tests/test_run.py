@@ -227,6 +227,20 @@ class Saving(Fresh):
         self.assertEqual((fresh["train"]["schedulers"][1], fresh["best"], history), ({"turn": 1}, 0.5, [0.25]))
         self.assertTrue(torch.equal(ema, saved["ema"]) and np.array_equal(fresh["array"], saved["array"]))
 
+    def test_generators_of_the_programs_own_continue(self):
+        own = {"a": torch.Generator().manual_seed(3), "b": [np.random.default_rng(4), random.Random(5)]}
+        draw = lambda state: (  # noqa: E731
+            torch.rand(2, generator=state["a"]).tolist(), state["b"][0].random(2).tolist(), state["b"][1].gauss(0, 1)
+        )
+        draw(own)
+        self.run_of().save(own, 1, wait=True)
+        expected = draw(own)
+        fresh = {"a": torch.Generator(), "b": [np.random.default_rng(), random.Random()]}
+        self.run_of().load(fresh)
+        self.assertEqual(draw(fresh), expected)
+        with self.assertRaisesRegex(ValueError, r"b\[0\] is of the type `builtins.dict` in the checkpoint"):
+            self.run_of().load({"b": [torch.Generator(), random.Random()]})
+
     def test_what_cannot_be_put_back_is_named_before_anything_changes(self):
         class Odd:
             def state_dict(self):

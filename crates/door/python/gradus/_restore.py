@@ -26,6 +26,10 @@ def _node(saved, target, path, put, steps):
     if callable(getattr(target, "load_state_dict", None)) and not isinstance(target, type):
         _check_object(saved, target, path)
         steps.append(lambda: target.load_state_dict(_shards.divided(saved, target)))
+    elif _shards.generator_of(target) is not None:
+        if type(saved) is not type(_shards.expanded(target)):
+            raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and {_state._kind(target)} in this program; nothing was loaded")
+        steps.append(lambda: _shards.generator_of(target)[1](target, saved))
     elif _is_plain(target):
         _plain(saved, target, path, put, steps)
     elif isinstance(target, Mapping):

@@ -155,8 +155,9 @@ class Run:
         """Saves the state after `step`: copies it, and returns while native threads hash and write it.
 
         state  a dict of tensors, NumPy arrays, numbers, strings, bytes, lists, tuples and dicts, in any depth; of an object
-               with `state_dict()`, such as a module or an optimizer, that is saved. What is below "model" is a safetensors
-               file by itself, with the names of the module.
+               with `state_dict()`, such as a module or an optimizer, that is saved, and of a generator (`torch.Generator`,
+               `numpy.random.Generator`, `random.Random`) its state. What is below "model" is a safetensors file by itself, with
+               the names of the module.
         rng    whether the random number generators of Python, NumPy and PyTorch are saved
         wait   whether to wait until the state is durable
 

@@ -73,11 +73,26 @@ def is_shared(value):
 
 
 def expanded(value):
-    """An object with `state_dict()` stands for what that returns."""
+    """An object with `state_dict()` stands for what that returns, and a random number generator for its state."""
     if isinstance(value, (dict, list, tuple)) or isinstance(value, type):
         return value
+    kind = generator_of(value)
+    if kind is not None:
+        return kind[0](value)
     state_dict = getattr(value, "state_dict", None)
     return state_dict() if callable(state_dict) else value
+
+
+def generator_of(value):
+    """How the state of a generator of the program's own is read and set, such as that of a sampler; None for anything else."""
+    torch, numpy, random = (sys.modules.get(name) for name in ("torch", "numpy", "random"))
+    if torch is not None and isinstance(value, torch.Generator):
+        return torch.Generator.get_state, lambda generator, state: generator.set_state(state.cpu())
+    if numpy is not None and isinstance(value, numpy.random.Generator):
+        return (lambda generator: generator.bit_generator.state), lambda generator, state: setattr(generator.bit_generator, "state", state)
+    if random is not None and isinstance(value, random.Random):
+        return random.Random.getstate, random.Random.setstate
+    return None
 
 
 def _refuse_flat(value, path):
