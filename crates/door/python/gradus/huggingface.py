@@ -82,7 +82,9 @@ class GradusCallback(transformers.TrainerCallback):
 
     def on_train_end(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **_):
         self._forget()
-        if self.run.checkpoints is not None and self.run.step != state.global_step:
+        # The trainer has put the best weights into the model by now, and the optimizer is of the last step.
+        is_best = args.load_best_model_at_end and state.best_model_checkpoint is not None
+        if self.run.checkpoints is not None and self.run.step != state.global_step and not is_best:
             self._save(state.global_step, state, model, optimizer, lr_scheduler)
         if self.run.checkpoints is not None:
             self.run.wait()

@@ -84,6 +84,8 @@ class GradusCallback(lightning.Callback):
         if self.run.should_stop():
             self._is_due = True
             self._save(trainer)
+            # Lightning would train on until these are met, and be ended in the middle.
+            trainer.fit_loop.min_epochs, trainer.fit_loop.epoch_loop.min_steps = None, None
             trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer, module):

@@ -58,6 +58,24 @@ class Integrations(unittest.TestCase):
         # Lightning handles SIGTERM itself; gradus tells the callback to stop without it.
         self.check("module.py")
 
+    def test_lightning_stops_when_it_is_told_whatever_its_minimum(self):
+        code = (
+            "import lightning, gradus.lightning, sys\n"
+            "from module import Batches, Module\n"
+            "callback = gradus.lightning.GradusCallback(checkpoints=sys.argv[1])\n"
+            "class Told(lightning.Callback):\n"
+            "    def on_train_batch_start(self, trainer, module, batch, batch_index):\n"
+            "        trainer.global_step == 3 and callback.run._inner.ask_to_stop()\n"
+            "trainer = lightning.Trainer(min_epochs=3, min_steps=15, max_epochs=4, accelerator='cpu', logger=False,\n"
+            "    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, callbacks=[Told(), callback])\n"
+            "trainer.fit(Module(), Batches())\n"
+            "print('stopped', trainer.global_step, callback.run.saved_step)\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+        command = [sys.executable, "-W", "ignore", "-c", code, self.temporary.name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.stdout.splitlines()[-1:], ["stopped 4 4"], done.stderr)
+
     def test_checkpoints_of_lightning_are_written_by_gradus(self):
         command = [sys.executable, "-W", "ignore", str(HERE / "stored.py"), self.temporary.name]
         done = subprocess.run(command, capture_output=True, text=True)
