@@ -261,6 +261,8 @@ class Saving(Fresh):
             ({"train": {"turn": 1}}, KeyError, "no 'train.turn'"),
             ({"train": {"optimizer": torch.optim.SGD([other.weight], lr=0.1)}}, ValueError, r"groups of \[2\] .* of \[1\]"),
             ({"train": {"optimizer": torch.optim.SGD(wide.parameters(), lr=0.1)}}, ValueError, r"momentum_buffer has the shape"),
+            ({"model": torch.nn.Linear(3, 2, bias=False)}, ValueError, "model in the checkpoint has bias, unlike"),
+            ({"model": torch.nn.ModuleDict({"module": other})}, ValueError, r"(?s)model in the checkpoint lacks module.w.*`model.module`"),
             ({"none": other}, ValueError, "none is None in the checkpoint"),
             ({"train": {"parts": [Odd(), Odd()]}}, ValueError, "train.parts is 1 items"),
         ]:

@@ -137,6 +137,34 @@ def _check_object(saved, target, path):
         shape, expected = getattr(tensor, "shape", None), getattr(own.get(name), "shape", None)
         if shape is not None and expected is not None and tuple(shape) != tuple(expected):
             raise _other_shape(f"{path}.{name}", shape, expected)
+    if torch is not None and isinstance(target, torch.nn.Module) and _is_strict(torch, target):
+        _check_names(saved, own, path)
+
+
+def _is_strict(torch, module):
+    """Whether a module takes the names that it gives, and no code of its own translates others."""
+    plain = torch.nn.Module
+    return type(module).load_state_dict is plain.load_state_dict and not any(
+        each._load_state_dict_pre_hooks
+        or type(each)._load_from_state_dict is not plain._load_from_state_dict and not type(each).__module__.startswith("torch.nn.")
+        for each in module.modules()
+    )
+
+
+def _check_names(saved, own, path):
+    """PyTorch refuses other names as well, but after it has loaded those that are right."""
+    # Later versions of PyTorch's modules have these, and do without them.
+    is_needed = lambda name: not name.endswith(("num_batches_tracked", "_extra_state"))  # noqa: E731
+    missing = [name for name in own if name not in saved and is_needed(name)]
+    unknown = [name for name in saved if name not in own and is_needed(name)]
+    if not missing and not unknown:
+        return
+    bare = {name.removeprefix("module.") for name in saved}
+    is_wrapped = bare != set(saved) and bare == set(own) or {f"module.{name}" for name in saved} == set(own)
+    hint = "save and load the module inside of the wrapper: `model.module`" if is_wrapped else "load into the model that was saved"
+    lists = [(what, names) for what, names in (("lacks", missing), ("has", unknown)) if names]
+    found = ", and ".join(f"{what} {', '.join(names[:3])}{' …' if names[3:] else ''}" for what, names in lists)
+    raise ValueError(f"{path} in the checkpoint {found}, unlike this program's\nhint: {hint}; nothing was loaded")
 
 
 def _check_optimizer(saved, optimizer, path):
