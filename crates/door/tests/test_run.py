@@ -6,6 +6,7 @@ import collections
 import difflib
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import random
@@ -352,6 +353,17 @@ class Saving(Fresh):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         run.wait()
         self.assertEqual(run.saved_step, 1)
+
+    def test_the_last_save_of_a_spawned_process_is_durable(self):
+        def work():
+            # 256 MB, which are not written yet when the process ends.
+            self.run_of().save({"a": np.ones(1 << 25)}, 1)
+
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join()
+        self.assertEqual(child.exitcode, 0)
+        self.assertEqual(self.run_of().load()["a"].shape, (1 << 25,))
 
     def test_workers_of_a_data_loader_live_beside_a_run(self):
         run = self.run_of()

@@ -98,6 +98,10 @@ class Run:
         self.attempt = self._inner.attempt
         self._process, self._finished, self._listens = os.getpid(), False, False
         atexit.register(self._at_exit)
+        util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+        if util is not None and process is not None and process.parent_process() is not None:
+            # A child of multiprocessing, as `torch.multiprocessing.spawn` starts, ends without what `atexit` knows.
+            util.Finalize(None, self._at_exit, exitpriority=10)
 
     @property
     def is_attended(self):
