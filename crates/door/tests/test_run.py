@@ -338,6 +338,15 @@ class Saving(Fresh):
         self.assertIn("warning CheckpointWarning", lines)
         self.assertEqual(lines[-2:], ["10", "4"])
 
+    def test_a_run_that_is_finished_leaves_signals_to_the_next(self):
+        for _ in range(2):
+            run = self.run_of()
+            self.assertFalse(run.should_stop())
+            os.kill(os.getpid(), signal.SIGTERM)
+            self.assertTrue(run.should_stop())
+            run.finish()
+            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
     def test_a_forked_child_has_no_run_and_ends(self):
         run = self.run_of()
         run.save({"a": 1}, 1)

@@ -228,7 +228,13 @@ class Run:
         """Waits for the last save and hangs up. Called at the end of the process if it was not before."""
         if not self._finished:
             self._finished = True
-            self._inner.finish()
+            try:
+                self._inner.finish()
+            finally:
+                # Only now: until here the last save was waited for.
+                is_main = threading.current_thread() is threading.main_thread()
+                if self._listens and is_main and signal.getsignal(signal.SIGTERM) == self._signalled:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _is_profiled(self, objects):
         """Whether steps are only timed: then nothing is saved or loaded."""
@@ -256,7 +262,9 @@ class Run:
 
     def _signalled(self, _signal, _frame):
         if os.getpid() == self._process:
-            self._inner.ask_to_stop()
+            # While it finishes, it is about to end anyway.
+            if not self._finished:
+                self._inner.ask_to_stop()
         else:
             # A forked worker ends as it would have.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
