@@ -7,6 +7,8 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
+import warnings
 
 import numpy as np
 import torch
@@ -145,6 +147,14 @@ class Loading(unittest.TestCase):
         joined = [(torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])) for parts in zip(*shares)]
         self.same(joined, wanted[3:])
         self.assertEqual(ranks[0].state_dict(), {**state, "epoch": 1, "pos": 0})
+
+    def test_a_rank_that_has_all_samples_is_told(self):
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            with self.assertWarnsRegex(UserWarning, r"(?s)one of 2 ranks, .* rank=1, world=2"):
+                self.loader()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.loader(world=1), self.loader(rank=1, world=2), self.loader("imagenet-val")
 
     def test_no_rank_has_an_empty_batch_or_fewer_batches(self):
         # The last of 7 batches has 5 samples.

@@ -9,11 +9,13 @@ of threads nor that of ranks nor an interruption can be seen in the batches.
 """
 import json
 import os
+import warnings
 
 from . import _door
 from ._loaders.device import copies
 from ._loaders.opening import opening, threads
 from ._loaders.transform import ImageTransform
+from ._run import _place
 
 
 class Loader:
@@ -30,7 +32,7 @@ class Loader:
                    fetched into `cache` first
     recipe         imagenet-train, imagenet-val, resize256-randomcrop224 or small-images
     batch          samples in a batch, of all ranks together; at least one for each rank
-    rank, world    which part of each batch comes here
+    rank, world    which part of each batch comes here; by default all of it, with a warning where several ranks train
     pad            of the last batch of an epoch, ranks for which there is no sample get its last one again, so that none has an
                    empty batch, whose mean is NaN and whose error leaves the other ranks waiting; False for evaluations that
                    count each sample once and can take an empty batch
@@ -52,7 +54,7 @@ class Loader:
     """
 
     def __init__(
-        self, uri, recipe, batch, rank=0, world=1, *, pad=True, seed=0, workers=None, size=None, numbers="f32",
+        self, uri, recipe, batch, rank=None, world=None, *, pad=True, seed=0, workers=None, size=None, numbers="f32",
         channels_last=False, part="train", split=(1.0, 0.0, 0.0), mean=None, std=None, skip_corrupt=False, cache=None,
         tensors=None, augment=None, transform=None, device=None, pin_memory=False,
     ):
@@ -61,11 +63,14 @@ class Loader:
             raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")
         uri, shares, cache, environment = opening(uri, split, cache)
         inner = _door.Loader(
-            uri, recipe, batch, rank=rank, world=world, pad=bool(pad), seed=seed, workers=workers, size=size, numbers=numbers,
+            uri, recipe, batch, rank=rank or 0, world=1 if world is None else world, pad=bool(pad), seed=seed,
+            workers=workers, size=size, numbers=numbers,
             # A transform gets the channels of a pixel side by side.
             channels_last=channels_last or transform is not None, part=part, split=shares, mean=mean, std=std,
             skip_corrupt=skip_corrupt, augment=augment, cache=cache, environment=environment,
         )
+        if world is None and rank is None and inner.trains:
+            _warn_of_ranks()
         known = {
             "seed": seed, "recipe": recipe, "size": size, "split": shares or "folders", "part": part, "augment": augment,
         }
@@ -236,6 +241,17 @@ def _shares(labels, mixed, classes):
     shares[rows, labels] += own
     shares[rows, others] += 1 - own
     return shares
+
+
+def _warn_of_ranks():
+    """A program that comes from one process trains each rank on the same samples without a sign of it."""
+    rank, world, _ = _place(os.environ)
+    if world > 1:
+        warnings.warn(
+            f"this is one of {world} ranks, and its gradus.Loader has all samples of each batch, as those of the other ranks do\n"
+            f"hint: gradus.Loader(…, rank={rank}, world={world}), or world=1 if that is meant",
+            stacklevel=3,
+        )
 
 
 def _maker(tensors):
