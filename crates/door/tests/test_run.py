@@ -671,6 +671,30 @@ class Sharded(Fresh):
         self.train("resumed", 1, 8)
         self.assertEqual(self.train("resumed", 2, 12), expected)
 
+    def test_ranks_that_save_by_the_clock_save_as_often_as_one(self):
+        code = (
+            "import gradus, os, sys, time, torch\n"
+            "torch.distributed.init_process_group('gloo')\n"
+            "run, saved = gradus.init(checkpoints=sys.argv[1], save_every='1s'), 0\n"
+            "for step in range(1, 121):\n"
+            "    time.sleep(0.02)\n"
+            "    if run.should_save(step):\n        saved += 1\n        run.save({'a': step}, step)\n"
+            "run.finish()\nprint(saved, flush=True)\nos._exit(0)\n"
+        )
+        port, processes = free_port(), []
+        for rank in range(2):
+            environment = {
+                **os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
+            }
+            command = [sys.executable, "-c", code, self.folder]
+            processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        saved = [process.communicate()[0].strip() for process in processes]
+        self.assertEqual(saved[0], saved[1])
+        # 120 steps take 2.4 seconds and more; after the first second each was saved.
+        self.assertIn(int(saved[0]), range(1, 20))
+        self.assertEqual(sorted(self.run_of().load()), ["a"])
+
     def test_what_zero_has_divided_is_refused_and_not_saved_in_part(self):
         model = torch.nn.Linear(2, 2)
         model.weight.ds_id = 0
