@@ -1,7 +1,9 @@
-//! The folder of one instance: the name of each file in it.
+//! The folder of one instance: the name of each file in it, and what to say of one that cannot be made.
 
 use std::io;
 use std::path::{Path, PathBuf};
+
+use domain::{Cause, Finding};
 
 /// The folder of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,4 +38,19 @@ pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What to say when a file of the run cannot be made.
+pub fn not_written(doing: &str, path: &Path, error: &io::Error) -> Box<Finding> {
+    use io::ErrorKind::*;
+    let (cause, hint) = match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run")
+        }
+        ReadOnlyFilesystem | PermissionDenied | NotADirectory => {
+            (Cause::ReadOnly, "make the folder writable, or choose another with `--home`")
+        }
+        _ => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
+    };
+    Box::new(Finding::new(cause, format!("cannot {doing} `{}`: {error}", path.display())).hint(hint))
 }

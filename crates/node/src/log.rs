@@ -4,14 +4,21 @@
 //! therefore punched out of the file in place: offsets do not change, and readers see a hole.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
 /// Allocation unit: a partial block would be zeroed but not deallocated.
 const BLOCK: u64 = 4096;
+
+/// Bytes of a log that are looked at for a message.
+const TAIL: u64 = 4096;
+
+/// Lines of a log in a message.
+const LINES: usize = 5;
 
 /// Retention of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +78,21 @@ pub fn data_end(log: &File, offset: u64) -> io::Result<u64> {
         Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(log.metadata()?.len()),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// The last lines of a log.
+pub fn tail(log: &Path) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(io::SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) fn take(folder: &Path, step: u64, ranks: u32, waits: bool) -> (BTreeM
     taken
 }
 
-/// Whether a rank has given its part of an earlier step after it was waited for: ranks that are late now and then do save.
+/// Whether a part of an earlier step came after it was waited for: ranks that are late now and then do save.
 pub(crate) fn came_late(folder: &Path, step: u64) -> bool {
     !of_earlier_steps(folder, step).is_empty()
 }

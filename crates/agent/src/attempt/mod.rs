@@ -126,7 +126,7 @@ impl Attempt {
         let run = PathBuf::from(&start.folder);
         let folder = run.join("attempts").join(start.attempt.as_str());
         for folder in [&folder, &run.join("logs"), &run.join("export")] {
-            fs::create_dir_all(folder).map_err(|error| process::not_written("make", folder, &error))?;
+            fs::create_dir_all(folder).map_err(|error| node::folder::not_written("make", folder, &error))?;
         }
         checkpoint::claim(&run.join("checkpoints"), start.fence).map_err(|error| error.finding())?;
         let log = peers::log(&run, &start.attempt, staging::first_rank(&start));
@@ -180,7 +180,7 @@ impl Attempt {
     ) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let listen = |rank: u32| {
             let link = RankSocket::listen(&tools.folder, &start.attempt, rank, tools.events.clone());
-            link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
+            link.map_err(|error| node::folder::not_written("listen in", &tools.folder, &error))
         };
         let link = listen(0)?;
         let first = staging::first_rank(&start);
@@ -359,7 +359,7 @@ impl Attempt {
             lease: self.tools.lease,
             log: &self.log,
             stacks: Some(self.stacks()).filter(|path| path.is_file()),
-            tail: process::tail(&self.log),
+            tail: node::log::tail(&self.log),
         });
         self.at_limit(end, memory)
     }

@@ -131,7 +131,7 @@ impl Peers {
             lease: Duration::ZERO,
             log: &peer.log,
             stacks: None,
-            tail: process::tail(&peer.log),
+            tail: node::log::tail(&peer.log),
         }))
     }
 

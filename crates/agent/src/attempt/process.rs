@@ -1,7 +1,7 @@
 //! A process started by an attempt, and its exit status.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,18 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use domain::{AttemptId, Cause, Finding};
+use node::folder::not_written;
 use node::log::LOG_BOUND;
 use node::{processes, session};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 use super::{ATTEMPT, masking};
 use crate::event::{AttemptEvent, Wakeup};
-
-/// Bytes of the log that are looked at for a message.
-const TAIL: u64 = 4096;
-
-/// Lines of the log in a message.
-const LINES: usize = 5;
 
 /// A process that leads its own session, and dies with the agent.
 #[derive(Debug)]
@@ -148,34 +143,4 @@ fn keep_bounded(log: &File, ended: &Receiver<()>) {
         let _ = LOG_BOUND.keep(log);
     }
     let _ = LOG_BOUND.keep(log);
-}
-
-/// The last lines of a log.
-pub fn tail(log: &Path) -> String {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(log)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
-}
-
-/// What to say when a file of the run cannot be made.
-pub fn not_written(doing: &str, path: &Path, error: &io::Error) -> Box<Finding> {
-    use io::ErrorKind::*;
-    let (cause, hint) = match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => {
-            (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run")
-        }
-        ReadOnlyFilesystem | PermissionDenied | NotADirectory => {
-            (Cause::ReadOnly, "make the folder writable, or choose another with `--home`")
-        }
-        _ => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
-    };
-    Box::new(Finding::new(cause, format!("cannot {doing} `{}`: {error}", path.display())).hint(hint))
 }

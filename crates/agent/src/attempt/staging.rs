@@ -15,7 +15,7 @@ use store::{Limits, Location, Meter, Places};
 
 use super::events::reported;
 use super::process::{self, Process};
-use super::program::{Container, ContainerRequest};
+use super::program::{Container, container_request};
 use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
@@ -43,7 +43,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
         let socket = tools.folder.join(format!("{}-data.sock", start.attempt));
         return begin(start, tools, move |_| {
             let (short, handle) =
-                link::short(&socket).map_err(|error| *process::not_written("listen at", &socket, &error))?;
+                link::short(&socket).map_err(|error| *node::folder::not_written("listen at", &socket, &error))?;
             let places = Places { folder: &folder, cache: &cache, socket: &short };
             let served =
                 store::serve(&uri, budget.0, places, &access, Limits::default()).map_err(|error| error.finding())?;
@@ -78,7 +78,7 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
     let target = MountTarget { attempt: folder.to_owned(), root, user_home, access };
     let mounts = command.file_mounts.clone();
     let log = peers::log(Path::new(&start.folder), &start.attempt, first_rank(start));
-    let request = command.image.clone().map(|image| ContainerRequest::new(image, start, tools, folder, log));
+    let request = command.image.clone().map(|image| container_request(image, start, tools, folder, log));
     begin(start, tools, move |brought| {
         let workdir = target.attempt.join("workdir");
         let source = brought.inputs.get(&RunInput::Workdir).cloned().map(WorkdirSource::Brought);

@@ -9,8 +9,8 @@ use domain::threads::Threads;
 use domain::wire::{NodeAddress, Start};
 use domain::{Cause, Finding, Train};
 
-use super::process::not_written;
 use super::{Tools, library};
+use node::folder::not_written;
 
 /// A rank's position among those of its attempt.
 #[derive(Debug, Clone)]

@@ -162,7 +162,7 @@ pub fn list(query: &OfferQuery, settings: &GlobalSettings) -> Result<Vec<Value>,
     Ok(offers.into_iter().take(most).map(|listing| value(&catalog, listing)).collect())
 }
 
-/// Adds the parts of GPUs that are asked for.
+/// Adds the fractional GPUs that are asked for.
 fn divide(catalog: &mut Catalog, wanted: &Wanted) -> Result<(), Error> {
     let Some(gpu) = &wanted.gpu else { return Ok(()) };
     catalog.divide(gpu).map_err(|(message, hint)| Error::Usage { message, hint })

@@ -156,10 +156,8 @@ fn add(listing: &Listing, skus: &[Sku], table: &mut PriceTable) {
         return table.leave_out("machines whose parts are not known");
     };
     for terms in [PriceTerms::OnDemand, PriceTerms::Spot, PriceTerms::Reserved1y, PriceTerms::Reserved3y] {
-        let found: Vec<&Sku> = skus
-            .iter()
-            .filter(|sku| sku.terms == terms && sku.regions.contains(&listing.region))
-            .collect();
+        let found: Vec<&Sku> =
+            skus.iter().filter(|sku| sku.terms == terms && sku.regions.contains(&listing.region)).collect();
         let Some(costs) = parts.iter().map(|part| cost(part, &found)).collect::<Option<Vec<_>>>() else {
             table.leave_out(&format!("{}: a part has no price, or two", terms.word()));
             continue;

@@ -1,4 +1,4 @@
-//! Requests for accelerators, in SkyPilot's syntax: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; and of parts of a GPU:
+//! Requests for accelerators, in SkyPilot's syntax: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; and fractional GPUs:
 //! `A100-80GB:1g.10gb`, `A100-80GB:1g.10gb:2`, `L4:0.125`.
 
 use std::fmt;

@@ -7,8 +7,8 @@ use domain::Finding;
 use domain::wire::{NodeAddress, NodeRank};
 use serde_json::json;
 
-use super::super::process::not_written;
 use super::HERE;
+use node::folder::not_written;
 
 /// `GRADUS_HOSTFILE`, a file with a line `HOST slots=PROCESSES` for each machine, by node rank; and, where there are several,
 /// `TF_CONFIG`. Every machine is taken to have as many GPUs as this one.

@@ -16,16 +16,17 @@ mod profile;
 mod resume;
 mod start;
 
-pub use container::{Container, ContainerRequest, StopScope};
+pub use container::{Container, StopScope};
 pub use idle::Idleness;
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
 pub use profile::{ProfiledSteps, profile};
 pub use resume::Resume;
+pub use start::container_request;
 
-use super::process::not_written;
 use super::verdict::Role;
 use domain::Finding;
+use node::folder::not_written;
 
 /// The command that runs `text` in the attempt's working folder, as a script file so that error messages of bash have
 /// its line numbers. `nodes` are the machines of the attempt by node rank, if there are several. The program finds its

@@ -16,11 +16,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use store::Access;
 
-use super::super::process::{not_written, tail};
 use super::super::verdict::Role;
 use super::super::workdir::{self, MountTarget, WorkdirSource};
 use super::{Resume, command};
 use crate::travel::Brought;
+use node::folder::not_written;
+use node::log::tail;
 
 /// Between two looks for the file.
 const LOOK: Duration = Duration::from_millis(20);

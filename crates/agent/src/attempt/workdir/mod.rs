@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use domain::{Cause, Finding};
 use node::workdir::{LeavesOut, Walk, WorkdirEntry};
 
-use super::process::not_written;
+use node::folder::not_written;
 
 mod mounts;
 mod outputs;

@@ -15,9 +15,9 @@ use node::mounts;
 use node::workdir::{LeavesOut, WorkdirEntry};
 use store::{Access, Limits, Meter};
 
-use super::super::process::not_written;
 use super::{Placed, outer_link};
 use crate::travel::Brought;
+use node::folder::not_written;
 
 /// The folder of an attempt that holds its copies.
 pub const MOUNTS: &str = "mounts";

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use domain::{Cause, Finding};
 
-use super::super::process::not_written;
+use node::folder::not_written;
 
 /// Folder of a run's checkpoints that holds them.
 const KEPT: &str = "outputs";

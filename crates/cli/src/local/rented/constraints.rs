@@ -22,7 +22,7 @@ pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
     )
 }
 
-/// Adds the GPUs that a job describes, and the parts of GPUs that it asks for.
+/// Adds the GPUs that a job describes, and the fractional GPUs that it asks for.
 ///
 /// # Errors
 /// [`Error::Unfit`] for a described name that the catalog knows, and for a part that a GPU is not divided into.

@@ -139,8 +139,6 @@ fn no_job_is_answered_with_a_machine_that_its_region_does_not_have() {
         let subject = resolve(&job(""), None).unwrap();
         let with = of_market(&table, (&said, &subject), &coefficients, &asked);
         let without = of_market(&table, (&believed, &subject), &coefficients, &asked);
-        println!("{} jobs: {} of {} candidates are phantoms", asked.len(), with.1, with.0);
-        println!("without the table: {} of {}", without.1, without.0);
         assert_eq!(with.1, 0);
         assert!(with.0 > 1_000, "{}", with.0);
         assert!(without.1 > 100, "the check sees no phantom where every price is believed: {}", without.1);

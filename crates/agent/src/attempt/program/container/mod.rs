@@ -19,10 +19,10 @@ use node::processes::{INSTANCE, OWNER};
 use node::session;
 use rustix::process::{getegid, geteuid};
 
-use super::super::process::{not_written, tail};
 use super::super::workdir::Placed;
-use crate::tools::Tools;
 use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
+use node::folder::not_written;
+use node::log::tail;
 
 pub use line::container_name;
 
@@ -62,30 +62,6 @@ pub struct ContainerRequest {
     pub has_gpus: bool,
     /// The most memory in bytes, and cores.
     pub limits: (Option<u64>, Option<u32>),
-}
-
-impl ContainerRequest {
-    /// For an attempt's `image`.
-    pub fn new(image: ContainerImage, start: &domain::wire::Start, tools: &Tools, folder: &Path, log: PathBuf) -> Self {
-        let socket = super::link::socket_file(&tools.folder, &start.attempt);
-        ContainerRequest {
-            image,
-            attempt: start.attempt.to_string(),
-            folder: folder.to_owned(),
-            checkpoints: Path::new(&start.folder).join("checkpoints"),
-            socket: Some(socket).filter(|file| file.exists()),
-            log,
-            instance: tools.folder.clone(),
-            root: tools.root.clone(),
-            user_home: tools.user_home.clone(),
-            tags: [tools.owner.clone(), tools.instance.to_string()],
-            has_gpus: super::gpus_of(start) > 0,
-            limits: match start.job.needs.enforce {
-                true => (start.job.needs.memory.map(|bytes| bytes.0), start.job.needs.cores),
-                false => (None, None),
-            },
-        }
-    }
 }
 
 /// A container that waits for scripts.
