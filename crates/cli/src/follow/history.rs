@@ -119,7 +119,8 @@ fn keeper_name(keeper: Keeper) -> &'static str {
 
 fn sweep_end(end: &SweepEnd) -> String {
     match end {
-        SweepEnd::Done { best } => format!("done, best is trial {}", best.number),
+        SweepEnd::Done { best: None } => "done".to_owned(),
+        SweepEnd::Done { best: Some(best) } => format!("done, best is trial {}", best.number),
         SweepEnd::Stopped { .. } => "stopped".to_owned(),
         SweepEnd::Failed { finding, .. } => format!("failed: {}", first_line(&finding.message)),
     }

@@ -244,7 +244,9 @@ pub fn load(
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
     let name = name.to_owned();
-    let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
+    let table =
+        |path: &str| std::fs::read_to_string(folder.join(path)).map_err(|error| format!("cannot be read: {error}"));
+    let parsed = Job::parse_with(&text, &name, &table).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();
         printer.say(format!("warning: {}", Problems { file, problems: vec![warning] }));

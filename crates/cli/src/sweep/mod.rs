@@ -8,7 +8,7 @@ pub mod preview;
 pub mod table;
 
 use domain::run::StopBy;
-use domain::sweep::{Method, SweepEnd};
+use domain::sweep::SweepEnd;
 use domain::{Job, Plan, Sweep, SweepId};
 use plan::RunOrSweep;
 use plan::SweepState;
@@ -106,7 +106,7 @@ fn verdict(id: &SweepId, sweep: &plan::SweepRecord) -> Result<u8, Error> {
 
 /// Whether only its budget or its deadline ends a search.
 fn ends_by_limit(search: &Sweep) -> bool {
-    search.trials.is_none() && search.method != Method::Grid
+    search.trials.is_none() && !search.method.is_counted()
 }
 
 /// Writes `report.html` into the sweep's folder.

@@ -119,7 +119,7 @@ impl<'a> SweepNarrator<'a> {
                 let number = number(run);
                 match end {
                     RunEnd::Done { outcome: Outcome::Trained { model } } => {
-                        let metric = sweep.search.metric;
+                        let metric = sweep.search.metric?;
                         // The newest result may be of a later rung by now; the model that the event names is of this one.
                         let value = metric.measured(model).map_or("unknown".to_owned(), |value| metric.say(value));
                         let epochs = epochs_of(known, model.steps);

@@ -25,7 +25,7 @@ impl Preview {
     /// [`Error::Job`] with the problems: a trial with incompatible values, too many at a time, no end.
     pub fn of(job: &Job, sweep: &Sweep, plan: &Plan, known: Known, file: &str) -> Result<Preview, Error> {
         let mut problems: Vec<Problem> = plan::sweep::crowded(job, sweep, plan).into_iter().collect();
-        let only_money = sweep.trials.is_none() && sweep.method != Method::Grid && job.deadline.is_none();
+        let only_money = sweep.trials.is_none() && !sweep.method.is_counted() && job.deadline.is_none();
         if only_money && plan.offer.rate == Rate::default() {
             let message = "the price of this machine is 0, so the budget never ends the sweep";
             problems.push(Problem::at("budget", message).hint("write `trials: 20` under `sweep`, or set `--price`"));
@@ -70,11 +70,13 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
     let mut lines: Vec<String> = draft::lines(job, plan).into_iter().take(3).collect();
     let keys: Vec<&str> = sweep.parameters.iter().map(|parameter| parameter.key.as_str()).collect();
     lines.push(format!("sweep    {} over {}", method(sweep, job), keys.join(", ")));
-    let goal = match sweep.goal {
-        domain::sweep::Goal::Maximize => "highest",
-        domain::sweep::Goal::Minimize => "lowest",
-    };
-    lines.push(format!("best     by {} on the validation split, the {goal}", sweep.metric.name()));
+    if let Some(metric) = sweep.metric {
+        let goal = match sweep.goal {
+            domain::sweep::Goal::Maximize => "highest",
+            domain::sweep::Goal::Minimize => "lowest",
+        };
+        lines.push(format!("best     by {} on the validation split, the {goal}", metric.name()));
+    }
     let at_once = if sweep.parallel > 1 { format!(", {} at a time", sweep.parallel) } else { String::new() };
     lines.push(match (bound.trials, bound.epochs) {
         (Some(trials), Some(epochs)) => {
@@ -83,7 +85,8 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
             let trials = grouped(u64::from(trials));
             format!("trials   {trials} at most{at_once}{starts}, {} epochs together", grouped(epochs))
         }
-        (_, _) => format!("trials   as many as budget and deadline allow{at_once}"),
+        (Some(trials), None) => format!("trials   {}{at_once}", grouped(u64::from(trials))),
+        (None, _) => format!("trials   as many as budget and deadline allow{at_once}"),
     });
     // One run in ten exceeds the slow end of its estimate, and more on a busy machine; only a limit is certain.
     let told = |figure: String, is_limit: bool| match is_limit {
@@ -117,6 +120,7 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
 fn method(sweep: &Sweep, job: &Job) -> String {
     match sweep.method {
         Method::Grid => "grid search".to_owned(),
+        Method::Table => format!("a table of {} rows", grouped(sweep.grid_size())),
         Method::Random => format!("random search, seed {},", sweep.seed),
         Method::Asha(Asha { reduction_factor, .. }) => {
             let epochs = match &job.work {

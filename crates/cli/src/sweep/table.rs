@@ -37,13 +37,16 @@ pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord
 /// The table of trials.
 pub fn trials(sweep: &plan::SweepRecord, rows: &[TrialRow]) -> Vec<String> {
     let metric = sweep.search.metric;
-    let mut head = vec!["trial", "state", "epochs", metric.name()];
+    let mut head = vec!["trial", "state"];
+    head.extend(metric.into_iter().flat_map(|metric| ["epochs", metric.name()]));
     head.extend(sweep.search.parameters.iter().map(|parameter| parameter.key.as_str()));
     head.extend(["cost", "run"]);
     let row = |row: &TrialRow| {
         let mut cells = vec![row.number.to_string(), row.word.to_owned()];
-        cells.push(row.epochs.map_or(String::new(), |epochs| epochs.to_string()));
-        cells.push(row.value.map_or(String::new(), |value| metric.say(value)));
+        if let Some(metric) = metric {
+            cells.push(row.epochs.map_or(String::new(), |epochs| epochs.to_string()));
+            cells.push(row.value.map_or(String::new(), |value| metric.say(value)));
+        }
         cells.extend(row.values.iter().map(domain::sweep::Setting::say));
         cells.extend([row.cost.to_string(), row.run.to_string()]);
         cells
@@ -91,8 +94,7 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
     let mut lines = trials(sweep, &rows);
     lines.push(String::new());
     lines.push(format!("sweep    {id}: {}", sweep.state.word()));
-    if let Some(best) = best(sweep) {
-        let metric = sweep.search.metric;
+    if let (Some(best), Some(metric)) = (best(sweep), sweep.search.metric) {
         let run = world.runs.get(&best.run);
         let values = run.and_then(|run| run.trial.as_ref()).map(|trial| said(&trial.values)).unwrap_or_default();
         lines.push(format!("best     trial {}: {} {}, {values}", best.number, metric.name(), metric.say(best.value)));
@@ -148,8 +150,9 @@ pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRe
 fn best(sweep: &plan::SweepRecord) -> Option<&Best> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => None,
-        SweepState::Ended { how: SweepEnd::Done { best } } => Some(best),
-        SweepState::Ended { how: SweepEnd::Stopped { best, .. } | SweepEnd::Failed { best, .. } } => best.as_ref(),
+        SweepState::Ended { how } => match how {
+            SweepEnd::Done { best } | SweepEnd::Stopped { best, .. } | SweepEnd::Failed { best, .. } => best.as_ref(),
+        },
     }
 }
 

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::sweep::{Ranges, TrialRows};
 use crate::accelerators::Accelerators;
 use crate::gpu::GpuSpec;
 use crate::money::{Money, Rate};
@@ -74,20 +75,23 @@ pub(crate) struct JobFile {
     pub progress: Option<Progress>,
 }
 
-/// Hyperparameter search: many trials of `train` with different values. Each trial is a run, with the same seed and therefore the same split.
+/// Hyperparameter search: many trials of `train` with different values, or of a `run:` program with different variables. Each trial is a run; of `train`, with the same seed and therefore the same split.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepKeys {
     /// Keys of `train`, such as `batch` or `optimizer.adamw.lr`, and their values: a list, `{choices: […]}`, or a range `{min: …, max: …}`, logarithmic with `log: true`; a grid takes `points` values of a range. Ranges of integer keys yield integers. They override the same keys of `train`.
+    /// Of a `run:` program, variables: `envs.LR`.
     #[expect(dead_code, reason = "read from the tree, which knows its lines")]
-    pub parameters: Ranges,
+    pub parameters: Option<Ranges>,
+    /// In place of `parameters`: a CSV file, relative to the job file, or a list of rows. Each row is a trial; the columns are keys as under `parameters`.
+    pub table: Option<TrialRows>,
     /// How trials are chosen.
     #[serde(default = "random")]
     pub method: Method,
-    /// Maximum number of trials. Default: the size of the grid, or as many as `budget` and `deadline` allow.
+    /// Maximum number of trials. Default: the size of the grid or of the table, or as many as `budget` and `deadline` allow.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
-    /// Validation metric that trials are compared by. Default: `accuracy` for classification (`map` for `labels: multi_label`, `loss` for `labels: number`), `map` for detection, `loss` for language models.
+    /// Validation metric that trials are compared by. Default: `accuracy` for classification (`map` for `labels: multi_label`, `loss` for `labels: number`), `map` for detection, `loss` for language models. Trials of a `run:` program are not compared.
     pub metric: Option<Metric>,
     /// Whether higher or lower values of the metric are better. Default: depends on the metric.
     pub goal: Option<Goal>,
@@ -102,28 +106,6 @@ pub(crate) struct SweepKeys {
     #[serde(default = "three")]
     #[schemars(range(min = 0, max = 10_000))]
     pub max_failed: u32,
-}
-
-/// Keys and what they may be, which [`super::sweep`] reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Ranges;
-
-impl<'de> Deserialize<'de> for Ranges {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ranges, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Ranges)
-    }
-}
-
-impl JsonSchema for Ranges {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Ranges".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object", "format": "figures", "additionalProperties": true })
-    }
 }
 
 fn random() -> Method {

@@ -14,7 +14,7 @@ use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::mounts;
 use crate::problem::Problem;
 use crate::progress::Progress;
-use crate::sweep::{Metric, Parameter, Sweep};
+use crate::sweep::{Goal, Method, Metric, Parameter, Sweep};
 use crate::train::Train;
 use crate::wants::{Spot, Wants};
 
@@ -49,7 +49,7 @@ pub(super) fn lower(
     let image = image(resources.image_id.take(), problems);
     let program = Program { workdir, file_mounts, setup, run: file.run, outputs, image, progress: file.progress };
     let work = work(file.train, program, tree, problems);
-    let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
+    let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), tree, problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         project: file.project,
@@ -147,29 +147,42 @@ fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<
     }
 }
 
-/// The search space; only the built-in trainer can be given other values.
+/// The search: over values of the built-in trainer's keys, or over variables of a program.
 fn sweep(
     keys: SweepKeys,
     parameters: Vec<Parameter>,
     work: Option<&Work>,
+    tree: &Node,
     problems: &mut Vec<Problem>,
 ) -> Option<Sweep> {
-    let train = match work {
-        Some(Work::Train(train)) => train,
-        Some(Work::Command(_)) => {
-            let alone = Problem::at("sweep", "only the keys of `train` can be searched, and this job has `run`");
-            problems.push(alone.hint("leave the key out, and let your program search"));
-            return None;
+    let is_given = |key: &str| tree.get("sweep").is_some_and(|(_, sweep)| sweep.get(key).is_some());
+    match (is_given("parameters"), is_given("table")) {
+        (false, false) => {
+            let missing = Problem::at("sweep.parameters", "this key is missing");
+            problems
+                .push(missing.hint("add `parameters: …`, the keys and their values; or `table: …`, a row per trial"));
         }
-        None => return None,
+        (true, true) => {
+            clash(problems, "sweep.table", "`table` and `parameters` exclude each other", "keep one of the two");
+        }
+        (false, true) if is_given("method") => {
+            clash(problems, "sweep.method", "the rows of a table are tried in their order", "leave the key out");
+        }
+        (true, false) if parameters.is_empty() && problems.is_empty() => {
+            clash(problems, "sweep.parameters", "nothing is searched", "write for example `batch: [32, 64]`");
+        }
+        (true, false) | (false, true) => {}
+    }
+    let metric = match work? {
+        Work::Train(train) => Some(keys.metric.unwrap_or(Metric::usual(train))),
+        Work::Command(_) => keys.metric,
     };
-    let metric = keys.metric.unwrap_or(Metric::usual(train));
     Some(Sweep {
         parameters,
-        method: keys.method,
+        method: if keys.table.is_some() { Method::Table } else { keys.method },
         trials: keys.trials,
         metric,
-        goal: keys.goal.unwrap_or(metric.goal()),
+        goal: keys.goal.or(metric.map(Metric::goal)).unwrap_or(Goal::Maximize),
         seed: keys.seed,
         parallel: keys.parallel,
         max_failed: keys.max_failed,

@@ -31,7 +31,7 @@ use crate::problem::{Problem, Problems};
 use crate::train::{ModelSource, Module};
 use crate::workload::{Workload, WorkloadModel};
 
-use sweep::Space;
+use sweep::{Space, Tables};
 
 pub use sense::{SET_VARIABLES, is_variable};
 pub use served::{RENTED, SKY_KEYS, SkyKey, SkySupport};
@@ -57,7 +57,20 @@ impl Job {
     /// # Errors
     /// All problems of the file, in the order of its lines.
     pub fn parse(text: &str, file_name: &str) -> Result<Parsed, Problems> {
-        read(text, file_name).map_err(|problems| Problems { file: file_name.to_owned(), problems })
+        Job::parse_with(text, file_name, &|_| Err("is a file that is not read here".to_owned()))
+    }
+
+    /// As [`Job::parse`]; `table` returns the text of a file that `sweep.table` names, or why it cannot be had, such as
+    /// `cannot be read: …`.
+    ///
+    /// # Errors
+    /// All problems of the file, in the order of its lines.
+    pub fn parse_with(
+        text: &str,
+        file_name: &str,
+        table: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Parsed, Problems> {
+        read(text, file_name, table).map_err(|problems| Problems { file: file_name.to_owned(), problems })
     }
 
     /// The problems of its `train:` section, such as one with the values of a sweep's trial.
@@ -104,14 +117,14 @@ pub fn schema() -> &'static serde_json::Value {
     &SCHEMA
 }
 
-fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
+fn read(text: &str, file_name: &str, tables: Tables) -> Result<Parsed, Vec<Problem>> {
     let (tree, mut problems) = tree::read(text)?;
     if !matches!(tree.value, tree::Value::Map(_)) {
         let message = "a job file is a mapping of keys to values";
         let problem = Problem { line: Some(tree.line), ..Problem::at("", message) };
         return Err(vec![problem.hint("start with `train:` or `run:`")]);
     }
-    let space = Space::read(&tree, &mut problems);
+    let space = Space::read(&tree, tables, &mut problems);
     let filled = space.as_ref().map(|space| space.filled(&tree));
     let whole = filled.as_ref().unwrap_or(&tree);
     let mut unrentable = Vec::new();

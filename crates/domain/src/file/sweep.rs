@@ -1,7 +1,10 @@
-//! The search space of a sweep. Values of a key are validated as under `train:`, so the messages are the same; and the
-//! first values stand in for keys that `train:` lacks.
+//! The search space of a sweep. Values of a key are validated as under `train:` or `envs:`, so the messages are the same;
+//! and the first values stand in for keys that the section lacks. [`table`] reads trials that are written row by row.
 
 mod changed;
+mod range;
+mod ranges;
+mod table;
 
 use serde_json::Value as Json;
 
@@ -10,7 +13,10 @@ use super::scalar::{Dialect, Scalar, resolve};
 use super::shape;
 use super::tree::{Key, Kind, Node, Raw, Value, clip};
 use crate::problem::Problem;
-use crate::sweep::{Between, Parameter, Range};
+use crate::sweep::{Parameter, VARIABLES};
+
+pub(super) use ranges::{Ranges, TrialRows};
+pub(super) use table::Tables;
 
 /// Where the keys stand.
 const PLACE: &str = "sweep.parameters";
@@ -29,6 +35,10 @@ pub(super) struct Space {
     entries: Vec<Entry>,
     /// The kind of the job's optimizer, if it names one.
     optimizer: Option<String>,
+    /// Whether the keys are variables of a program.
+    is_program: bool,
+    /// Where they stand.
+    place: &'static str,
 }
 
 struct Entry {
@@ -39,22 +49,39 @@ struct Entry {
 
 enum Written {
     Choices(Vec<Node>),
-    Between { ends: [Node; 2], log: bool, points: Option<u32> },
+    /// The value of each row.
+    Rows(Vec<Node>),
+    Between {
+        ends: [Node; 2],
+        log: bool,
+        points: Option<u32>,
+    },
 }
 
 impl Space {
-    /// Parses `sweep.parameters`, if it is a mapping.
-    pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Option<Space> {
+    /// Parses `sweep.table`, or `sweep.parameters` if it is a mapping.
+    pub(super) fn read(tree: &Node, tables: Tables, problems: &mut Vec<Problem>) -> Option<Space> {
         let (_, sweep) = tree.get("sweep")?;
+        let is_program = tree.get("run").is_some() && tree.get("train").is_none();
+        let mut space = Space { entries: Vec::new(), optimizer: optimizer(tree), is_program, place: PLACE };
+        if let Some((key, node)) = sweep.get("table") {
+            space.place = table::PLACE;
+            for (key, cells) in table::columns(key.line, node, tables, problems) {
+                if (Reader { key: &key, place: space.place, problems }).is_key(&space) {
+                    let (line, written) = (key.line, Written::Rows(cells));
+                    space.entries.push(Entry { key: key.raw.text, line, written });
+                }
+            }
+            return Some(space);
+        }
         let (place, node) = sweep.get("parameters")?;
         let Value::Map(written) = &node.value else { return None };
         if written.is_empty() {
             let none = Problem { line: Some(place.line), ..Problem::at(PLACE, "nothing is searched") };
             problems.push(none.hint("write for example `optimizer.adamw.lr: {min: 1e-4, max: 1e-2, log: true}`"));
         }
-        let mut space = Space { entries: Vec::new(), optimizer: optimizer(tree) };
         for (key, node) in written {
-            let mut reader = Reader { key, problems };
+            let mut reader = Reader { key, place: PLACE, problems };
             if reader.is_key(&space)
                 && let Some(written) = reader.written(node)
             {
@@ -67,7 +94,13 @@ impl Space {
     /// The file as that of the first values.
     pub(super) fn filled(&self, tree: &Node) -> Node {
         let mut filled = tree.clone();
-        if let Value::Map(sections) = &mut filled.value
+        if self.is_program {
+            for entry in &self.entries {
+                if let Some(first) = entry.written.nodes().first() {
+                    put(&mut filled, &entry.key, entry.line, first);
+                }
+            }
+        } else if let Value::Map(sections) = &mut filled.value
             && let Some((_, train)) = sections.iter_mut().find(|(key, _)| key.raw.text == "train")
         {
             for entry in &self.entries {
@@ -81,19 +114,28 @@ impl Space {
 
     /// The keys with their ranges; every value is validated in place of the first one. Each problem is reported once.
     pub(super) fn parameters(&self, schema: &Json, filled: &Node, problems: &mut Vec<Problem>) -> Vec<Parameter> {
-        let Some((place, train)) = filled.get("train") else { return Vec::new() };
+        let (root, prefix) = if self.is_program { ("envs", VARIABLES) } else { ("train", "") };
+        let Some((place, section)) = filled.get(root) else { return Vec::new() };
         let mut parameters = Vec::new();
         for entry in &self.entries {
             let mut values = Vec::new();
-            for node in entry.written.nodes() {
-                let mut changed = train.clone();
-                put(&mut changed, &entry.key, entry.line, node);
+            let key = entry.key.strip_prefix(prefix).unwrap_or(&entry.key);
+            for (index, node) in entry.written.nodes().iter().enumerate() {
+                let mut changed = section.clone();
+                put(&mut changed, key, entry.line, node);
                 let whole = Node { line: filled.line, value: Value::Map(vec![(place.clone(), changed)]) };
                 let mut found = Vec::new();
                 let shaped = shape::check(schema, &whole, &mut found, &mut Vec::new());
+                let value = key.split('.').fold(&shaped[root], |value, part| &value[part]);
+                if value.is_null() && found.is_empty() && (self.is_program || self.place == table::PLACE) {
+                    let place = format!("{}.{}[{index}]", self.place, entry.key);
+                    found.push(Problem { line: Some(node.line), ..Problem::at(place, "this value is empty") });
+                }
                 found.retain(|one| !problems.contains(one));
+                if let Written::Rows(_) = entry.written {
+                    found.iter_mut().for_each(|problem| table::in_row(problem, index));
+                }
                 problems.extend(found);
-                let value = entry.key.split('.').fold(&shaped["train"], |value, part| &value[part]);
                 values.extend(Some(value).filter(|value| !value.is_null()).cloned());
             }
             if values.len() == entry.written.nodes().len()
@@ -119,7 +161,11 @@ impl Space {
     /// Translates the keys of problems to those in the file, under `sweep`.
     pub(super) fn rename(&self, problems: &mut [Problem]) {
         for problem in problems {
-            let Some(below) = problem.key.strip_prefix("train.") else { continue };
+            let below = match problem.key.strip_prefix("train.") {
+                Some(below) => below,
+                None if problem.key.starts_with(VARIABLES) => problem.key.as_str(),
+                None => continue,
+            };
             let is_in = |entry: &&Entry| {
                 let rest = below.strip_prefix(entry.key.as_str());
                 // A kind or key that is not known is part of the swept key.
@@ -128,7 +174,7 @@ impl Space {
             };
             if let Some(entry) = self.entries.iter().find(is_in) {
                 let rest = below.strip_prefix(entry.key.as_str()).unwrap_or_default();
-                problem.key = format!("{PLACE}.{}{rest}", entry.key);
+                problem.key = format!("{}.{}{rest}", self.place, entry.key);
                 if problem.message == UNKNOWN
                     && let Some(key) = self.below_optimizer(&entry.key)
                 {
@@ -154,18 +200,22 @@ fn optimizer(tree: &Node) -> Option<String> {
 /// Reads one key.
 struct Reader<'a> {
     key: &'a Key,
+    place: &'static str,
     problems: &'a mut Vec<Problem>,
 }
 
 impl Reader<'_> {
     fn wrong(&mut self, below: &str, line: u32, message: impl Into<String>, hint: impl Into<String>) {
-        let place = format!("{PLACE}.{}{below}", self.key.raw.text);
+        let place = format!("{}.{}{below}", self.place, self.key.raw.text);
         self.problems.push(Problem { line: Some(line), ..Problem::at(place, message) }.hint(hint));
     }
 
     /// Whether it is a valid key, given those before it.
     fn is_key(&mut self, space: &Space) -> bool {
         let (key, line) = (self.key.raw.text.as_str(), self.key.line);
+        if space.is_program || key.starts_with(VARIABLES) {
+            return self.is_swept_variable(space);
+        }
         if let Some(below) = key.strip_prefix("train.") {
             let hint = format!("write `{below}`");
             self.wrong("", line, "all keys that are searched stand under `train`", hint);
@@ -300,57 +350,8 @@ impl Written {
     /// The values that it is written with.
     fn nodes(&self) -> &[Node] {
         match self {
-            Written::Choices(items) => items,
+            Written::Choices(items) | Written::Rows(items) => items,
             Written::Between { ends, .. } => ends,
-        }
-    }
-}
-
-impl Entry {
-    /// The value, if it is a valid range.
-    fn range(&self, values: Vec<Json>, problems: &mut Vec<Problem>) -> Option<Range> {
-        let mut wrong = |below: &str, message: String, hint: &str| {
-            let place = format!("{PLACE}.{}{below}", self.key);
-            problems.push(Problem { line: Some(self.line), ..Problem::at(place, message) }.hint(hint));
-        };
-        let Written::Between { ends, log, points } = &self.written else {
-            let twice = values.iter().enumerate().find(|(index, value)| values[..*index].contains(value));
-            if let Some((index, _)) = twice {
-                let message = "the same value stands here twice".to_owned();
-                wrong(&format!("[{index}]"), message, "keep one of the two");
-                return None;
-            }
-            return Some(Range::Choices(values));
-        };
-        let [min, max] = &values[..] else { return None };
-        let text = |node: &Node| match &node.value {
-            Value::Scalar(raw) => clip(&raw.text),
-            Value::List(_) | Value::Map(_) => "…".to_owned(),
-        };
-        let (Some(least), Some(most)) = (min.as_f64(), max.as_f64()) else {
-            let message = format!("`{}` to `{}` is no range of numbers", text(&ends[0]), text(&ends[1]));
-            wrong("", message, "write the values as a list");
-            return None;
-        };
-        if least > most {
-            let message = format!("the range is empty: `min` {least} is more than `max` {most}");
-            wrong("", message, "exchange the two");
-            return None;
-        }
-        if least == most {
-            let message = format!("the range is the single value {least}");
-            wrong("", message, "make `max` larger; a fixed value stands under `train`");
-            return None;
-        }
-        if *log && least <= 0.0 {
-            let message = format!("a logarithm needs numbers above 0, and `min` is {least}");
-            wrong(".log", message, "raise `min`, or leave `log` out");
-            return None;
-        }
-        let (log, points) = (*log, *points);
-        match (min.as_i64(), max.as_i64()) {
-            (Some(min), Some(max)) => Some(Range::Integers(Between { min, max, log, points })),
-            _ => Some(Range::Numbers(Between { min: least, max: most, log, points })),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A sweep: many trials of the same `train:` section with other values of some of its keys, under one budget.
+//! A sweep: many trials of the same `train:` section with other values of some of its keys, or of the same `run:` program
+//! with other variables, under one budget.
 //!
 //! This module defines the search ([`Sweep`]), a trial ([`Trial`]) and the objective ([`Metric`]). `plan::sweep`
 //! selects the next trial.
@@ -13,6 +14,9 @@ use crate::rank::Exported;
 use crate::run::StopBy;
 use crate::train::{Labels, Task, Train};
 
+/// What keys of variables begin with.
+pub const VARIABLES: &str = "envs.";
+
 /// Most trials that a sweep may have.
 pub const MOST_TRIALS: u32 = 10_000;
 
@@ -25,8 +29,9 @@ pub struct Sweep {
     pub method: Method,
     /// Maximum number of trials; `None` for the size of the grid, or as many as budget and deadline allow.
     pub trials: Option<u32>,
-    /// The objective.
-    pub metric: Metric,
+    /// The objective; `None` for a program, whose trials are not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// Whether more of it is better.
     pub goal: Goal,
     /// Seed of the draws.
@@ -37,10 +42,10 @@ pub struct Sweep {
     pub max_failed: u32,
 }
 
-/// One key of `train:`, and its range.
+/// One key of `train:`, or one variable, and its range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Key path below `train`, such as `optimizer.adamw.lr`.
+    /// Key path below `train`, such as `optimizer.adamw.lr`; or `envs.NAME`.
     pub key: String,
     /// Its values.
     pub range: Range,
@@ -83,6 +88,9 @@ pub enum Method {
     Random,
     /// Asynchronous successive halving: random values, of which only the best are trained for longer (ASHA, Li et al. 2020).
     Asha(Asha),
+    /// Every row of a table once, in its order: the `n`-th value of each key is that of row `n`. Written as `table:`.
+    #[schemars(skip)]
+    Table,
 }
 
 /// Asynchronous successive halving. Every trial is trained for `min_epochs`; the best 1 in `reduction_factor` resume from their checkpoints for that many times as many epochs, and so on up to `train.epochs`.
@@ -147,9 +155,9 @@ pub struct Trial {
 /// One key with its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Key path below `train`.
+    /// Key path below `train`, or `envs.NAME`.
     pub key: String,
-    /// As the `train:` section has it.
+    /// As the `train:` section has it; the text of a variable.
     pub value: Value,
 }
 
@@ -182,8 +190,9 @@ pub struct Best {
 pub enum SweepEnd {
     /// Every trial is at its end.
     Done {
-        /// The best of them.
-        best: Best,
+        /// The best of them; `None` if they are not compared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        best: Option<Best>,
     },
     /// Stopped before that.
     Stopped {
@@ -291,6 +300,11 @@ impl Setting {
         if each.is_empty() { String::new() } else { format!(" with {}", each.join(", ")) }
     }
 
+    /// The name of the variable that it sets, if its key is none of `train`.
+    pub fn variable(&self) -> Option<&str> {
+        self.key.strip_prefix(VARIABLES)
+    }
+
     /// The value for display: text without quotes, other values as in the file.
     pub fn say(&self) -> String {
         flow(&self.value)
@@ -337,9 +351,22 @@ impl Train {
     }
 }
 
+impl Method {
+    /// Whether it has a number of trials of its own, and needs no other limit.
+    pub fn is_counted(self) -> bool {
+        match self {
+            Method::Grid | Method::Table => true,
+            Method::Random | Method::Asha(_) => false,
+        }
+    }
+}
+
 impl Sweep {
-    /// How many combinations a grid has; a range of numbers without `points` has none that could be counted.
+    /// How many combinations a grid has, or rows a table; a range of numbers without `points` has none that could be counted.
     pub fn grid_size(&self) -> u64 {
+        if self.method == Method::Table {
+            return self.parameters.first().map_or(0, |parameter| parameter.range.size());
+        }
         self.parameters.iter().fold(1, |size, parameter| size.saturating_mul(parameter.range.size()))
     }
 }

@@ -80,9 +80,12 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
             (false, _) => Vec::new(),
         };
     }
-    let Work::Train(train) = &sweep.job.work else { return Vec::new() };
+    let epochs = match &sweep.job.work {
+        Work::Train(train) => train.epochs,
+        Work::Command(_) => 0,
+    };
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();
-    match next(&sweep.search, train.epochs, &trials, sweep.forgiven) {
+    match next(&sweep.search, epochs, &trials, sweep.forgiven) {
         Move::Begin(_) | Move::Resume(..) if !affords_more && open == 0 && is_spent => stop(StopBy::Budget),
         Move::Begin(_) | Move::Resume(..) if !affords_more => Vec::new(),
         Move::Begin(number) => vec![begin(id, sweep, number)],
@@ -146,7 +149,8 @@ fn begin(id: &SweepId, sweep: &SweepRecord, number: u32) -> Action {
 
 fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>) -> Action {
     let end = match (failure, best(world, sweep)) {
-        (None, Some(best)) => SweepEnd::Done { best },
+        (None, Some(best)) => SweepEnd::Done { best: Some(best) },
+        (None, None) if has_run(world, sweep) => SweepEnd::Done { best: None },
         (failure, best) => {
             let message = failure.unwrap_or_else(|| "no trial came to a result".to_owned());
             let why = world.trials(sweep).find_map(|(_, run)| match &run.state {
@@ -161,6 +165,11 @@ fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>
         }
     };
     Action::EndSweep { sweep: id.clone(), end, total: billed(world, sweep) }
+}
+
+/// Whether trials that are not compared have run, one of them to its end.
+fn has_run(world: &World, sweep: &SweepRecord) -> bool {
+    sweep.search.metric.is_none() && world.trials(sweep).any(|(_, run)| standing(run).state == Stand::Rested)
 }
 
 /// Why trials cannot be compared: the newest one has read other data than the first, and nobody has accepted that. Trials

@@ -37,23 +37,28 @@ pub struct Bound {
 
 /// Adds up the maximum of all trials.
 pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
-    let is_counted = sweep.trials.is_some() || sweep.method == Method::Grid;
+    let is_counted = sweep.trials.is_some() || sweep.method.is_counted();
+    let job_epochs = match &base.work {
+        Work::Train(train) => Some(train.epochs),
+        Work::Command(_) => None,
+    };
     let trials = is_counted.then(|| most(sweep));
     let (mut epochs, mut runs, mut time) = (None, None, None);
-    if let (Some(trials), Work::Train(train)) = (trials, &base.work) {
-        let shares = shares(sweep, &rungs(sweep, train.epochs), trials);
+    if let Some(trials) = trials {
+        let each = job_epochs.unwrap_or(0);
+        let shares = shares(sweep, &rungs(sweep, each), trials);
         runs = Some(shares.iter().map(|(_, count)| count).sum());
         let all = added_up(base, sweep, offer, known, trials);
-        epochs = Some(match sweep.method {
+        epochs = job_epochs.map(|_| match sweep.method {
             Method::Asha(_) => shares.iter().map(|(epochs, count)| u64::from(*epochs) * count).sum(),
-            Method::Grid | Method::Random => all.epochs,
+            Method::Grid | Method::Random | Method::Table => all.epochs,
         });
         time = all.seconds.map(|seconds| {
             // A trial that goes on starts and ends once more, and trains for its share of all epochs.
-            let whole: u64 = shares.last().map_or(0, |_| u64::from(trials) * u64::from(last(sweep, train.epochs)));
+            let whole: u64 = shares.last().map_or(0, |_| u64::from(trials) * u64::from(last(sweep, each)));
             let share = match sweep.method {
                 Method::Asha(_) => epochs.unwrap_or(0) as f64 / whole.max(1) as f64,
-                Method::Grid | Method::Random => 1.0,
+                Method::Grid | Method::Random | Method::Table => 1.0,
             };
             let around = all.around * runs.unwrap_or(0) as f64;
             let paid = (seconds - all.around * f64::from(trials)).max(0.0) * share + around;
@@ -85,7 +90,7 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
 fn shares(sweep: &Sweep, rungs: &[u32], trials: u32) -> Vec<(u32, u64)> {
     let factor = match sweep.method {
         Method::Asha(asha) => u64::from(asha.reduction_factor.max(2)),
-        Method::Grid | Method::Random => 1,
+        Method::Grid | Method::Random | Method::Table => 1,
     };
     let (mut below, mut count) = (0, u64::from(trials));
     let mut shares = Vec::new();
@@ -110,7 +115,11 @@ struct Sum {
 }
 
 fn added_up(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known, trials: u32) -> Sum {
-    let counted = trials.min(ADDED_UP);
+    let counted = match &base.work {
+        Work::Train(_) => trials.min(ADDED_UP),
+        // Variables are not estimated by.
+        Work::Command(_) => trials.min(1),
+    };
     let (mut epochs, mut seconds) = (0, Some(0.0));
     for number in 1..=counted {
         let Ok(mut job) = job(base, sweep, &values(sweep, number), offer) else { continue };

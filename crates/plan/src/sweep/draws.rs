@@ -21,6 +21,7 @@ pub fn values(sweep: &Sweep, number: u32) -> Vec<Setting> {
                 place /= size;
                 value
             }
+            Method::Table => point(&parameter.range, place),
             Method::Random | Method::Asha(_) => drawn(&parameter.range, draw(sweep.seed, number, &parameter.key)),
         };
         settings.push(Setting { key: parameter.key.clone(), value });

@@ -26,7 +26,7 @@ fn sweep(method: Method, trials: Option<u32>) -> Sweep {
         ],
         method,
         trials,
-        metric: Metric::Accuracy,
+        metric: Some(Metric::Accuracy),
         goal: Goal::Maximize,
         seed: 7,
         parallel: 1,

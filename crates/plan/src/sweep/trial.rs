@@ -20,11 +20,11 @@ pub struct Misfit {
 }
 
 /// Returns the maximum number of trials: `trials`, or [`MOST_TRIALS`] if unset; in a grid, at most its number of
-/// combinations. Budget and deadline may end the sweep earlier.
+/// combinations, in a table that of its rows. Budget and deadline may end the sweep earlier.
 pub fn most(sweep: &Sweep) -> u32 {
     let limit = sweep.trials.unwrap_or(MOST_TRIALS).min(MOST_TRIALS);
     match sweep.method {
-        Method::Grid => u32::try_from(sweep.grid_size()).unwrap_or(u32::MAX).min(limit),
+        Method::Grid | Method::Table => u32::try_from(sweep.grid_size()).unwrap_or(u32::MAX).min(limit),
         Method::Random | Method::Asha(_) => limit,
     }
 }
@@ -36,6 +36,9 @@ pub fn most(sweep: &Sweep) -> u32 {
 /// A sentence about values that make no work, which those of a job file that was read always do.
 pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], offer: &Offer) -> Result<Job, String> {
     let mut job = Job { sweep: None, budget: None, deadline: None, ..base.clone() };
+    for setting in values {
+        job.envs.extend(setting.variable().map(|name| (name.to_owned(), setting.say())));
+    }
     let Work::Train(train) = &mut job.work else { return Ok(job) };
     *train = train.with(values)?;
     if sweep.parallel > 1 && offer.provider == HERE && train.threads.is_none() {
@@ -65,7 +68,12 @@ pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem
 
 /// The first trial that could not run, of those that are looked at before a sweep starts.
 pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option<Misfit> {
-    (1..=most(sweep)).find_map(|number| {
+    // Programs differ by variables only, so one fits as the others do.
+    let looked_at = match &base.work {
+        Work::Train(_) => most(sweep),
+        Work::Command(_) => most(sweep).min(1),
+    };
+    (1..=looked_at).find_map(|number| {
         let values = values(sweep, number);
         let problems = match job(base, sweep, &values, offer) {
             Err(why) => vec![Problem::at("", why)],

@@ -120,7 +120,7 @@ impl World {
     }
 
     fn run_ended(&mut self, at: Timestamp, run: &RunId, end: &RunEnd) -> Result<(), String> {
-        let metric = self.runs.get(run).and_then(|run| self.sweep_of(run)).map(|sweep| sweep.search.metric);
+        let metric = self.runs.get(run).and_then(|run| self.sweep_of(run)).and_then(|sweep| sweep.search.metric);
         let run = self.run_mut(run)?;
         refuse_final(run)?;
         if let (Some(metric), RunEnd::Done { outcome: Outcome::Trained { model } }) = (metric, end)

@@ -55,12 +55,12 @@ fn figures(world: &World, sweep: &SweepRecord, rows: &[TrialRow], meters: &BTree
     let epochs: u32 = rows.iter().filter_map(|row| row.epochs).sum();
     html! {
         section class="figures" {
-            @if let Some(best) = best(world, sweep) {
+            @if let (Some(best), Some(metric)) = (best(world, sweep), metric) {
                 (figure(&format!("best {}, trial {}", metric.name(), best.number), metric.say(best.value)))
             }
             (figure("trials", rows.len()))
             @if failed > 0 { (figure("failed", failed)) }
-            (figure("epochs, all trials", epochs))
+            @if metric.is_some() { (figure("epochs, all trials", epochs)) }
             (figure("cost", spent(world, sweep, meters)))
             @if let Some(ended) = sweep.ended { (figure("submission to end", length(ended.since(sweep.submitted)))) }
         }
@@ -68,8 +68,8 @@ fn figures(world: &World, sweep: &SweepRecord, rows: &[TrialRow], meters: &BTree
 }
 
 fn charts(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
+    let Some(metric) = sweep.search.metric else { return html! {} };
     let axes: Vec<Axis> = sweep.search.parameters.iter().map(Axis::of).collect();
-    let metric = sweep.search.metric;
     let dot = |(place, row): (usize, &TrialRow)| {
         let value = row.value?;
         let places = axes.iter().zip(&row.values).map(|(axis, setting)| axis.place(&setting.value)).collect();
@@ -108,7 +108,8 @@ fn said(setting: &Setting) -> String {
 fn trials(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
     let metric = sweep.search.metric;
     let head = html! {
-        (number_column("trial")) (column("state")) (number_column("epochs")) (number_column(metric.name()))
+        (number_column("trial")) (column("state"))
+        @if let Some(metric) = metric { (number_column("epochs")) (number_column(metric.name())) }
         @for parameter in &sweep.search.parameters { (column(&parameter.key)) }
         (number_column("cost")) (column("run"))
     };
@@ -117,8 +118,10 @@ fn trials(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
             @for row in rows {
                 tr {
                     (number(row.number)) td { (row.word) }
-                    (number(row.epochs.map(|epochs| epochs.to_string()).unwrap_or_default()))
-                    (number(row.value.map(|value| metric.say(value)).unwrap_or_default()))
+                    @if let Some(metric) = metric {
+                        (number(row.epochs.map(|epochs| epochs.to_string()).unwrap_or_default()))
+                        (number(row.value.map(|value| metric.say(value)).unwrap_or_default()))
+                    }
                     @for setting in &row.values { td { (setting.say()) } }
                     (number(row.cost))
                     td { a href=(format!("../../runs/{}/report.html", row.run)) { (row.run) } }
@@ -132,6 +135,7 @@ fn trials(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
 fn search(sweep: &SweepRecord) -> Markup {
     let what = match sweep.search.method {
         Method::Grid => "grid",
+        Method::Table => "table",
         Method::Random => "random values",
         Method::Asha(_) => "successive halving (ASHA)",
     };

@@ -10,12 +10,45 @@ impl Validator {
         let Some(sweep) = &job.sweep else { return };
         match sweep.method {
             Method::Grid => self.grid(sweep),
+            Method::Table => self.table(sweep),
             Method::Random | Method::Asha(_) => self.drawn(job, sweep),
         }
-        let Some(Work::Train(train)) = work else { return };
-        self.metric(sweep, train);
-        if let Method::Asha(asha) = sweep.method {
-            self.halving(sweep, asha, train);
+        match work {
+            Some(Work::Train(train)) => {
+                self.metric(sweep, train);
+                if let Method::Asha(asha) = sweep.method {
+                    self.halving(sweep, asha, train);
+                }
+            }
+            Some(Work::Command(_)) => self.of_programs(sweep),
+            None => {}
+        }
+    }
+
+    fn table(&mut self, sweep: &Sweep) {
+        let size = sweep.grid_size();
+        match sweep.trials {
+            None if size > u64::from(MOST_TRIALS) => {
+                let message = format!("the table has {size} rows; a sweep has at most {MOST_TRIALS} trials");
+                self.wrong("sweep.table", message, "divide it between several jobs");
+            }
+            Some(trials) if size > u64::from(trials) => {
+                let message = format!("the table has {size} rows, of which only the first {trials} are tried");
+                self.warn("sweep.trials", message, "leave `trials` out");
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// Trials of a program, whose epochs and results are not known.
+    fn of_programs(&mut self, sweep: &Sweep) {
+        if let Method::Asha(_) = sweep.method {
+            let message = "successive halving counts epochs, and those of a `run:` program are not known";
+            self.wrong("sweep.method.asha", message, "write `method: grid` or `method: random`");
+        }
+        if sweep.metric.is_some() {
+            let message = "trials of a `run:` program are not compared; each one's measurements are in its report";
+            self.wrong("sweep.metric", message, "leave the key out");
         }
     }
 
@@ -59,14 +92,15 @@ impl Validator {
     }
 
     fn metric(&mut self, sweep: &Sweep, train: &Train) {
+        let Some(metric) = sweep.metric else { return };
         let known = Metric::of(train);
-        if !known.contains(&sweep.metric) {
+        if !known.contains(&metric) {
             let names: Vec<String> = known.iter().map(|metric| format!("`{}`", metric.name())).collect();
-            let message = format!("`{}` is not measured for `{}`", sweep.metric.name(), train.model.name());
+            let message = format!("`{}` is not measured for `{}`", metric.name(), train.model.name());
             self.wrong("sweep.metric", message, format!("write one of {}", names.join(", ")));
-        } else if sweep.goal != sweep.metric.goal() {
-            let message = format!("the worst trial is looked for: less `{}` is worse", sweep.metric.name());
-            let message = match sweep.metric.goal() {
+        } else if sweep.goal != metric.goal() {
+            let message = format!("the worst trial is looked for: less `{}` is worse", metric.name());
+            let message = match metric.goal() {
                 crate::sweep::Goal::Maximize => message,
                 crate::sweep::Goal::Minimize => message.replace("less", "more"),
             };

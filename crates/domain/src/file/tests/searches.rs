@@ -45,7 +45,7 @@ fn keys_are_read_by_their_types() {
             ("label_smoothing", between(0.0, 0.1, false)),
         ]
     );
-    assert_eq!((sweep.metric, sweep.goal, sweep.method), (Metric::Accuracy, Goal::Maximize, Method::Random));
+    assert_eq!((sweep.metric, sweep.goal, sweep.method), (Some(Metric::Accuracy), Goal::Maximize, Method::Random));
     assert_eq!((sweep.trials, sweep.parallel, sweep.max_failed, sweep.seed), (Some(4), 1, 3, 0));
     let Work::Train(train) = job.work else { panic!("no training") };
     assert_eq!((train.model.named(), train.batch), (Some(Model::Mlp), 16), "the first values stand in the base");
@@ -229,11 +229,77 @@ fn searches_that_do_not_end_or_fit_are_told() {
     );
     check(
         "run: echo\nsweep: {trials: 1, parameters: {batch: [1, 2]}}\n",
-        "2 sweep: only the keys of `train` can be searched, and this job has `run` (leave the key out, and let your program search)",
+        "2 sweep.parameters.batch: `batch` is no variable, and a `run:` program has no other keys to search (write `envs.BATCH`)",
     );
     check(
         "train:\n  model: cnn\n  data: {path: d.csv, split: [0.8, 0, 0.2]}\n  epochs: 9\n  batch: 64\nsweep: {trials: 2, parameters: {batch: [1, 2]}}\n",
         "6 sweep: trials are judged by validation samples, and the split has none (give validation a share in `train.data.split`)",
+    );
+}
+
+#[test]
+fn a_program_is_swept_by_its_variables() {
+    let job =
+        "run: echo $LR\nsweep:\n  method: grid\n  parameters: {envs.LR: [1e-3, 0.1], envs.SEED: {min: 1, max: 3}}\n";
+    let (job, sweep) = read(job);
+    let ranges: Vec<Range> = sweep.parameters.iter().map(|parameter| parameter.range.clone()).collect();
+    let seeds = Range::Integers(Between { min: 1, max: 3, log: false, points: None });
+    assert_eq!((ranges.len(), &ranges[1], sweep.grid_size(), sweep.metric), (2, &seeds, 6, None));
+    assert_eq!(job.envs["SEED"], "1", "the first values stand in the base");
+    let refused = |more: &str, expected: &str| check(&format!("run: echo\nsweep:\n  {more}\n"), expected);
+    refused(
+        "{trials: 2, parameters: {envs.1X: [1, 2]}}",
+        "3 sweep.parameters.envs.1X: `1X` is no name of a variable (use letters, digits and `_`, and no digit first)",
+    );
+    refused(
+        "{trials: 2, metric: loss, parameters: {envs.X: [1, 2]}}",
+        "3 sweep.metric: trials of a `run:` program are not compared; each one's measurements are in its report (leave the key out)",
+    );
+    refused(
+        "{trials: 2, method: {asha: {}}, parameters: {envs.X: [1, 2]}}",
+        "3 sweep.method.asha: successive halving counts epochs, and those of a `run:` program are not known (write `method: grid` or `method: random`)",
+    );
+    check_key(
+        "envs.X: [1, 2]",
+        "9 sweep.parameters.envs.X: only a `run:` program has variables (name a key of `train`)",
+    );
+}
+
+#[test]
+fn rows_of_a_table_are_trials() {
+    let train = "train:\n  model: cnn\n  data: {path: d.csv}\n  epochs: 9\n  batch: 64\nsweep:\n";
+    let csv = |text: &'static str| move |_: &str| Ok::<String, String>(text.to_owned());
+    let file = format!("{train}  table: trials.csv\n");
+    let parsed = Job::parse_with(&file, "job.yaml", &csv("batch,optimizer.adamw.betas\n8,\"[0.8, 0.9]\"\n"));
+    assert!(parsed.is_err(), "a cell in quotes is text");
+    let parsed = Job::parse_with(&file, "job.yaml", &csv("batch,model\n8,mlp\n16,cnn\n8,mlp\n")).unwrap();
+    let sweep = parsed.job.sweep.clone().unwrap();
+    assert_eq!((sweep.method, sweep.grid_size(), sweep.metric), (Method::Table, 3, Some(Metric::Accuracy)));
+    assert_eq!(sweep.parameters[0].range, Range::Choices(vec![8.into(), 16.into(), 8.into()]));
+    let text = serde_json::to_string(&parsed.job).unwrap();
+    assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), parsed.job);
+
+    let wrong = |text: &'static str| Job::parse_with(&file, "job.yaml", &csv(text)).unwrap_err().problems;
+    assert_eq!(wrong("batch\n8\n0\n")[0].message, "row 2: `0` is out of range: it must be at least 1");
+    assert_eq!(wrong("batch,model\n8\n")[0].message, "`trials.csv` has 1 cells in row 1, and 2 columns");
+    assert_eq!(wrong("batch,model\n8,\n")[0].message, "`trials.csv` has no value of `model` in row 1");
+    assert_eq!(wrong("batch\n")[0].message, "`trials.csv` has no rows below the names of its columns");
+
+    let rows =
+        "run: echo\nsweep:\n  table:\n    - {envs.A: 1, envs.B: x}\n    - {envs.A: 010, envs.B: y}\n  parallel: 2\n";
+    let (job, sweep) = read(rows);
+    assert_eq!((job.envs["B"].as_str(), sweep.grid_size(), sweep.parallel), ("x", 2, 2));
+    check(
+        &format!("{train}  method: grid\n  table: [{{batch: 8}}]\n"),
+        "7 sweep.method: the rows of a table are tried in their order (leave the key out)",
+    );
+    check(
+        "run: echo\nsweep:\n  table: [{envs.A: 1}, {envs.B: 2}]\n",
+        "3 sweep.table: row 2 has no `envs.A` (write rows such as `- {envs.LR: 0.1, envs.SEED: 1}`)",
+    );
+    check(
+        "run: echo\nsweep:\n  table: trials.csv\n",
+        "3 sweep.table: `trials.csv` is a file that is not read here (the first line names the keys, such as `envs.LR,envs.SEED`; each other line is a trial)",
     );
 }
 

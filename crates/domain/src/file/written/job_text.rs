@@ -16,6 +16,7 @@ const ORDER: [&str; 16] = [
     "setup",
     "run",
     "progress",
+    "sweep",
     "budget",
     "deadline",
     "idle_timeout",

@@ -10,6 +10,7 @@ mod job_text;
 mod processes;
 mod skypilot;
 mod slurm;
+mod task_array;
 #[cfg(test)]
 mod tests;
 mod yaml;

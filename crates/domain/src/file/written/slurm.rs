@@ -7,8 +7,10 @@ use super::super::lower::name_from;
 use super::dstack::names;
 use super::imported::{ForeignFormat, Import, Imported};
 use super::processes::processes;
+use super::task_array::{TASK_ID, TaskArray};
 use super::yaml::YamlValue;
 use crate::problem::{Problem, Problems};
+use crate::sweep::MOST_TRIALS;
 
 /// Long names of short options.
 const SHORT: [(char, &str); 22] = [
@@ -48,7 +50,6 @@ const LEFT_OUT: [(&[&str], &str, &str); 10] = [
         "there are no partitions, accounts or shares",
         "name a place with `resources: {infra: …}`",
     ),
-    (&["array"], "a job has no array", "submit the job several times with `--env`, or search values with `sweep:`"),
     (&["mail-type", "mail-user"], "no mail is sent", "put `gradus wait RUN && mail …` behind it"),
     (&["time-min"], "a run ends when it is done, and by `--time` at the latest", ""),
     (&["exclusive", "oversubscribe"], "a machine runs the jobs of one home folder", ""),
@@ -98,6 +99,8 @@ struct Asked {
     /// Of each task, if not of each node.
     gpus_per_task: bool,
     memory_per_core: Option<(String, u32)>,
+    /// Tasks of an array, and the line.
+    array: Option<(TaskArray, u32)>,
 }
 
 impl Asked {
@@ -110,7 +113,10 @@ impl Asked {
 /// Converts a batch script to a job file.
 pub(super) fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     let (mut import, mut asked) = (Import::default(), Asked::default());
-    for (option, value, line) in options(text) {
+    let is_array = |(option, ..): &(String, String, u32)| option == "array";
+    // What `--time` means depends on whether there is an array.
+    let (arrays, others): (Vec<_>, Vec<_>) = options(text).into_iter().partition(is_array);
+    for (option, value, line) in arrays.into_iter().chain(others) {
         apply(&mut import, &mut asked, &option, &value, line);
     }
     together(&mut import, &asked);
@@ -204,6 +210,10 @@ fn apply(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line
         "mem" => import.job.plain("resources.memory", size(value)),
         "mem-per-cpu" => asked.memory_per_core = Some((value.to_owned(), line)),
         "tmp" => import.job.plain("resources.disk_size", size(value)),
+        "time" if asked.array.is_some() => {
+            let why = "left out: it limits each task, and a `deadline` all tasks together";
+            import.note(Some(line), &key, why, "put `timeout` before the program, or write a `deadline` for all");
+        }
         "time" => deadline(import, &key, value, line),
         "gres" | "gpus-per-node" | "gpus" | "gpus-per-task" => gpus(import, asked, option, value, line),
         "chdir" => {
@@ -215,6 +225,13 @@ fn apply(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line
                 "write what must last to $GRADUS_CHECKPOINTS",
             );
         }
+        "array" => match TaskArray::read(value) {
+            Some(array) => asked.array = Some((array, line)),
+            None => {
+                let why = format!("left out: `{value}` is no array of up to {MOST_TRIALS} tasks");
+                import.note(Some(line), &key, why, "write `sweep:` in the job file");
+            }
+        },
         "no-requeue" => import.job.text("resources.job_recovery", "none"),
         _ => match LEFT_OUT.iter().find(|(options, ..)| options.contains(&option)) {
             Some((_, why, hint)) => import.note(Some(line), &key, format!("left out: {why}"), hint),
@@ -279,6 +296,17 @@ fn gpus(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line:
 
 /// Settings that depend on several options.
 fn together(import: &mut Import, asked: &Asked) {
+    if let Some((array, line)) = &asked.array {
+        import.job.set("sweep", array.sweep());
+        if array.parallel.is_none() {
+            import.note(
+                Some(*line),
+                "--array",
+                "its tasks run one after the other",
+                "write `parallel: N` under `sweep`",
+            );
+        }
+    }
     let tasks = asked.tasks_per_node();
     let cores = asked.cores_per_task.unwrap_or(1) * tasks;
     if asked.cores_per_task.is_some() || tasks > 1 {
@@ -319,8 +347,11 @@ fn script(import: &mut Import, text: &str, asked: &Asked) {
         ),
         ("module load", "`module load` needs the cluster's modules", "install what the program needs in `setup`"),
         ("mpirun", "nodes do not reach each other by MPI", "start the processes with `torchrun`"),
-        ("SLURM_ARRAY_TASK_ID", "`SLURM_ARRAY_TASK_ID` is not set", "pass it with `--env SLURM_ARRAY_TASK_ID=1`"),
+        (TASK_ID, "`SLURM_ARRAY_TASK_ID` is not set", "pass it with `--env SLURM_ARRAY_TASK_ID=1`"),
     ] {
+        if word == TASK_ID && asked.array.is_some() {
+            continue;
+        }
         if let Some((_, line)) = text.lines().zip(1..).find(|(line, _)| !line.starts_with('#') && line.contains(word)) {
             import.note(Some(line), word.split(' ').next().unwrap_or(word), message, hint);
         }
@@ -332,7 +363,8 @@ fn script(import: &mut Import, text: &str, asked: &Asked) {
         ("SLURM_CPUS_PER_TASK", asked.cores_per_task.unwrap_or(1).to_string()),
     ];
     let fixed = VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let used = fixed.chain(counts).filter(|(name, _)| names(&body, name));
+    let of_array = asked.array.iter().flat_map(|(array, _)| array.variables());
+    let used = fixed.chain(counts).chain(of_array).filter(|(name, _)| names(&body, name));
     let mut lines: Vec<String> = used.map(|(name, value)| format!("export {name}={value}")).collect();
     if names(&body, "srun") {
         lines.push(srun(tasks));

@@ -368,6 +368,29 @@ fn options_of_slurm_mean_what_they_mean_there() {
 }
 
 #[test]
+fn an_array_is_a_sweep_over_the_number_of_the_task() {
+    let said =
+        said("#SBATCH --array=1-10%3 -t 60\npython train.py $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MAX\n", "a.sh");
+    let expected = "sweep:
+  method: grid
+  parameters:
+    envs.SLURM_ARRAY_TASK_ID:
+      min: 1
+      max: 10
+  max_failed: 10
+  parallel: 3
+";
+    assert!(said.contains(expected) && said.contains("export SLURM_ARRAY_TASK_MAX=10\n"), "{said}");
+    assert!(said.contains("1 --time: left out: ") && !said.contains("deadline: "), "{said}");
+    assert!(!said.contains("is not set"), "{said}");
+
+    let imported = import("#SBATCH -a 2,4\necho $SLURM_ARRAY_TASK_ID\n", "a.sh").unwrap();
+    let sweep = Job::parse(&imported.text, "a").unwrap().job.sweep.unwrap();
+    assert_eq!((sweep.grid_size(), sweep.parallel, sweep.metric), (2, 1, None));
+    assert!(imported.notes.iter().any(|note| note.key == "--array"), "{:?}", imported.notes);
+}
+
+#[test]
 fn srun_is_a_function_that_starts_the_processes_of_a_node() {
     let imported = import("#SBATCH --ntasks-per-node=3\nsrun --mpi=none python train.py\n", "a.sh").unwrap();
     let Work::Command(command) = Job::parse(&imported.text, "a").unwrap().job.work else { panic!("a program") };

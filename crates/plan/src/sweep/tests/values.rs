@@ -21,6 +21,28 @@ fn a_grid_has_every_combination_once() {
 }
 
 #[test]
+fn a_table_has_its_rows_in_their_order() {
+    let column = |key: &str, values: [&str; 3]| {
+        let values = values.into_iter().map(serde_json::Value::from).collect();
+        Parameter { key: key.into(), range: Range::Choices(values) }
+    };
+    let parameters = vec![column("envs.LR", ["0.1", "0.2", "0.1"]), column("envs.SEED", ["1", "2", "1"])];
+    let table = Sweep { parameters, metric: None, ..sweep(Method::Table, None) };
+    assert_eq!(most(&table), 3);
+    let said = |number| values(&table, number).iter().map(domain::sweep::Setting::say).collect::<Vec<_>>().join(" ");
+    assert_eq!([said(1), said(2), said(3)], ["0.1 1", "0.2 2", "0.1 1"], "equal rows are trials each");
+    assert_eq!(most(&Sweep { trials: Some(2), ..table.clone() }), 2);
+    let base = domain::Job::parse("run: echo\nenvs: {LR: 9, OTHER: kept}\n", "job.yaml").unwrap().job;
+    let node =
+        domain::Node { cpu: "sim".into(), cores: 8, memory: domain::Bytes(1 << 40), disk_free: domain::Bytes(1 << 40) };
+    let (provider, kind, price_source) = ("sim".to_owned(), "m1".to_owned(), "test".to_owned());
+    let offer = domain::Offer { provider, kind, node, rate: domain::Rate::default(), price_source };
+    let job = crate::sweep::job(&base, &table, &values(&table, 2), &offer).unwrap();
+    let envs: Vec<_> = job.envs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(envs, ["LR=0.2", "OTHER=kept", "SEED=2"]);
+}
+
+#[test]
 fn draws_depend_on_seed_trial_and_key_alone() {
     let drawn = sweep(Method::Random, Some(100));
     let mut fewer = drawn.clone();
