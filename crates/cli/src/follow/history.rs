@@ -29,7 +29,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
         Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => of_attempt(attempt),
-        Event::AttemptResizing { attempt } => of_attempt(attempt),
+        Event::AttemptResizing { attempt } | Event::StragglerFound { attempt, .. } => of_attempt(attempt),
         Event::MicroBatchHalved { run, .. } | Event::KeeperChanged { run, .. } => Some(run),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
@@ -73,6 +73,9 @@ pub fn sentence(event: &Event) -> String {
         Event::AttemptReady { attempt, ready } => format!("attempt {attempt} {}", attempt_ready(ready.as_ref())),
         Event::AttemptResizing { attempt } => {
             format!("attempt {attempt} saves and ends: more machines are there for the next one")
+        }
+        Event::StragglerFound { instance, step, median, is_replaced, .. } => {
+            super::narrator::straggler(instance, (*step, *median), *is_replaced)
         }
         Event::MicroBatchHalved { accumulate, .. } => {
             format!("memory ran out: a step is divided into {accumulate} micro-batches from now on")

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use domain::rank::Report;
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
@@ -87,7 +88,11 @@ impl Controller {
 
     /// Records the decisions among the entries. An entry that was handled before has no effect.
     pub(super) fn take(&mut self, id: &InstanceId, entries: &[Entry]) {
+        let mut stepped = None;
         for entry in entries {
+            if self.is_new_step(id, entry) {
+                stepped = Some(&entry.attempt);
+            }
             if entry.event == AgentEvent::Unknown {
                 let text =
                     "its agent, of a later version, reports what this version does not know; that is passed over";
@@ -97,6 +102,26 @@ impl Controller {
                 self.must(event);
             }
         }
+        let pace = stepped.and_then(|attempt| Some((attempt, self.paces.get(attempt)?)));
+        let found = pace.and_then(|(attempt, pace)| plan::straggler_found(&self.world, attempt, &pace.times));
+        if let Some(event) = found {
+            self.must(event);
+        }
+    }
+
+    /// Takes in a step of one of several machines that work on an attempt; whether it is one that was not handled before.
+    fn is_new_step(&mut self, id: &InstanceId, entry: &Entry) -> bool {
+        let AgentEvent::Reported { report: Report::Step(step), .. } = &entry.event else { return false };
+        let world = &self.world;
+        let is_open = |attempt: &plan::RunAttempt| !matches!(attempt.state, plan::AttemptState::Ended { .. });
+        let known = world.attempts.get(&entry.attempt);
+        if !known.is_some_and(|attempt| attempt.member(id).is_some() && is_open(attempt)) {
+            return false;
+        }
+        if !self.paces.contains_key(&entry.attempt) {
+            self.paces.retain(|attempt, _| world.attempts.get(attempt).is_some_and(is_open));
+        }
+        self.paces.entry(entry.attempt.clone()).or_default().is_new(id, entry.seq, step)
     }
 
     /// An agent that is not in the log, because the log was restored from a backup or belongs to another home, keeps

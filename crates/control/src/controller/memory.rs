@@ -132,6 +132,27 @@ pub(super) struct RunMemory {
     pub alone: Option<Elapsed>,
 }
 
+/// The steps of an attempt on several machines, since this controller knows of it.
+#[derive(Debug, Default)]
+pub(super) struct AttemptPace {
+    /// The newest report of each machine.
+    seen: BTreeMap<InstanceId, u64>,
+    pub times: plan::StepTimes,
+}
+
+impl AttemptPace {
+    /// Takes in a step, unless a report as new was handled before; returns whether it did.
+    pub fn is_new(&mut self, id: &InstanceId, seq: u64, step: &domain::rank::Step) -> bool {
+        let seen = self.seen.entry(id.clone()).or_default();
+        let is_new = seq > *seen;
+        if is_new {
+            *seen = seq;
+            self.times.add(id, step);
+        }
+        is_new
+    }
+}
+
 /// An agent that calls and that the log does not know.
 #[derive(Debug)]
 pub(super) struct UnknownAgent {

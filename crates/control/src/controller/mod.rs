@@ -28,11 +28,11 @@ mod shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::rental::ProviderTraits;
-use domain::{Elapsed, Event, InstanceId, Record, RunId};
+use domain::{AttemptId, Elapsed, Event, InstanceId, Record, RunId};
 use plan::{Illegal, Policy, World};
 
 use dirty::Dirty;
-use memory::{MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
+use memory::{AttemptPace, MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
 use mistake::Mistakes;
 use note::Notes;
 use shortage::Shortages;
@@ -52,6 +52,7 @@ pub struct Controller {
     providers: BTreeMap<String, ProviderMemory>,
     machines: BTreeMap<InstanceId, MachineMemory>,
     runs: BTreeMap<RunId, RunMemory>,
+    paces: BTreeMap<AttemptId, AttemptPace>,
     unknown: BTreeMap<InstanceId, UnknownAgent>,
     watched: WatchedWork,
     pending: BTreeMap<CallId, Pending>,
@@ -102,6 +103,7 @@ impl Controller {
             providers,
             machines: BTreeMap::new(),
             runs: BTreeMap::new(),
+            paces: BTreeMap::new(),
             unknown: BTreeMap::new(),
             watched: WatchedWork::default(),
             pending: BTreeMap::new(),

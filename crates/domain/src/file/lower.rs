@@ -363,6 +363,7 @@ fn recovery(keys: Option<JobRecovery>) -> Recovery {
             },
             by_cause: rules.max_restarts.map(by_cause).unwrap_or_default(),
             halve_micro_batch: rules.halve_micro_batch.unwrap_or_default(),
+            replace_stragglers: rules.replace_stragglers.unwrap_or_default(),
             ..usual
         },
     }

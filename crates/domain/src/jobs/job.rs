@@ -176,6 +176,9 @@ pub struct Recovery {
     /// Whether our trainer divides its steps into twice as many micro-batches when memory ran out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub halve_micro_batch: bool,
+    /// Whether another machine takes the place of one that is slower than the others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace_stragglers: bool,
 }
 
 /// No money, and an alert at four fifths of it.
@@ -193,6 +196,7 @@ impl Default for Recovery {
             exit_codes: Vec::new(),
             by_cause: BTreeMap::new(),
             halve_micro_batch: false,
+            replace_stragglers: false,
         }
     }
 }

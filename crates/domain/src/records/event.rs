@@ -106,6 +106,20 @@ pub enum Event {
     AttemptReady { attempt: AttemptId, ready: Option<Ready> },
     /// The ranks of an attempt save and end, because the next one can have more machines.
     AttemptResizing { attempt: AttemptId },
+    /// A machine makes its steps slower than the others of its attempt, one after the other.
+    StragglerFound {
+        /// The attempt.
+        attempt: AttemptId,
+        /// Which machine.
+        instance: InstanceId,
+        /// Its median step.
+        step: Duration,
+        /// The median step of all machines.
+        median: Duration,
+        /// Whether another machine takes its place: then the ranks save and end, and no new work is started on it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_replaced: bool,
+    },
     /// Memory ran out: from now on a step is divided into so many micro-batches.
     MicroBatchHalved { run: RunId, accumulate: u32 },
     /// From now on somebody else keeps the run going.

@@ -36,7 +36,9 @@ impl Event {
             Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => {
                 EventSubject::Attempt(attempt)
             }
-            Event::AttemptResizing { attempt } => EventSubject::Attempt(attempt),
+            Event::AttemptResizing { attempt } | Event::StragglerFound { attempt, .. } => {
+                EventSubject::Attempt(attempt)
+            }
             Event::SweepSubmitted(submitted) => EventSubject::Sweep(&submitted.sweep),
             Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
                 EventSubject::Sweep(sweep)

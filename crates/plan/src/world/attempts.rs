@@ -2,7 +2,7 @@
 //! the loop nor the loss of a row that follows from the log gives a run more of them.
 
 use domain::run::{AttemptEnd, InstanceState, RunState};
-use domain::{AttemptId, Cause, Elapsed, RunId, Timestamp, Work};
+use domain::{AttemptId, Cause, Elapsed, InstanceId, RunId, Timestamp, Work};
 
 use super::lifecycle::{is_stopping, refuse_final};
 use super::{AttemptState, Run, RunAttempt, World};
@@ -95,6 +95,29 @@ impl World {
             return Err(format!("attempt `{id}` has ended before"));
         }
         attempt.is_resizing = true;
+        Ok(())
+    }
+
+    /// One of its machines is slower than the others. If it is replaced, its ranks save and end.
+    pub(super) fn straggler_found(
+        &mut self,
+        at: Timestamp,
+        id: &AttemptId,
+        instance: &InstanceId,
+        is_replaced: bool,
+    ) -> Result<(), String> {
+        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
+        if matches!(attempt.state, AttemptState::Ended { .. }) {
+            return Err(format!("attempt `{id}` has ended before"));
+        }
+        if !attempt.instances().any(|one| one == instance) {
+            return Err(format!("instance `{instance}` is none of attempt `{id}`"));
+        }
+        attempt.stragglers.push(instance.clone());
+        if is_replaced {
+            attempt.is_resizing = true;
+            self.instance_mut(instance)?.reclaim = Some(at);
+        }
         Ok(())
     }
 

@@ -32,7 +32,17 @@ impl RunAttempt {
             false => std::iter::once(first).chain(others).map(member).collect(),
         };
         let (run, instance) = (run.clone(), first.clone());
-        RunAttempt { run, fence, instance, members, intended: at, is_resizing: false, state: AttemptState::Intended }
+        let (is_resizing, stragglers) = (false, Vec::new());
+        RunAttempt {
+            run,
+            fence,
+            instance,
+            members,
+            intended: at,
+            is_resizing,
+            stragglers,
+            state: AttemptState::Intended,
+        }
     }
 
     /// Its machines by node rank.

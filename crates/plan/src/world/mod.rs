@@ -231,7 +231,8 @@ pub struct Instance {
     pub was_refused: bool,
     /// When its rent began.
     pub started: Option<Timestamp>,
-    /// About when its provider reclaims it, if announced: no new work is started on it.
+    /// About when its provider reclaims it, if announced, or since when another is to take its place because it is slow: no
+    /// new work is started on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Timestamp>,
     /// Whether it was given back because of how others turned out that were asked for at the same time.
@@ -264,6 +265,9 @@ pub struct RunAttempt {
     /// Whether its ranks are to save and end because the next attempt can have more machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_resizing: bool,
+    /// Its machines that were found to be slower than the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stragglers: Vec<InstanceId>,
     /// Where it stands.
     pub state: AttemptState,
 }

@@ -175,11 +175,19 @@ impl View {
                     format!("memory ran out: a step is divided into {accumulate} micro-batches from now on"),
                 );
             }
+            Event::StragglerFound { attempt, instance, step, median, is_replaced }
+                if ours.attempts.contains(attempt) =>
+            {
+                let (step, median) = (step.as_secs_f64(), median.as_secs_f64());
+                let then = if *is_replaced { "; another takes its place" } else { "" };
+                self.plain(at, format!("{instance} is slow: {step:.3} s per step, the median is {median:.3} s{then}"));
+            }
             Event::AttemptResizing { attempt } if ours.attempts.contains(attempt) => {
                 self.plain(at, "more machines are there: saving, then resuming on all of them".to_owned());
             }
             Event::AttemptResizing { .. } | Event::MicroBatchHalved { .. } | Event::KeeperChanged { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
+            Event::StragglerFound { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}

@@ -269,6 +269,7 @@ fn table_and_types_agree() {
         "resources.gpu_specs",
         "resources.job_recovery.halve_micro_batch",
         "resources.job_recovery.max_restarts",
+        "resources.job_recovery.replace_stragglers",
     ];
     fields.retain(|field| !own.contains(&field.as_str()));
     assert_eq!(fields, served);

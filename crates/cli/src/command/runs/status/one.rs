@@ -134,6 +134,10 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
     for id in &run.attempts {
         if let Some(attempt) = world.attempts.get(id) {
             printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, liveness)));
+            for slow in &attempt.stragglers {
+                printer
+                    .data(format!("slow     {slow}: its steps took more than 1.5 times as long as the median of all"));
+            }
         }
     }
     if let Some(goodput) = facts.goodput.filter(|goodput| goodput.wall().0 > 0) {
