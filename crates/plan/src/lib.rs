@@ -14,7 +14,6 @@ pub mod reconcile;
 pub mod resume;
 pub mod search;
 pub mod spot;
-mod straggler;
 pub mod sweep;
 pub mod utilisation;
 pub mod verdict;
@@ -27,7 +26,7 @@ pub use reconcile::{
     retry_budget, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
-pub use straggler::{StepTimes, Straggler, straggler_found};
+pub use verdict::{StepTimes, Straggler, straggler_found};
 pub use world::{
     AttemptState, Goodput, Illegal, Instance, Measured, Member, Run, RunAttempt, RunOrSweep, StepTotals, SweepRecord,
     SweepState, World, bill, goodput, kept_steps, spent,

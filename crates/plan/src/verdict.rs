@@ -2,10 +2,14 @@
 //!
 //! Ranks compute together, so the end of one ends all. Each machine reports its own end: most report only that another
 //! rank is lost. A machine that is gone is noticed last, after a timeout, though it was the first: so it takes
-//! precedence over the errors of the others' programs.
+//! precedence over the errors of the others' programs. [`straggler`] finds the machine that holds up the others.
+
+mod straggler;
 
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
+
+pub use straggler::{StepTimes, Straggler, straggler_found};
 
 /// The end of an attempt on one of its machines.
 #[derive(Debug, Clone, Copy)]

@@ -360,7 +360,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_price_list_is_read" },
         name: "one-slow-step-is-a-straggler",
         harm: "a machine is given back because of a single slow step",
-        file: "crates/plan/src/straggler.rs",
+        file: "crates/plan/src/verdict/straggler.rs",
         from: "times.iter().all(is_slow)",
         to: "times.iter().any(is_slow)",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "straggler" },

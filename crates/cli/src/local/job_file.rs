@@ -45,7 +45,10 @@ pub struct JobOverrides {
 }
 
 /// The text of a job file.
-fn text(file: &Path) -> Result<String, Error> {
+///
+/// # Errors
+/// [`Error::Usage`] if it is no text.
+pub fn text(file: &Path) -> Result<String, Error> {
     let unreadable = |why: String| Error::Usage {
         message: format!("cannot read the job file `{}`: {why}", file.display()),
         hint: "use a UTF-8 text file such as `examples/digits.yaml`; see `docs/job-file.md`".into(),
@@ -243,6 +246,21 @@ pub fn load(
     variable: &dyn Fn(&str) -> Option<String>,
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
+    load_edited(text, (name, folder), typed, variable, &|_| Ok(()), printer)
+}
+
+/// As [`load`]; `edit` changes the job before its paths are resolved.
+///
+/// # Errors
+/// As [`read`], and what `edit` finds.
+pub fn load_edited(
+    text: String,
+    (name, folder): (&str, &Path),
+    typed: &JobOverrides,
+    variable: &dyn Fn(&str) -> Option<String>,
+    edit: &dyn Fn(&mut Job) -> Result<(), Problem>,
+    printer: &mut Printer,
+) -> Result<LoadedJob, Error> {
     let name = name.to_owned();
     let table =
         |path: &str| std::fs::read_to_string(folder.join(path)).map_err(|error| format!("cannot be read: {error}"));
@@ -252,6 +270,10 @@ pub fn load(
         printer.say(format!("warning: {}", Problems { file, problems: vec![warning] }));
     }
     let mut job = parsed.job;
+    edit(&mut job).map_err(|problem| {
+        let line = domain::file::line_of(&text, &problem.key);
+        Error::Job(Problems { file: name.clone(), problems: vec![Problem { line, ..problem }] })
+    })?;
     let problems = parsed.unrentable;
     let unrentable = (!problems.is_empty()).then(|| Problems { file: name.clone(), problems });
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;

@@ -3,6 +3,8 @@
 //!
 //! These need `gradus-rank` beside `gradus`: `cargo xtask test` builds both.
 
+mod pipelines;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;

@@ -381,7 +381,7 @@ fn by_cause(keys: CauseRestarts) -> BTreeMap<Cause, u32> {
 }
 
 /// `digits` of `examples/digits.yaml`.
-fn stem(file_name: &str) -> &str {
+pub(super) fn stem(file_name: &str) -> &str {
     let last = file_name.rsplit(['/', '\\']).next().unwrap_or(file_name);
     last.strip_suffix(".yaml").or_else(|| last.strip_suffix(".yml")).unwrap_or(last)
 }

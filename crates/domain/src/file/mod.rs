@@ -9,6 +9,7 @@ mod elsewhere;
 mod keys;
 mod lower;
 pub mod nearest;
+mod pipeline;
 mod ranks;
 mod scalar;
 mod sense;
@@ -18,7 +19,6 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod ways;
 pub mod written;
 
 use std::path::Path;
@@ -33,6 +33,7 @@ use crate::workload::{Workload, WorkloadModel};
 
 use sweep::{Space, Tables};
 
+pub use pipeline::{JobPipeline, PipelineTask, place_outputs};
 pub use sense::{SET_VARIABLES, is_variable};
 pub use served::{RENTED, SKY_KEYS, SkyKey, SkySupport};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

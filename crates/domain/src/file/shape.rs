@@ -6,6 +6,7 @@
 
 mod amounts;
 mod hints;
+mod ways;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,8 +15,9 @@ use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
 use super::served::{SKY_KEYS, SkySupport, served};
 use super::tree::{Key, Node, Raw, Value, clip};
-use super::ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 use crate::problem::Problem;
+
+use ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
 pub(super) const OUR_SECTIONS: [&str; 10] =

@@ -167,8 +167,8 @@ impl<'text> Builder<'text> {
                 Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
                 Event::StreamEnd => return Ok(document),
                 Event::DocumentStart(_) if document.is_some() => {
-                    let several = "several documents in one file (a pipeline) are not supported yet";
-                    return Err(at(span, several).hint("keep one document, and start each job on its own"));
+                    let several = "several documents in one file are a pipeline, and a single job is expected here";
+                    return Err(at(span, several).hint("start it with `gradus run FILE`, or keep one document"));
                 }
                 Event::DocumentStart(_) => {}
                 Event::Alias(_)

@@ -1,5 +1,7 @@
 //! `gradus run`: from a job file to a model and a bill.
 
+mod pipeline;
+
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,6 +36,9 @@ pub struct Args {
     /// Profile each step, and write a trace for `chrome://tracing` or Perfetto
     #[arg(long)]
     profile: bool,
+    /// Of a file with several documents (a pipeline), start with this task; those before it must have succeeded
+    #[arg(long, value_name = "TASK")]
+    from: Option<String>,
 }
 
 /// How a run is started and followed.
@@ -70,6 +75,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return of_server(&args, &server, printer);
     }
     let home = Home::open(&settings.home)?;
+    if let Some(pipeline) = pipeline::read(&args.job.file)?.filter(|_| !args.profile) {
+        let from = (&args.job, args.from.as_deref());
+        return pipeline::run(&pipeline, from, &args.start, settings, &home, printer);
+    }
+    if let Some(task) = &args.from {
+        let message = format!("`--from {task}` needs a file with several documents (a pipeline)");
+        return Err(Error::Usage { message, hint: "remove `--from`".to_owned() });
+    }
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;
     if args.profile {
@@ -207,9 +220,12 @@ fn folder_of<'a>(job: &'a Job, file: &'a str) -> &'a Path {
 /// The same on a server, which plans with its own machine, data and nodes.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
     let typed = &args.job.typed;
-    for (flag, is_given) in
-        [("--profile", args.profile), ("--seed", typed.seed.is_some()), ("--price", typed.price != Rate::default())]
-    {
+    for (flag, is_given) in [
+        ("--profile", args.profile),
+        ("--from", args.from.is_some()),
+        ("--seed", typed.seed.is_some()),
+        ("--price", typed.price != Rate::default()),
+    ] {
         if is_given {
             return Err(remote::only_here(&format!("`gradus run {flag}`"), server));
         }

@@ -6,7 +6,7 @@ use super::super::elsewhere::of_amount;
 use super::super::keys::{Cores, Gigabytes};
 use super::super::scalar::{Dialect, Scalar, python_text};
 use super::super::tree::{Raw, clip};
-use super::super::ways::{found, human_name};
+use super::ways::{found, human_name};
 use super::{Alternative, Place, Walk};
 use crate::accelerators::Accelerators;
 use crate::gpu::{DescribedLink, GpuMemory, MemoryBandwidth, PeakRate, PowerLimit};

@@ -6,7 +6,7 @@ use super::super::elsewhere::{in_our_words, narrow_format, similar_model};
 use super::super::nearest::nearest;
 use super::super::scalar::python_text;
 use super::super::tree::{Key, Node, Value};
-use super::super::ways::{allows, is_tagged, quoted, tag};
+use super::ways::{allows, is_tagged, quoted, tag};
 use super::{Alternative, Place, Walk};
 use crate::money::Money;
 

@@ -19,7 +19,7 @@ fn yaml_itself_is_checked() {
     check("run: a\nrun: b\n", "2 run: the key stands here twice (keep one of the two)");
     check(
         "name: a\n---\nrun: b\n",
-        "2 -: several documents in one file (a pipeline) are not supported yet (keep one document, and start each job on its own)",
+        "2 -: several documents in one file are a pipeline, and a single job is expected here (start it with `gradus run FILE`, or keep one document)",
     );
     check("run: *nothing\n", "1 -: this is not YAML: while parsing node, found unknown anchor");
     check("envs: &me {a: *me}\nrun: a\n", "1 -: an alias stands inside the value that it names");

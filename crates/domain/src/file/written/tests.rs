@@ -418,7 +418,7 @@ fn other_files_are_refused_with_what_to_do() {
     );
     check(
         "name: p\n---\nrun: a\n",
-        "file:2: several documents in one file (a pipeline) are not supported yet\n  hint: put each document in a file of its own, and import them one by one",
+        "file:2: several documents in one file are a pipeline, and a single job is expected here\n  hint: put each document in a file of its own, and import them one by one",
     );
     check(
         "- a\n",

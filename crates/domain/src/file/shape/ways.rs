@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::scalar::Scalar;
-use super::tree::{Raw, clip};
+use super::super::scalar::Scalar;
+use super::super::tree::{Raw, clip};
 
 /// Whether the schema names this type.
 pub(super) fn allows(way: &Json, name: &str) -> bool {

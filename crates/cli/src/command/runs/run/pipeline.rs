@@ -1,0 +1,255 @@
+//! Pipelines: the tasks of a job file of several documents, one after the other. All are planned before the first starts;
+//! each is a run of its own, and starts once the one before has succeeded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use domain::file::{JobPipeline, place_outputs};
+use domain::job::Budget;
+use domain::run::{Outcome, RunState};
+use domain::{Job, Money, Plan, Problem, Rate, RunId, Work};
+use server::{Home, State};
+
+use super::{StartOptions, start};
+use crate::error::{Error, exit};
+use crate::figures::short;
+use crate::follow::liveness::meters;
+use crate::follow::result::confirm;
+use crate::local::draft::draft_loaded;
+use crate::local::job_file::{JobArgs, load_edited, require_secrets, text};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// The pipeline in a file; `None` for a file of one job.
+///
+/// # Errors
+/// [`Error::Job`] with problems of all tasks; others if the file cannot be read.
+pub fn read(file: &Path) -> Result<Option<JobPipeline>, Error> {
+    JobPipeline::read(&text(file)?, &file.to_string_lossy()).map_err(Error::Job)
+}
+
+/// A pipeline that is run.
+struct PipelineStart<'a> {
+    pipeline: &'a JobPipeline,
+    job: &'a JobArgs,
+    /// The file, absolute.
+    file: String,
+    settings: &'a GlobalSettings,
+    home: &'a Home,
+}
+
+/// Plans all tasks from `from` on, confirms them together, and runs one after the other.
+///
+/// # Errors
+/// [`Error`]: of the first task that does not succeed, after a line that says how to continue.
+pub fn run(
+    pipeline: &JobPipeline,
+    (job, from): (&JobArgs, Option<&str>),
+    options: &StartOptions,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    if options.detach {
+        let message = "`--detach` does not apply to a file of several documents (a pipeline)".to_owned();
+        return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
+    }
+    let file = std::fs::canonicalize(&job.file).map_err(Error::file("open", &job.file))?;
+    let start_of = PipelineStart { pipeline, job, file: file.to_string_lossy().into_owned(), settings, home };
+    let first = start_of.first(from)?;
+    let (mut folders, since) = start_of.earlier(first)?;
+    let mut planned = Vec::new();
+    for place in first..pipeline.tasks.len() {
+        let budget = pipeline.budget.map(|budget| budget.max);
+        planned.push(start_of.draft(place, None, budget, printer)?.1);
+    }
+    if !printer.is_json() {
+        lines(pipeline, first, &planned).iter().for_each(|line| printer.say(line));
+    }
+    if let Some(plan) = planned.iter().find(|plan| plan.offer.rate != Rate::default()) {
+        confirm(printer, plan, options.yes)?;
+    }
+    let of_task = StartOptions { yes: true, new: options.new, detach: false, quiet: options.quiet };
+    for place in first..pipeline.tasks.len() {
+        let name = &pipeline.tasks[place].name;
+        let done = start_of.run_task(place, (&folders, since), &of_task, printer);
+        match done {
+            Ok((exit::DONE, folder)) => {
+                folders.extend(folder.map(|folder| (name.clone(), folder)));
+            }
+            Ok((code, _)) => {
+                printer.say(start_of.continuation(name));
+                return Ok(code);
+            }
+            Err(error) => {
+                printer.say(start_of.continuation(name));
+                return Err(error);
+            }
+        }
+    }
+    Ok(exit::DONE)
+}
+
+impl PipelineStart<'_> {
+    /// The place of the task to start with.
+    fn first(&self, from: Option<&str>) -> Result<usize, Error> {
+        let Some(from) = from else { return Ok(0) };
+        let tasks = &self.pipeline.tasks;
+        tasks.iter().position(|task| task.name == from).ok_or_else(|| {
+            let names: Vec<String> = tasks.iter().map(|task| format!("`{}`", task.name)).collect();
+            let message = format!("`--from {from}`: the pipeline has no task of this name");
+            Error::Usage { message, hint: format!("use one of {}", names.join(", ")) }
+        })
+    }
+
+    /// The job file as runs of a task have it: `FILE#TASK`.
+    fn task_file(&self, place: usize) -> String {
+        format!("{}#{}", self.file, self.pipeline.tasks[place].name)
+    }
+
+    /// Everything that is known of runs.
+    fn state(&self) -> Result<State, Error> {
+        let mut state = State::open_lean(self.home)?;
+        state.recall_newest(usize::MAX)?;
+        Ok(state)
+    }
+
+    /// The folders of outputs of the tasks before this one, and the order of the first run that counts for the budget.
+    fn earlier(&self, first: usize) -> Result<(BTreeMap<String, String>, u64), Error> {
+        let state = self.state()?;
+        let (mut folders, mut since) = (BTreeMap::new(), state.world().last_seq + 1);
+        for place in 0..first {
+            let name = &self.pipeline.tasks[place].name;
+            let Some((id, run)) = succeeded(&state, &self.task_file(place)) else {
+                let message = format!("task `{name}` comes before, and no run of it has succeeded");
+                let hint = format!("start with it: `gradus run {} --from {name}`", self.job.file.display());
+                return Err(Error::Usage { message, hint });
+            };
+            since = since.min(run.order);
+            folders.insert(name.clone(), outputs(self.home, id, &run.job));
+        }
+        Ok((folders, since))
+    }
+
+    /// The job and the plan of a task; without folders of outputs, it is only planned. It costs at most `budget`.
+    fn draft(
+        &self,
+        place: usize,
+        folders: Option<&BTreeMap<String, String>>,
+        budget: Option<Money>,
+        printer: &mut Printer,
+    ) -> Result<(Job, Plan), Error> {
+        let task = &self.pipeline.tasks[place];
+        let edit = |job: &mut Job| -> Result<(), Problem> {
+            place_outputs(job, folders)?;
+            job.name.clone_from(&task.name);
+            if let Some(most) = budget {
+                let own = job.budget.unwrap_or(Budget { max: most, ..Budget::default() });
+                job.budget = Some(Budget { max: own.max.min(most), ..own });
+            }
+            Ok(())
+        };
+        let file = &self.job.file;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (name, typed) = (file.to_string_lossy(), &self.job.typed);
+        let variable = &GlobalSettings::variable;
+        let loaded = load_edited(self.pipeline.text(place), (&name, folder), typed, variable, &edit, printer)?;
+        if loaded.job.sweep.is_some() {
+            let message = format!("task `{}` of the pipeline has `sweep:`, and a task is a single run", task.name);
+            return Err(Error::Usage { message, hint: "put the sweep in a job file of its own".to_owned() });
+        }
+        require_secrets(&loaded.job)?;
+        draft_loaded(loaded, typed.price, self.settings, self.home, printer)
+    }
+
+    /// Runs a task to its end; returns its exit code and the folder of its outputs.
+    fn run_task(
+        &self,
+        place: usize,
+        (folders, since): (&BTreeMap<String, String>, u64),
+        options: &StartOptions,
+        printer: &mut Printer,
+    ) -> Result<(u8, Option<String>), Error> {
+        let budget = match self.pipeline.budget {
+            Some(budget) => Some(self.left(budget.max, since)?),
+            None => None,
+        };
+        let (job, plan) = self.draft(place, Some(folders), budget, printer)?;
+        if !printer.is_json() {
+            printer.say(format!("task     {} of {}", place + 1, self.pipeline.tasks.len()));
+        }
+        let file = self.task_file(place);
+        let code = start(job, plan, &file, options, self.settings, self.home, printer)?;
+        let state = self.state()?;
+        let folder = succeeded(&state, &file).map(|(id, run)| outputs(self.home, id, &run.job));
+        Ok((code, folder))
+    }
+
+    /// What the tasks so far have left of the budget.
+    fn left(&self, budget: Money, since: u64) -> Result<Money, Error> {
+        let state = self.state()?;
+        let world = state.world();
+        let (meters, of_this) = (meters(self.home, world), format!("{}#", self.file));
+        let runs = world.runs.values().filter(|run| run.order >= since && run.file.starts_with(&of_this));
+        let spent: Money = runs.map(|run| plan::spent(world, run, &meters)).sum();
+        let left = budget.micros().saturating_sub(spent.micros());
+        if left > 0 {
+            return Ok(Money::from_micros(left));
+        }
+        let message = format!("the budget of the pipeline, {budget}, is spent: its tasks have cost {spent}");
+        let hint = Some("raise `budget` in the first document of the file".to_owned());
+        Err(Error::Code { message, hint, code: exit::RUN_STOPPED })
+    }
+
+    /// How to go on once a task has not succeeded.
+    fn continuation(&self, task: &str) -> String {
+        format!(
+            "task `{task}` has not succeeded, so no later one was started; continue with `gradus run {} --from {task}`",
+            self.job.file.display()
+        )
+    }
+}
+
+/// The newest run of a job file that has succeeded.
+fn succeeded<'a>(state: &'a State, file: &str) -> Option<(&'a RunId, &'a plan::Run)> {
+    let is_done = |run: &plan::Run| {
+        matches!(&run.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded })
+    };
+    let runs = state.world().runs.iter().filter(|(_, run)| run.file == file && is_done(run));
+    runs.max_by_key(|(_, run)| run.order)
+}
+
+/// The folder of what a run has written: the model of our trainer, or the `outputs` of a program.
+fn outputs(home: &Home, run: &RunId, job: &Job) -> String {
+    let below = match job.work {
+        Work::Train(_) => "export",
+        Work::Command(_) => "checkpoints/outputs",
+    };
+    home.run(run).join(below).to_string_lossy().into_owned()
+}
+
+/// The plans of all tasks, and their sum.
+fn lines(pipeline: &JobPipeline, first: usize, plans: &[Plan]) -> Vec<String> {
+    let mut lines = vec![format!("pipeline {}: {} tasks, one after the other", pipeline.name, plans.len())];
+    for (task, plan) in pipeline.tasks.iter().skip(first).zip(plans) {
+        let time = plan.time.map_or("unknown time".to_owned(), |time| short(time.middle));
+        let cost = plan.cost.map_or("unknown cost".to_owned(), |cost| cost.middle.to_string());
+        lines.push(format!("task     {}: {time}, {cost}, on {}", task.name, plan.offer.kind));
+    }
+    let time: Option<u64> = plans.iter().map(|plan| Some(plan.time?.middle.micros())).sum();
+    let costs: Option<Vec<_>> = plans.iter().map(|plan| plan.cost).collect();
+    let time = time.map_or("unknown time".to_owned(), |micros| short(domain::Duration::from_micros(micros)));
+    let cost = costs.map_or("unknown cost".to_owned(), |costs| {
+        let [low, middle, high]: [Money; 3] = [
+            costs.iter().map(|cost| cost.low).sum(),
+            costs.iter().map(|cost| cost.middle).sum(),
+            costs.iter().map(|cost| cost.high).sum(),
+        ];
+        format!("{middle} (P10–P90 of each: {low} to {high})")
+    });
+    lines.push(format!("total    {time}, {cost}"));
+    if let Some(budget) = pipeline.budget {
+        lines.push(format!("budget   at most {} for all tasks", budget.max));
+    }
+    lines
+}

@@ -1,0 +1,42 @@
+//! Files of several documents: tasks that run one after the other, and go on where one has failed.
+
+use std::fs;
+
+use crate::home::{Home, text};
+
+#[test]
+fn tasks_run_in_order_and_go_on_where_one_has_failed() {
+    let home = Home::new();
+    let mark = home.job("mark", "");
+    fs::remove_file(&mark).unwrap();
+    let file = home.job(
+        "night.yaml",
+        &format!(
+            "name: night\n---\nname: prep\noutputs: [out]\nrun: echo made > out/data\n---\nname: fit\nfile_mounts: {{in: \"${{prep.outputs}}/out\"}}\nrun: grep made in/data && test -e {}\n",
+            text(&mark)
+        ),
+    );
+    let failed = home.gradus(&["run", text(&file)]);
+    assert_eq!(failed.code, Some(100), "{}{}", failed.out, failed.err);
+    assert!(failed.err.contains("pipeline night: 2 tasks"), "{}", failed.err);
+    assert!(failed.err.contains("--from fit"), "{}", failed.err);
+
+    fs::write(&mark, "").unwrap();
+    let went_on = home.gradus(&["run", text(&file), "--from", "fit"]);
+    assert_eq!(went_on.code, Some(0), "{}{}", went_on.out, went_on.err);
+    let runs = home.gradus(&["events", "--json"]).out;
+    assert_eq!((runs.matches("night.yaml#prep").count(), runs.matches("night.yaml#fit").count()), (1, 2), "{runs}");
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_the_first_task_starts() {
+    let home = Home::new();
+    let file = home.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\nnum_node: 2\n");
+    let refused = home.gradus(&["run", text(&file)]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("two.yaml:6"), "{}", refused.err);
+    let file = home.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n");
+    let early = home.gradus(&["run", text(&file), "--from", "b"]);
+    assert!(early.code == Some(2) && early.err.contains("--from a"), "{}", early.err);
+    assert!(!home.gradus(&["events", "--json"]).out.contains("two.yaml#"), "nothing was started");
+}
