@@ -8,7 +8,7 @@ use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, RunId};
 use plan::World;
 
-use super::narrator::stopping;
+use super::narrator::{stopping, straggler};
 use crate::figures::accuracy;
 
 /// The run or sweep that an event is about; empty where its run is not known.
@@ -48,9 +48,8 @@ pub fn sentence(event: &Event) -> String {
         Event::ResumeRequested { set, .. } => format!("resume requested{}", Setting::said(set)),
         Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
         Event::RentIntended(intent) => {
-            let machines: Vec<&str> =
-                std::iter::once(&intent.instance).chain(&intent.others).map(InstanceId::as_str).collect();
-            format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, machines.join(", "))
+            let machines = names(&intent.instance, &intent.others);
+            format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)
         }
         Event::Launched { instance, handle } => launched(instance, handle.as_ref()),
         Event::RentFailed { instance, finding } => {
@@ -61,8 +60,7 @@ pub fn sentence(event: &Event) -> String {
             format!("the provider takes machine {instance} back; what runs on it saves its state")
         }
         Event::AttemptIntended { attempt, instance, others, .. } => {
-            let machines: Vec<&str> = std::iter::once(instance).chain(others).map(InstanceId::as_str).collect();
-            format!("attempt {attempt} starts on {}", machines.join(", "))
+            format!("attempt {attempt} starts on {}", names(instance, others))
         }
         Event::MemberPrepared { attempt, instance, .. } => {
             format!("machine {instance} is prepared for attempt {attempt}")
@@ -74,9 +72,7 @@ pub fn sentence(event: &Event) -> String {
         Event::AttemptResizing { attempt } => {
             format!("attempt {attempt} saves and ends: more machines are there for the next one")
         }
-        Event::StragglerFound { instance, step, median, is_replaced, .. } => {
-            super::narrator::straggler(instance, (*step, *median), *is_replaced)
-        }
+        Event::StragglerFound { .. } => straggler(event),
         Event::MicroBatchHalved { accumulate, .. } => {
             format!("memory ran out: a step is divided into {accumulate} micro-batches from now on")
         }
@@ -103,6 +99,12 @@ pub fn sentence(event: &Event) -> String {
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
     }
+}
+
+/// Machines by name, the first one first.
+fn names(first: &InstanceId, others: &[InstanceId]) -> String {
+    let machines: Vec<&str> = std::iter::once(first).chain(others).map(InstanceId::as_str).collect();
+    machines.join(", ")
 }
 
 fn attempt_ready(ready: Option<&Ready>) -> String {

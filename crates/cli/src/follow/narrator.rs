@@ -319,9 +319,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             return None;
         }
         Event::AttemptResizing { .. } => "more machines are there: saving, then resuming on all of them".to_owned(),
-        Event::StragglerFound { instance, step, median, is_replaced, .. } => {
-            straggler(instance, (*step, *median), *is_replaced)
-        }
+        Event::StragglerFound { .. } => straggler(event),
         Event::MicroBatchHalved { accumulate, .. } => {
             format!("memory ran out: resuming with {accumulate} micro-batches per step")
         }
@@ -342,14 +340,11 @@ pub fn sentence(event: &Event) -> Option<String> {
     Some(text)
 }
 
-/// What is said of a machine that is slower than the others, with its median step and that of all.
-pub fn straggler(
-    instance: &domain::InstanceId,
-    (step, median): (domain::Duration, domain::Duration),
-    is_replaced: bool,
-) -> String {
+/// What is said of a machine that is slower than the others; nothing of other events.
+pub fn straggler(event: &Event) -> String {
+    let Event::StragglerFound { instance, step, median, is_replaced, .. } = event else { return String::new() };
     let (step, median) = (step.as_secs_f64(), median.as_secs_f64());
-    let then = if is_replaced { ": saving, then resuming on another" } else { "" };
+    let then = if *is_replaced { ": saving, then resuming on another" } else { "" };
     format!("machine {instance} is slow: {step:.3} s per step, and the median of all is {median:.3} s{then}")
 }
 

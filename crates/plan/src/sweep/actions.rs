@@ -80,12 +80,8 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
             (false, _) => Vec::new(),
         };
     }
-    let epochs = match &sweep.job.work {
-        Work::Train(train) => train.epochs,
-        Work::Command(_) => 0,
-    };
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();
-    match next(&sweep.search, epochs, &trials, sweep.forgiven) {
+    match next(&sweep.search, epochs_of(&sweep.job), &trials, sweep.forgiven) {
         Move::Begin(_) | Move::Resume(..) if !affords_more && open == 0 && is_spent => stop(StopBy::Budget),
         Move::Begin(_) | Move::Resume(..) if !affords_more => Vec::new(),
         Move::Begin(number) => vec![begin(id, sweep, number)],
@@ -98,6 +94,14 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
             let most = sweep.search.max_failed;
             vec![end(world, id, sweep, Some(format!("{failed} trials have failed; at most {most} may")))]
         }
+    }
+}
+
+/// Epochs of a trial; none of a program are known.
+fn epochs_of(job: &Job) -> u32 {
+    match &job.work {
+        Work::Train(train) => train.epochs,
+        Work::Command(_) => 0,
     }
 }
 

@@ -2,7 +2,7 @@
 //! the loop nor the loss of a row that follows from the log gives a run more of them.
 
 use domain::run::{AttemptEnd, InstanceState, RunState};
-use domain::{AttemptId, Cause, Elapsed, InstanceId, RunId, Timestamp, Work};
+use domain::{AttemptId, Cause, Elapsed, Event, InstanceId, Record, RunId, Timestamp, Work};
 
 use super::lifecycle::{is_stopping, refuse_final};
 use super::{AttemptState, Run, RunAttempt, World};
@@ -98,14 +98,19 @@ impl World {
         Ok(())
     }
 
-    /// One of its machines is slower than the others. If it is replaced, its ranks save and end.
-    pub(super) fn straggler_found(
-        &mut self,
-        at: Timestamp,
-        id: &AttemptId,
-        instance: &InstanceId,
-        is_replaced: bool,
-    ) -> Result<(), String> {
+    /// A straggler was found, and perhaps given up.
+    pub(super) fn straggler(&mut self, record: &Record) -> Result<(), String> {
+        match &record.event {
+            Event::StragglerFound { attempt, instance, is_replaced: true, .. } => {
+                self.straggler_replaced(record.at, attempt, instance)
+            }
+            Event::StragglerFound { attempt, instance, .. } => self.straggler_found(attempt, instance),
+            _ => Ok(()),
+        }
+    }
+
+    /// One of its machines is slower than the others.
+    fn straggler_found(&mut self, id: &AttemptId, instance: &InstanceId) -> Result<(), String> {
         let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
         if matches!(attempt.state, AttemptState::Ended { .. }) {
             return Err(format!("attempt `{id}` has ended before"));
@@ -114,10 +119,14 @@ impl World {
             return Err(format!("instance `{instance}` is none of attempt `{id}`"));
         }
         attempt.stragglers.push(instance.clone());
-        if is_replaced {
-            attempt.is_resizing = true;
-            self.instance_mut(instance)?.reclaim = Some(at);
-        }
+        Ok(())
+    }
+
+    /// Another takes the place of a slow one: the ranks save and end, and no new work is started on it.
+    fn straggler_replaced(&mut self, at: Timestamp, id: &AttemptId, instance: &InstanceId) -> Result<(), String> {
+        self.straggler_found(id, instance)?;
+        self.attempt_resizing(id)?;
+        self.instance_mut(instance)?.reclaim = Some(at);
         Ok(())
     }
 

@@ -91,9 +91,7 @@ impl World {
             Event::AttemptReady { attempt, ready } => self.attempt_ready(attempt, ready.as_ref()),
             Event::AttemptEnded { attempt, end } => self.attempt_ended(record.at, attempt, end),
             Event::AttemptResizing { attempt } => self.attempt_resizing(attempt),
-            Event::StragglerFound { attempt, instance, is_replaced, .. } => {
-                self.straggler_found(record.at, attempt, instance, *is_replaced)
-            }
+            Event::StragglerFound { .. } => self.straggler(record),
             Event::MicroBatchHalved { run, accumulate } => self.micro_batch_halved(run, *accumulate),
             Event::KeeperChanged { run, keeper } => self.run_mut(run).map(|run| run.keeper = *keeper),
             Event::BudgetAlert { run, .. } => {
