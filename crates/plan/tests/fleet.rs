@@ -2,10 +2,11 @@
 
 mod scene;
 
+use domain::rank::{Fetching, Step};
 use domain::run::{AttemptEnd, RunState, Sight, StopBy};
 use domain::wire::{AgentCommand, AgentEvent, NodeAddress};
 use domain::{AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Timestamp, Work};
-use plan::{Action, Policy, job_of_attempt, reconcile, run_due};
+use plan::{Action, Policy, StepTimes, job_of_attempt, reconcile, run_due, straggler_found};
 
 use scene::{SECOND, Scene};
 
@@ -56,6 +57,55 @@ fn accumulate(scene: &Scene) -> u32 {
     let job: Job = job_of_attempt(&scene.world, run, &scene.world.attempts[&attempt(scene)], scene.facts.now);
     let Work::Train(train) = job.work else { panic!("it trains") };
     train.accumulate
+}
+
+/// Steps of two machines, of which the second takes twice as long.
+fn uneven(scene: &Scene) -> StepTimes {
+    let mut times = StepTimes::default();
+    for _ in 0..20 {
+        for number in 1..=2 {
+            let (epoch, loss, lr, samples, data) = (0, 1.0, 0.1, 8, Fetching::default());
+            let step_us = number * 100_000;
+            let step = Step { step: 1, epoch, loss, lr, samples, step_us, data_wait_us: 0, checkpoint_us: 0, data };
+            times.add(&scene.run.instance(number), &step);
+        }
+    }
+    times
+}
+
+#[test]
+fn a_slow_machine_is_replaced_only_if_asked_for_and_after_saving() {
+    let with = |recovery: &str| {
+        let resources = format!("resources: {{infra: ssh{recovery}}}");
+        let mut scene = Scene::of(&format!("run: 'true'\nnum_nodes: 2\nspares: 1\n{resources}\n"), 4);
+        scene.settle();
+        scene.up(&[1, 2, 3]);
+        assert_eq!(scene.settle(), ["start on a-i1 a-i2"]);
+        ready(&mut scene, &[1, 2]);
+        at(&mut scene, 600);
+        let event = straggler_found(&scene.world, &attempt(&scene), &uneven(&scene)).unwrap();
+        scene.append(event);
+        assert_eq!(straggler_found(&scene.world, &attempt(&scene), &uneven(&scene)), None, "it is told once");
+        scene
+    };
+    let told = with("");
+    assert!(!told.orders(2).iter().any(|order| matches!(order, AgentCommand::Stop { .. })), "{:?}", told.orders(2));
+
+    let mut scene = with(", job_recovery: {replace_stragglers: true}");
+    for number in [1, 2] {
+        let orders = scene.orders(number);
+        assert!(matches!(orders[..], [AgentCommand::Stop { is_node_lost: false, within: Some(_), .. }]), "{orders:?}");
+    }
+    assert_eq!(scene.settle(), Vec::<String>::new(), "it is not released before its ranks have saved");
+    let attempt = attempt(&scene);
+    for number in [1, 2] {
+        scene.says(number, &attempt, AgentEvent::Ended { end: AttemptEnd::Stopped { step: Some(40) } });
+    }
+    let done = scene.settle();
+    for expected in ["release a-i2", "start on a-i1 a-i3"] {
+        assert!(done.iter().any(|said| said == expected), "{done:?}");
+    }
+    assert!(scene.world.runs[&scene.run].failures.is_empty(), "it is no failure");
 }
 
 #[test]
