@@ -4,6 +4,7 @@
 //! These need `gradus-rank` beside `gradus`: `cargo xtask test` builds both.
 
 mod pipelines;
+mod tables;
 
 use std::path::{Path, PathBuf};
 
