@@ -31,7 +31,7 @@ use crate::problem::{Problem, Problems};
 use crate::train::{ModelSource, Module};
 use crate::workload::{Workload, WorkloadModel};
 
-use sweep::{Space, Tables};
+use sweep::{Space, TableFiles};
 
 pub use pipeline::{JobPipeline, PipelineTask, place_outputs};
 pub use sense::{SET_VARIABLES, is_variable};
@@ -118,7 +118,7 @@ pub fn schema() -> &'static serde_json::Value {
     &SCHEMA
 }
 
-fn read(text: &str, file_name: &str, tables: Tables) -> Result<Parsed, Vec<Problem>> {
+fn read(text: &str, file_name: &str, tables: TableFiles) -> Result<Parsed, Vec<Problem>> {
     let (tree, mut problems) = tree::read(text)?;
     if !matches!(tree.value, tree::Value::Map(_)) {
         let message = "a job file is a mapping of keys to values";

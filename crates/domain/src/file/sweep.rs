@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::sweep::{Parameter, VARIABLES};
 
 pub(super) use ranges::{Ranges, TrialRows};
-pub(super) use table::Tables;
+pub(super) use table::TableFiles;
 
 /// Where the keys stand.
 const PLACE: &str = "sweep.parameters";
@@ -60,7 +60,7 @@ enum Written {
 
 impl Space {
     /// Parses `sweep.table`, or `sweep.parameters` if it is a mapping.
-    pub(super) fn read(tree: &Node, tables: Tables, problems: &mut Vec<Problem>) -> Option<Space> {
+    pub(super) fn read(tree: &Node, tables: TableFiles, problems: &mut Vec<Problem>) -> Option<Space> {
         let (_, sweep) = tree.get("sweep")?;
         let is_program = tree.get("run").is_some() && tree.get("train").is_none();
         let mut space = Space { entries: Vec::new(), optimizer: optimizer(tree), is_program, place: PLACE };

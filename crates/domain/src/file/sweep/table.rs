@@ -13,13 +13,13 @@ use crate::sweep::{MOST_TRIALS, VARIABLES};
 pub(super) const PLACE: &str = "sweep.table";
 
 /// The text of a file that is named by `sweep.table`, or why it cannot be had: `cannot be read: …`.
-pub(in crate::file) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+pub(in crate::file) type TableFiles<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Columns, each with a value for every row.
 type Columns = Vec<(Key, Vec<Node>)>;
 
 /// The columns of a table whose key is on `line`; none if it cannot be read, which is a problem.
-pub(super) fn columns(line: u32, node: &Node, tables: Tables, problems: &mut Vec<Problem>) -> Columns {
+pub(super) fn columns(line: u32, node: &Node, tables: TableFiles, problems: &mut Vec<Problem>) -> Columns {
     let (found, hint) = match &node.value {
         Value::Scalar(raw) => {
             let named = |why: String| (line, format!("`{}` {why}", clip(&raw.text)));
