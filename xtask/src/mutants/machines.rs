@@ -358,6 +358,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "&& matches!(marketoption.as_str(), \"\" | \"OnDemand\")",
         to: "&& marketoption.len() < 100",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_price_list_is_read" },
+    },
+    SourceMutant {
         name: "one-slow-step-is-a-straggler",
         harm: "a machine is given back because of a single slow step",
         file: "crates/plan/src/verdict/straggler.rs",
