@@ -16,9 +16,13 @@ use crate::Catalog;
 use crate::catalog::amount::micros;
 use crate::catalog::table::{self, rows};
 use crate::catalog::{Error, import, key};
+use crate::rented::rentals::replace;
 
 /// Folder of refreshes, below that of imports.
 const FOLDER: &str = "refreshed";
+
+/// Held in that folder while a refresh is stored or reverted.
+const LOCK: &str = "lock";
 
 /// The ending of a file that was reverted: it stays, and is not read.
 const REVERTED: &str = ".reverted";
@@ -238,6 +242,15 @@ fn text(prices: &[RefreshedPrice]) -> String {
     text
 }
 
+/// One change at a time: two at once would take the same number, and lose what the other has read.
+fn lock(folder: &Path) -> Result<fs::File, Error> {
+    let path = folder.join(LOCK);
+    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(import::failed("open", &path))?;
+    file.lock().map_err(import::failed("lock", &path))?;
+    Ok(file)
+}
+
 /// Stores a refresh of a cloud, together with the prices of the one before it that it has not read again.
 ///
 /// # Errors
@@ -245,6 +258,7 @@ fn text(prices: &[RefreshedPrice]) -> String {
 pub fn keep(home: &Path, cloud: &Cloud, dated: &str, new: &[RefreshedPrice]) -> Result<RefreshFile, Error> {
     let folder = folder(home);
     fs::create_dir_all(&folder).map_err(import::failed("make the folder", &folder))?;
+    let _one_at_a_time = lock(&folder)?;
     let files = history(home)?;
     let key = |row: &RefreshedPrice| (row.region.clone(), row.instance_type.clone(), row.terms);
     let mut all = BTreeMap::new();
@@ -255,9 +269,7 @@ pub fn keep(home: &Path, cloud: &Cloud, dated: &str, new: &[RefreshedPrice]) -> 
     let all: Vec<RefreshedPrice> = all.into_values().collect();
     let number = files.iter().map(|file| file.number).max().unwrap_or(0) + 1;
     let name = format!("{number:04}-{dated}-{}.csv", cloud.name());
-    let (path, unfinished) = (folder.join(&name), folder.join(format!("{name}.new")));
-    fs::write(&unfinished, text(&all)).map_err(import::failed("write", &unfinished))?;
-    fs::rename(&unfinished, &path).map_err(import::failed("write", &path))?;
+    replace(&folder, &name, text(&all).as_bytes()).map_err(import::failed("write", &folder.join(&name)))?;
     let cloud = cloud.name().to_owned();
     Ok(RefreshFile { number, dated: dated.to_owned(), cloud, name, is_reverted: false })
 }
@@ -265,13 +277,18 @@ pub fn keep(home: &Path, cloud: &Cloud, dated: &str, new: &[RefreshedPrice]) -> 
 /// Reverts the newest refresh of a cloud, and returns it; none where there is none.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be renamed.
+/// [`Error::File`] when the folder cannot be locked, or the file not be renamed.
 pub fn revert(home: &Path, cloud: &str) -> Result<Option<RefreshFile>, Error> {
+    let folder = folder(home);
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let _one_at_a_time = lock(&folder)?;
     let files = history(home)?;
     let Some(file) = newest(&files).into_iter().find(|file| file.cloud == cloud) else { return Ok(None) };
-    let path = folder(home).join(&file.name);
+    let path = folder.join(&file.name);
     let reverted = format!("{}{REVERTED}", file.name);
-    fs::rename(&path, folder(home).join(&reverted)).map_err(import::failed("rename", &path))?;
+    fs::rename(&path, folder.join(&reverted)).map_err(import::failed("rename", &path))?;
     Ok(Some(RefreshFile { name: reverted, is_reverted: true, ..file.clone() }))
 }
 

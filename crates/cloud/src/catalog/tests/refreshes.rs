@@ -103,6 +103,26 @@ fn a_refresh_of_one_region_keeps_what_another_has_read_and_can_be_reverted() {
 }
 
 #[test]
+fn refreshes_at_the_same_time_lose_nothing_of_each_other() {
+    const AT_ONCE: u32 = 8;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path();
+    std::thread::scope(|scope| {
+        for number in 0..AT_ONCE {
+            scope.spawn(move || {
+                keep(path, &[price(&format!("xx-new-{number}"), "g4dn.xlarge", PriceTerms::OnDemand, 500_000)]);
+            });
+        }
+    });
+    let numbers: Vec<u32> = refreshed::history(path).unwrap().iter().map(|file| file.number).collect();
+    assert_eq!(numbers, (1..=AT_ONCE).collect::<Vec<_>>());
+    let catalog = Catalog::open(path).unwrap();
+    for number in 0..AT_ONCE {
+        assert!(listing(&catalog, &format!("xx-new-{number}"), "g4dn.xlarge").is_some(), "{number}");
+    }
+}
+
+#[test]
 fn an_import_is_over_a_refresh() {
     let home = tempfile::tempdir().unwrap();
     let text =
@@ -137,7 +157,7 @@ fn a_damaged_refresh_says_how_to_go_back() {
     check(&text.replace(",usd_per_hour", ",amount"), "no column `usd_per_hour`");
     // A file that was not finished is none.
     fs::write(&path, &text).unwrap();
-    fs::write(refreshed::folder(home.path()).join("0002-2026-11-27-aws.csv.new"), "half").unwrap();
+    fs::write(refreshed::folder(home.path()).join("0002-2026-11-27-aws.csv.partial"), "half").unwrap();
     assert_eq!(on_demand(home.path(), "g4dn.xlarge"), "$0.111/h");
     refreshed::revert(home.path(), "aws").unwrap();
     assert!(Catalog::open(home.path()).is_ok());
