@@ -347,8 +347,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "refreshed-prices-may-jump",
         harm: "a price that a cloud states wrongly, a hundredth of the real one, is planned with",
         file: "crates/cloud/src/prices/compare.rs",
-        from: "old > 0 && (new > old * i128::from(JUMP) || new * i128::from(JUMP) < old)",
-        to: "old > new && new <= 0",
+        from: "least > 0 && (new > most * i128::from(JUMP) || new * i128::from(JUMP) < least)",
+        to: "least > most && new <= 0",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "prices_out_of_bounds" },
     },
     SourceMutant {

@@ -9,7 +9,8 @@ use super::{PriceKey, PriceTable, StatedPrice};
 use crate::Catalog;
 use crate::catalog::refreshed::{PriceTerms, RefreshedPrice};
 
-/// A price that is so many times the one before, or so small a part of it, is not believed.
+/// A price that is so many times the one before, or so small a part of it, is not believed. Where there is none before, those
+/// of the same machine in other regions are what it is compared with.
 pub const JUMP: i64 = 5;
 
 /// A price that was read, and the one before it.
@@ -63,12 +64,14 @@ pub fn compare(catalog: &Catalog, cloud: &Cloud, table: &PriceTable, dated: &str
     let of_cloud = catalog.listings.iter().filter(|listing| listing.cloud == *cloud);
     let listings: HashMap<(&str, &str), &Listing> =
         of_cloud.map(|listing| ((listing.region.as_str(), listing.instance_type.as_str()), listing)).collect();
+    let usual = usual(catalog, cloud);
     let mut comparison = PriceComparison::default();
     for (key, stated, other) in table.prices() {
         let (region, instance_type, terms) = key;
         let listing = listings.get(&(region.as_str(), instance_type.as_str()));
         let old = listing.and_then(|listing| terms.price(listing)).cloned();
-        let (price, why) = judged(catalog, stated, other, old.as_ref(), dated);
+        let usual = usual.get(&(instance_type.as_str(), *terms)).copied();
+        let (price, why) = judged(catalog, (stated, other), (old.as_ref(), usual), dated);
         let is_taken = price.is_some() && (accepts || why.is_none());
         comparison.suspicious.extend(why.map(|why| suspicious(key, stated, why, is_taken)));
         let Some(new) = price.filter(|_| is_taken) else { continue };
@@ -91,6 +94,19 @@ pub fn compare(catalog: &Catalog, cloud: &Cloud, table: &PriceTable, dated: &str
     comparison
 }
 
+/// The lowest and the highest price of each machine of a cloud under each of the terms.
+fn usual<'a>(catalog: &'a Catalog, cloud: &Cloud) -> HashMap<(&'a str, PriceTerms), (Rate, Rate)> {
+    let mut usual = HashMap::new();
+    for listing in catalog.listings.iter().filter(|listing| listing.cloud == *cloud) {
+        for terms in PriceTerms::ALL {
+            let Some(Price { rate, .. }) = terms.price(listing) else { continue };
+            let (least, most) = usual.entry((listing.instance_type.as_str(), terms)).or_insert((*rate, *rate));
+            (*least, *most) = ((*least).min(*rate), (*most).max(*rate));
+        }
+    }
+    usual
+}
+
 fn order(change: &PriceChange) -> (&str, &str, PriceTerms) {
     (&change.instance_type, &change.region, change.terms)
 }
@@ -101,12 +117,12 @@ fn suspicious(key: &PriceKey, stated: &StatedPrice, why: String, is_taken: bool)
     SuspiciousPrice { region, instance_type, terms, micros, currency, why, is_taken }
 }
 
-/// The price in dollars, if it is one, and why it is not believed, if so.
+/// The price in dollars, if it is one, and why it is not believed, if so. It is compared with the price before, or else with
+/// the lowest and the highest of the same machine.
 fn judged(
     catalog: &Catalog,
-    stated: &StatedPrice,
-    other: Option<i64>,
-    old: Option<&Price>,
+    (stated, other): (&StatedPrice, Option<i64>),
+    (old, usual): (Option<&Price>, Option<(Rate, Rate)>),
     dated: &str,
 ) -> (Option<Price>, Option<String>) {
     if stated.micros <= 0 {
@@ -123,20 +139,22 @@ fn judged(
     if rate.micros_per_hour() <= 0 {
         return (None, Some("it is no price".to_owned()));
     }
-    let why = match (other, old) {
+    let bounds = old.map(|old| (old.rate, old.rate)).or(usual);
+    let why = match (other, bounds) {
         _ if currency.code != "USD" => Some(format!("it is in {}", currency.code)),
         (Some(other), _) => Some(format!("the cloud states {} too", Rate::from_micros_per_hour(other))),
-        (None, Some(old)) if has_jumped(old.rate, rate) => {
-            Some(format!("it was {}, and a price seldom changes by more than {JUMP} times", old.rate))
-        }
+        (None, Some((least, most))) if is_beyond((least, most), rate) => Some(match old {
+            Some(_) => format!("it was {least}, and a price seldom changes by more than {JUMP} times"),
+            None => format!("other regions have it for {least} to {most}, and seldom differ by more than {JUMP} times"),
+        }),
         (None, _) => None,
     };
     (Some(Price { rate, dated: dated.to_owned(), source: stated.source.clone(), derived }), why)
 }
 
-fn has_jumped(old: Rate, new: Rate) -> bool {
-    let (old, new) = (i128::from(old.micros_per_hour()), i128::from(new.micros_per_hour()));
-    old > 0 && (new > old * i128::from(JUMP) || new * i128::from(JUMP) < old)
+fn is_beyond((least, most): (Rate, Rate), new: Rate) -> bool {
+    let [least, most, new] = [least, most, new].map(|rate| i128::from(rate.micros_per_hour()));
+    least > 0 && (new > most * i128::from(JUMP) || new * i128::from(JUMP) < least)
 }
 
 #[cfg(test)]
@@ -179,7 +197,10 @@ mod tests {
         check(3_673_000 * JUMP + 1, "USD", "eastus", true, "$18.365001/h / 400 % / it was $3.673/h");
         check(734_600, "USD", "eastus", false, "$0.7346/h / -80 % / -");
         check(734_599, "USD", "eastus", false, "- /  / it was");
-        check(7, "USD", "nowhere-1", false, "$0.000007/h / new / -");
+        check(4_000_000, "USD", "nowhere-1", false, "$4.00/h / new / -");
+        check(7, "USD", "nowhere-1", false, "- /  / other regions have it for $3.673/h to ");
+        check(7, "USD", "nowhere-1", true, "$0.000007/h / new / other regions have it for ");
+        check(90_000_000, "USD", "nowhere-1", false, "- /  / other regions have it for ");
         for accepts in [false, true] {
             check(0, "USD", "eastus", accepts, "- /  / it is no price");
             check(-1, "USD", "eastus", accepts, "- /  / it is no price");
