@@ -38,6 +38,11 @@ pub fn known_types(catalog: &Catalog, cloud: &Cloud) -> KnownTypes {
     known
 }
 
+/// Whether a text could be the name of a region of a cloud.
+pub fn is_region_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+}
+
 /// Region, machine type and terms of a price.
 pub type PriceKey = (String, String, PriceTerms);
 
@@ -79,8 +84,12 @@ struct RankedPrice {
 
 impl PriceTable {
     /// Adds a price. Of several for the same machine the one with the greatest rank counts; of two with the same rank the
-    /// higher one, and that there is another is remembered.
+    /// higher one, and that there is another is remembered. One
+    /// without the name of a region is left out: the region would be one that machines are planned in.
     pub fn add(&mut self, key: PriceKey, rank: &str, price: StatedPrice) {
+        if !is_region_name(&key.0) {
+            return self.leave_out("without the name of a region");
+        }
         let new = RankedPrice { price, rank: rank.to_owned(), other: None };
         let Some(old) = self.prices.get_mut(&key) else {
             self.prices.insert(key, new);
@@ -166,6 +175,16 @@ mod tests {
         check(&[("1", 5), ("1", 3)], (5, Some(3)));
         check(&[("1", 3), ("1", 5)], (5, Some(3)));
         check(&[("1", 3), ("1", 5), ("2", 4)], (4, None));
+    }
+
+    #[test]
+    fn a_price_of_no_region_is_left_out() {
+        let mut table = PriceTable::default();
+        for region in ["", "East US", "eastus\n", "\u{1b}[2J"] {
+            table.add((region.into(), "m".into(), PriceTerms::OnDemand), "", price(1));
+        }
+        assert!(table.is_empty());
+        assert_eq!(table.left_out.get("without the name of a region"), Some(&4));
     }
 
     #[test]

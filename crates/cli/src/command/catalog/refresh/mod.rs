@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use cloud::Catalog;
 use cloud::catalog::refreshed;
 use cloud::prices::compare::{PriceComparison, compare};
-use cloud::prices::{CLOUDS, PriceTable};
+use cloud::prices::{CLOUDS, PriceTable, is_region_name};
 use domain::listing::{Cloud, Listing};
 
 use crate::error::{Error, exit};
@@ -126,10 +126,7 @@ fn named(name: &str) -> Result<Cloud, Error> {
 
 /// Refuses what is no name of a region, and regions whose prices are elsewhere.
 fn check_regions(cloud: &Cloud, regions: &[String]) -> Result<(), Error> {
-    let is_name = |region: &String| {
-        !region.is_empty() && region.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-    };
-    if let Some(region) = regions.iter().find(|region| !is_name(region)) {
+    if let Some(region) = regions.iter().find(|region| !is_region_name(region)) {
         let message = format!("`{region}` is no name of a region");
         return Err(Error::Usage { message, hint: "`gradus catalog regions` lists them".to_owned() });
     }
