@@ -2,8 +2,8 @@
 //! (<https://cloud.google.com/billing/v1/how-tos/catalog-api>).
 //!
 //! It has no price of a machine. One is added up from what its cores, memory, GPUs and, for A2 Ultra, local disks cost in
-//! its region; where a part is missing, or has two prices, the machine is left out. A part holds for whole groups of
-//! regions, whether they have the machine or not, so no price confirms that a region has it.
+//! its region; where a part is missing, costs nothing, or has two prices, the machine is left out. A part holds for whole
+//! groups of regions, whether they have the machine or not, so no price confirms that a region has it.
 
 mod parts;
 
@@ -179,7 +179,9 @@ fn add(listing: &Listing, skus: &[Sku], table: &mut PriceTable) {
 fn cost<'a>(part: &MachinePart, skus: &[&'a Sku]) -> Option<(i128, &'a str)> {
     let mut matching = skus.iter().filter(|sku| sku.kind == part.kind && part.is_meant(&sku.words));
     let first = matching.next()?;
-    if matching.any(|other| (other.nanos, &other.currency) != (first.nanos, &first.currency)) {
+    let has_other = matching.any(|other| (other.nanos, &other.currency) != (first.nanos, &first.currency));
+    // A part without a price reads as one that costs nothing, and a machine would look cheap by it.
+    if first.nanos <= 0 || has_other {
         return None;
     }
     let nanos = first.nanos * i128::from(part.count);

@@ -109,6 +109,14 @@ fn two_prices_of_a_part_are_no_price() {
 }
 
 #[test]
+fn a_part_that_costs_nothing_is_no_part() {
+    let mut parts = a2();
+    *parts[2].pointer_mut("/pricingInfo/0/pricingExpression/tieredRates/0").unwrap() = json!({ "startUsageAmount": 0 });
+    let table = read(vec![parts]);
+    assert_eq!(price(&table, "a2-highgpu-1g", PriceTerms::OnDemand), None);
+}
+
+#[test]
 fn what_is_not_understood_is_no_part() {
     let good = &a2()[0];
     assert!(sku(good).is_some());
