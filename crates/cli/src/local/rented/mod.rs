@@ -110,7 +110,7 @@ fn of_image(job: &Job, catalog: &Catalog, offer: &Offer) -> Option<String> {
     })
 }
 
-/// That the price of an offer is old, and how to read the current one.
+/// That the price of an offer is old, and how to get the current one.
 fn of_price(catalog: &Catalog, offer: &Offer, today: i64) -> Option<String> {
     let choice = offer.kind.parse::<MachineChoice>().ok()?;
     let cloud = Cloud::named(&offer.provider);
@@ -118,9 +118,12 @@ fn of_price(catalog: &Catalog, offer: &Offer, today: i64) -> Option<String> {
     let listing = there.find(|listing| listing.instance_type == choice.machine)?;
     let terms = if choice.is_spot { PurchaseOption::Spot } else { PurchaseOption::OnDemand };
     let dated = &terms.price(listing)?.dated;
-    is_old(dated, today).then(|| {
-        format!("the price is still that of {dated}, more than {OLD_DAYS} days ago; `gradus catalog refresh {cloud}` reads the current one")
-    })
+    // A refresh does not replace what the user has imported.
+    let remedy = match catalog.is_imported(listing) {
+        true => "`gradus catalog import` replaces it".to_owned(),
+        false => format!("`gradus catalog refresh {cloud}` reads the current one"),
+    };
+    is_old(dated, today).then(|| format!("the price is still that of {dated}, more than {OLD_DAYS} days ago; {remedy}"))
 }
 
 /// The zones of the first regions in which there is a choice of them.
