@@ -179,6 +179,8 @@ fn clouds_regions_and_keys_that_are_missing_are_said() {
     check(&["azure", "--region", "../x"], 2, "`../x` is no name of a region");
     check(&["aws", "--region", "cn-north-1"], 2, "are in yuan");
     check(&["lambda"], 3, "hint: set `LAMBDA_API_KEY` to a key");
+    let none = home.gradus(&["catalog", "revert", "Google"]);
+    assert!(none.code == Some(2) && none.err.contains("no refresh of `gcp` is in use"), "{}", none.err);
 }
 
 #[test]

@@ -50,8 +50,9 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
 /// # Errors
 /// [`Error::Usage`] where there is none.
 pub fn revert(cloud: &str, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let cloud = cloud.trim().to_ascii_lowercase();
-    let Some(RefreshFile { number, dated, .. }) = refreshed::revert(&settings.home, &cloud)? else {
+    let cloud = super::spelled(cloud);
+    let cloud = cloud.name();
+    let Some(RefreshFile { number, dated, .. }) = refreshed::revert(&settings.home, cloud)? else {
         let message = format!("no refresh of `{cloud}` is in use");
         return Err(Error::Usage { message, hint: "`gradus catalog history` lists all".to_owned() });
     };

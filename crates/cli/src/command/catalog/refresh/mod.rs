@@ -104,14 +104,18 @@ fn finished(outcome: &Outcome<'_>) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
+/// The cloud that a word means.
+fn spelled(word: &str) -> Cloud {
+    match Cloud::named(word) {
+        Cloud::Other(name) if name == "google" => Cloud::Gcp,
+        cloud => cloud,
+    }
+}
+
 /// The cloud of this name, if its prices can be refreshed.
 fn named(name: &str) -> Result<Cloud, Error> {
     let known = CLOUDS.iter().map(|cloud| format!("`{cloud}`")).collect::<Vec<_>>().join(", ");
-    let cloud = match name.trim().to_ascii_lowercase().as_str() {
-        "google" => Cloud::Gcp,
-        other => Cloud::named(other),
-    };
-    match cloud {
+    match spelled(name) {
         cloud if CLOUDS.contains(&cloud) => Ok(cloud),
         Cloud::Own => Err(Error::Usage {
             message: "your own machines have no prices to fetch".to_owned(),
