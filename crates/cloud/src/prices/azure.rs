@@ -5,12 +5,13 @@
 //! spot, or of a reservation for its whole term; one on demand also has the hourly prices of savings plans, which stand in
 //! where there is no reservation.
 
+use domain::listing::Cloud;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::amount::{divided, of_number};
 use super::fetch::{PriceFailure, PriceFetcher};
-use super::{KnownTypes, PriceTable, StatedPrice};
+use super::{KnownTypes, PriceTable, StatedPrice, cloud_apart};
 use crate::aws::wire::HttpRequest;
 use crate::aws::wire::query::word;
 use crate::catalog::refreshed::PriceTerms;
@@ -109,6 +110,10 @@ fn read(item: &Value, known: &KnownTypes, today: &str, table: &mut PriceTable) {
     if since > today {
         return table.leave_out("a price to come");
     }
+    let region = text("armRegionName").to_lowercase();
+    if cloud_apart(&Cloud::Azure, &region).is_some() {
+        return table.leave_out("in regions of the government, which other accounts rent in");
+    }
     if !known.contains_key(machine) {
         return table.unknown(if machine.is_empty() { sku } else { machine });
     }
@@ -124,7 +129,6 @@ fn read(item: &Value, known: &KnownTypes, today: &str, table: &mut PriceTable) {
         derived,
         is_confirmed: false,
     };
-    let region = text("armRegionName").to_lowercase();
     let key = |terms| (region.clone(), machine.to_owned(), terms);
     // Of several the meter of the region itself counts, and the newest price.
     let meter = i32::from(item["isPrimaryMeterRegion"].as_bool().unwrap_or(true));
@@ -222,6 +226,7 @@ mod tests {
             json!({ "skuName": "NC24ads A100 v4 Low Priority" }),
             json!({ "type": "DevTestConsumption" }),
             json!({ "effectiveStartDate": "2027-01-01T00:00:00Z" }),
+            json!({ "armRegionName": "usgovvirginia" }),
             json!({ "unitOfMeasure": "1/Month" }),
             json!({ "retailPrice": null }),
             json!({ "type": "Reservation", "reservationTerm": "5 Years" }),

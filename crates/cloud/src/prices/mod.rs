@@ -43,6 +43,17 @@ pub fn is_region_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
 }
 
+/// The cloud of its own, in the catalog, that a region belongs to, because only other accounts can rent there.
+pub fn cloud_apart(cloud: &Cloud, region: &str) -> Option<&'static str> {
+    match cloud {
+        Cloud::Aws if region.starts_with("cn-") => Some("aws-cn"),
+        Cloud::Aws if region.starts_with("us-gov-") => Some("aws-gov"),
+        Cloud::Azure if region.starts_with("usgov") || region.starts_with("usdod") => Some("azure-gov"),
+        Cloud::Aws | Cloud::Azure | Cloud::Gcp | Cloud::Alibaba | Cloud::Lambda | Cloud::Tencent => None,
+        Cloud::Own | Cloud::Other(_) => None,
+    }
+}
+
 /// Region, machine type and terms of a price.
 pub type PriceKey = (String, String, PriceTerms);
 

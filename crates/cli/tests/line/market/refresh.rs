@@ -177,7 +177,7 @@ fn clouds_regions_and_keys_that_are_missing_are_said() {
     };
     check(&["alibaba"], 2, "hint: use one of `aws`, `azure`, `gcp`, `lambda`");
     check(&["azure", "--region", "../x"], 2, "`../x` is no name of a region");
-    check(&["aws", "--region", "cn-north-1"], 2, "are in yuan");
+    check(&["aws", "--region", "cn-north-1"], 2, "is a region of `aws-cn`, which needs an account of its own");
     check(&["lambda"], 3, "hint: set `LAMBDA_API_KEY` to a key");
     let none = home.gradus(&["catalog", "revert", "Google"]);
     assert!(none.code == Some(2) && none.err.contains("no refresh of `gcp` is in use"), "{}", none.err);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use cloud::Catalog;
 use cloud::catalog::refreshed;
 use cloud::prices::compare::{PriceComparison, compare};
-use cloud::prices::{CLOUDS, PriceTable, is_region_name};
+use cloud::prices::{CLOUDS, PriceTable, cloud_apart, is_region_name};
 use domain::listing::{Cloud, Listing};
 
 use crate::error::{Error, exit};
@@ -134,9 +134,9 @@ fn check_regions(cloud: &Cloud, regions: &[String]) -> Result<(), Error> {
         let message = format!("`{region}` is no name of a region");
         return Err(Error::Usage { message, hint: "`gradus catalog regions` lists them".to_owned() });
     }
-    if let Some(region) = regions.iter().find(|region| *cloud == Cloud::Aws && region.starts_with("cn-")) {
-        let message = format!("prices of `{region}` are in yuan, in a price list of their own that is not read");
-        let hint = "`gradus catalog import FILE --cloud aws` reads prices from a file".to_owned();
+    if let Some((region, apart)) = regions.iter().find_map(|region| Some((region, cloud_apart(cloud, region)?))) {
+        let message = format!("`{region}` is a region of `{apart}`, which needs an account of its own and is not read");
+        let hint = format!("`gradus catalog import FILE --cloud {apart}` reads prices from a file");
         return Err(Error::Usage { message, hint });
     }
     Ok(())
@@ -184,6 +184,8 @@ mod tests {
         };
         check(Cloud::Aws, "us-east-1", true);
         check(Cloud::Aws, "cn-north-1", false);
+        check(Cloud::Aws, "us-gov-west-1", false);
+        check(Cloud::Azure, "usgovvirginia", false);
         check(Cloud::Gcp, "../x", false);
         check(Cloud::Azure, "eastus' or 1", false);
         check(Cloud::Azure, "", false);
