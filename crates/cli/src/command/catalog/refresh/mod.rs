@@ -60,6 +60,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let cloud = named(&args.cloud)?;
     check_regions(&cloud, &args.regions)?;
     let catalog = Catalog::refreshed(&settings.home)?;
+    // A damaged import is said before anything is read or stored.
+    let imported = Catalog::open(&settings.home)?;
     let dated = day_text(day_of(jiff::Timestamp::now()));
     let fetched = sources::fetch(&cloud, (&catalog, &args.regions, &dated), settings, printer)?;
     let comparison = compare(&catalog, &cloud, &fetched.table, &dated, args.accept);
@@ -74,7 +76,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         table: &fetched.table,
         comparison: &comparison,
         fetched: &fetched,
-        hidden: hidden(&Catalog::open(&settings.home)?, &cloud, &comparison),
+        hidden: hidden(&imported, &cloud, &comparison),
         file: file.as_ref(),
     };
     match printer.is_json() {
