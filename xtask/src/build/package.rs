@@ -26,9 +26,25 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/gradus.fish"),
 ];
 
+/// What is beside the library that `cargo xtask setup` fetches, and goes along: its version and its licences.
+const BESIDE: [&str; 2] = ["build-version", "licenses"];
+
+/// Why nothing can be packed here: an installed PyTorch has other files, and may be a CUDA build of several gigabytes.
+pub fn obstacle(root: &Path) -> Option<String> {
+    let library = root.join("vendor/libtorch");
+    let is_fetched = BESIDE.iter().all(|name| library.join(name).exists());
+    let place = fs::canonicalize(&library).unwrap_or(library);
+    let why = format!("`{}` is not the libtorch that `cargo xtask setup` fetches", place.display());
+    let hint = "unset `GRADUS_LIBTORCH`, remove the link `vendor/libtorch`, and try again";
+    (!is_fetched).then(|| format!("{why}, whose licences belong to a package\n  hint: {hint}"))
+}
+
 /// Builds both executables and packs them.
 pub fn package(root: &Path) -> Outcome {
     eprintln!("{}", build::setup(root)?);
+    if let Some(obstacle) = obstacle(root) {
+        return Err(obstacle.into());
+    }
     let built = build::executables(root)?;
     let version = doing::read(Command::new(built.join("gradus")).arg("--version"))?;
     let version = version.trim().trim_start_matches("gradus ").to_owned();
@@ -62,7 +78,7 @@ fn fill(root: &Path, built: &Path, prefix: &Path) -> Result<(), Box<dyn Error>> 
     }
     let library = prefix.join("lib").join(setup::CACHE_FOLDER);
     copy(&fs::canonicalize(root.join("vendor/libtorch"))?.join("lib"), &library.join("lib"))?;
-    for name in ["build-version", "licenses"] {
+    for name in BESIDE {
         copy(&root.join("vendor/libtorch").join(name), &library.join(name))?;
     }
     let gradus = built.join("gradus");
@@ -119,9 +135,23 @@ fn control(version: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_pytorch_is_not_packed() {
+        let root = tempfile::tempdir().unwrap();
+        let library = root.path().join("vendor/libtorch");
+        fs::create_dir_all(library.join("lib")).unwrap();
+        fs::write(library.join("version.py"), "__version__ = '2.11.0+cu130'\n").unwrap();
+        assert!(obstacle(root.path()).is_some_and(|why| why.contains("hint: unset `GRADUS_LIBTORCH`")));
+        fs::create_dir_all(library.join("licenses")).unwrap();
+        fs::write(library.join("build-version"), "2.11.0+cpu\n").unwrap();
+        assert_eq!(obstacle(root.path()), None);
+    }
+
     #[test]
     fn the_control_file_has_what_dpkg_asks_for() {
-        let control = super::control("1.2.3");
+        let control = control("1.2.3");
         for field in ["Package: gradus\n", "Version: 1.2.3\n", "Architecture: amd64\n", "Maintainer: ", "Description: "]
         {
             assert!(control.contains(field), "{field}");
