@@ -54,9 +54,11 @@ fn created(root: &Path, wheel: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let _ = fs::remove_dir_all(&folder);
     let python = setup::python()?;
     let mut venv = Command::new(&python);
-    doing::run(venv.args(["-m", "venv", "--without-pip"]).arg(&folder), "Python's `venv` is needed")?;
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));
+    doing::run(venv.args(["-m", "venv", "--without-pip"]).arg(&folder), "`sudo apt install python3-venv`")?;
+    // As `pip --python` does, which Ubuntu 22.04's pip does not have yet.
+    let found = doing::read(Command::new(&python).args(["-c", "import pip; print(pip.__path__[0])"]))?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.arg(found.trim()).env_remove("PYTHONPATH");
     pip.args(["install", "--quiet", "--no-deps", "--disable-pip-version-check"]).arg(wheel);
     doing::run(pip.env("PIP_ROOT_USER_ACTION", "ignore"), "read pip's message above")?;
     Ok(folder)
