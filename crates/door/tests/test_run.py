@@ -271,6 +271,30 @@ class Saving(Fresh):
                 self.run_of().load({"model": other, **objects})
             self.assertTrue(torch.equal(other.weight, before))
 
+    def test_what_code_of_the_programs_own_accepts_is_not_refused(self):
+        class Around(torch.optim.SGD):
+            def state_dict(self):
+                return {"inner": super().state_dict(), "slow": torch.ones(2)}
+
+            def load_state_dict(self, state):
+                super().load_state_dict(state["inner"])
+
+        class Odd:
+            def parameters(self, kind):
+                raise AssertionError("they are not asked for")
+
+            def state_dict(self):
+                return {"a": 1}
+
+        model, wide = torch.nn.Linear(3, 2, bias=False), torch.nn.Linear(3, 2)
+        wide.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+        optimizer = Around(model.parameters(), lr=0.5)
+        self.run_of().save({"model": model, "optimizer": optimizer, "odd": Odd()}, 1, wait=True)
+        other = Around(model.parameters(), lr=0.1)
+        self.run_of().load({"model": wide, "optimizer": other})
+        self.assertEqual(other.param_groups[0]["lr"], 0.5)
+        self.assertTrue(torch.equal(wide.weight, model.weight))
+
     def test_a_checkpoint_of_another_program_is_refused(self):
         self.run_of(program="gan").save({"a": 1}, 3, wait=True)
         with self.assertRaisesRegex(gradus.CheckpointError, "step 3 .* is of `gan`, and this is `bert`"):

@@ -99,10 +99,11 @@ def _refuse_flat(value, path):
     """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name. DeepSpeed's ZeRO
     leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives.
     """
-    kind, parameters = type(value), getattr(value, "parameters", None)
+    kind, torch = type(value), sys.modules.get("torch")
+    is_module = torch is not None and isinstance(value, torch.nn.Module)
     # Engines and optimizers, and modules whose parameters ZeRO has taken.
-    is_taken = lambda: callable(parameters) and any(hasattr(parameter, "ds_id") for parameter in parameters())  # noqa: E731
-    if kind.__module__.split(".")[0] == "deepspeed" or callable(getattr(value, "state_dict", None)) and is_taken():
+    is_taken = is_module and any(hasattr(parameter, "ds_id") for parameter in value.parameters())
+    if kind.__module__.split(".")[0] == "deepspeed" or is_taken:
         raise TypeError(
             f"{path} is {kind.__module__}.{kind.__qualname__}, whose state DeepSpeed has divided among ranks, and which is not saved\n"
             "hint: save with the engine's `save_checkpoint` into `$GRADUS_CHECKPOINTS`, or shard with "
