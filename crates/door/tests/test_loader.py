@@ -152,6 +152,8 @@ class Loading(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
             with self.assertWarnsRegex(UserWarning, r"(?s)one of 2 ranks, .* rank=1, world=2"):
                 self.loader()
+            with self.assertWarnsRegex(UserWarning, r"(?s)one of 2 ranks, .* has rank 0's samples .* rank=1, world=2"):
+                self.loader(world=2)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 self.loader(world=1), self.loader(rank=1, world=2), self.loader("imagenet-val")

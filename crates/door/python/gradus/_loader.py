@@ -69,8 +69,8 @@ class Loader:
             channels_last=channels_last or transform is not None, part=part, split=shares, mean=mean, std=std,
             skip_corrupt=skip_corrupt, augment=augment, cache=cache, environment=environment,
         )
-        if world is None and rank is None and inner.trains:
-            _warn_of_ranks()
+        if rank is None and world != 1 and inner.trains:
+            _warn_of_ranks("all samples" if world is None else "rank 0's samples")
         known = {
             "seed": seed, "recipe": recipe, "size": size, "split": shares or "folders", "part": part, "augment": augment,
         }
@@ -243,12 +243,12 @@ def _shares(labels, mixed, classes):
     return shares
 
 
-def _warn_of_ranks():
+def _warn_of_ranks(what):
     """A program that comes from one process trains each rank on the same samples without a sign of it."""
     rank, world, _ = _place(os.environ)
     if world > 1:
         warnings.warn(
-            f"this is one of {world} ranks, and its gradus.Loader has all samples of each batch, as those of the other ranks do\n"
+            f"this is one of {world} ranks, and its gradus.Loader has {what} of each batch, as those of the other ranks do\n"
             f"hint: gradus.Loader(…, rank={rank}, world={world}), or world=1 if that is meant",
             stacklevel=3,
         )
