@@ -146,21 +146,23 @@ class GradusCheckpointIO(TorchCheckpointIO):
             self._has_warned = True
             _warn(lost)
         apart = _state.Apart({"model": rest.pop("state_dict"), "trainer": rest})
-        aside = f"{path}.replaced" if os.path.isfile(path) else None
-        if aside:
-            # One of Lightning's own, of the same name; it stays until this one is durable.
-            os.replace(path, aside)
-        store = _store(path, 0)
+        # Where a file of Lightning's own has the name, the folder takes its place when it is durable.
+        is_file = os.path.isfile(path)
+        folder = f"{path}.gradus" if is_file else path
+        store = _store(folder, 0)
         try:
             # A name such as `last.ckpt` is written to again, maybe by a training that began anew: the newest is what counts.
-            step = max([int(checkpoint.get("global_step", 0)), *(number + 1 for number in _numbers(path))])
+            step = max([int(checkpoint.get("global_step", 0)), *(number + 1 for number in _numbers(folder))])
             is_handed, _, complaints = store.save(step, apart.handed(), json.dumps(apart.tree), None, 0.0)
             if not is_handed:
                 raise _door.CheckpointError(complaints[-1])
         finally:
             # Raises what the thread that writes has met.
             store.finish()
-        if aside:
+        if is_file:
+            aside = f"{path}.replaced"
+            os.replace(path, aside)
+            os.rename(folder, path)
             os.remove(aside)
 
     def load_checkpoint(self, path, map_location=None, weights_only=None):

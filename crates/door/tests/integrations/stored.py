@@ -62,6 +62,16 @@ def main():
     assert stored.load_checkpoint(folder / "own/last.ckpt")["global_step"] == 24, "a file of Lightning"
     model, = last.glob("step-*/model.safetensors")
     assert all(torch.equal(ours[name], tensor) for name, tensor in load_file(model).items())
+    # A file of Lightning's own stays until the folder that takes its place is durable.
+    file, aside = folder / "own/last.ckpt", folder / "own/last.ckpt.gradus"
+    before = file.read_bytes()
+    aside.write_text("no folder")
+    raises(gradus.CheckpointError, lambda: stored.save_checkpoint(found, file))
+    assert file.read_bytes() == before
+    aside.unlink()
+    stored.save_checkpoint(found, file)
+    assert file.is_dir() and stored.load_checkpoint(file)["global_step"] == 24
+    assert sorted(path.name for path in file.parent.iterdir()) == names[1], "something was left"
     # A training that began anew writes an earlier step to the same name.
     stored.save_checkpoint({**found, "global_step": 6}, last)
     assert stored.load_checkpoint(last)["global_step"] == 6
