@@ -55,7 +55,7 @@ pub struct StateView<'a> {
 /// The result of a save when it returns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SaveOutcome {
-    /// Whether the state was passed to the writer; never on ranks other than 0.
+    /// Whether the state was passed to the writer. Ranks other than 0 have none: they have done their part.
     pub is_handed: bool,
     /// Stall of the program in microseconds.
     pub stall_us: u64,
