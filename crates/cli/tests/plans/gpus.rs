@@ -22,6 +22,13 @@ fn a_described_gpu_is_planned_with_and_said_to_be_unmeasured() {
     workdir.file("gpus.csv", "gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops,link\nX100,96,3350,700,989,switch 900\n");
     let imported = workdir.gradus(&["catalog", "import", "gpus.csv"]);
     assert!(imported.out.contains("1 GPU imported as `gpus`: `X100`"), "{}{}", imported.out, imported.err);
+    // Prices that come after it know it, and a second description would contradict it.
+    let again = workdir.gradus(&["catalog", "import", "mine.csv"]);
+    assert!(again.code == Some(0) && !again.err.contains("unknown GPUs"), "{}", again.err);
+    workdir.file("others.csv", "gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops\nX100,80,3350,700,989\n");
+    let other = workdir.refused(&["catalog", "import", "others.csv"], 2);
+    assert!(other.contains("the catalog knows a GPU `X100`"), "{other}");
+    assert_eq!(workdir.gradus(&["catalog", "import", "gpus.csv"]).code, Some(0), "an import replaces itself");
     let offers = workdir.gradus(&["offers", "X100:8"]);
     assert!(offers.out.contains("8 × X100"), "{}{}", offers.out, offers.err);
     let twice = workdir.refused(&["plan", "job.yaml"], 2);

@@ -11,6 +11,7 @@ use domain::accelerators::Accelerators;
 use domain::gpu::{Gpu, GpuSpec};
 use serde_json::{Map, Value};
 
+use crate::catalog::import::stem;
 use crate::catalog::table::optional_rows;
 use crate::catalog::{Catalog, Error};
 
@@ -138,6 +139,16 @@ impl Catalog {
             }
         }
         Ok(())
+    }
+
+    /// The same of the GPUs of an import that is kept in a file of this name.
+    ///
+    /// # Errors
+    /// [`Error`] with the file, and the command that removes it.
+    pub(super) fn describe_kept(&mut self, specs: &BTreeMap<String, GpuSpec>, file: &str) -> Result<(), Error> {
+        self.describe(specs, &format!("import `{}`", stem(file))).map_err(|(message, _)| {
+            Error::File { doing: "use", file: file.to_owned(), message, hint: None }.of_kept(file)
+        })
     }
 }
 

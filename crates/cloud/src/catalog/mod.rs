@@ -163,10 +163,7 @@ impl Catalog {
         let mut catalog = Catalog::refreshed(home)?;
         for (name, text) in import::kept(home)? {
             let read = import::again(&name, &text, &catalog).map_err(|error| error.of_kept(&name))?;
-            catalog.describe(&read.gpus, &format!("import `{}`", import::stem(&name))).map_err(|(message, _)| {
-                let file = name.clone();
-                Error::File { doing: "use", file, message, hint: None }.of_kept(&name)
-            })?;
+            catalog.describe_kept(&read.gpus, &name)?;
             catalog.add(import::Import { name, listings: read.listings.len() }, read.listings);
         }
         Ok(catalog)

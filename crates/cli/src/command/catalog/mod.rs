@@ -103,11 +103,12 @@ fn import(
     let short = file.file_name().map_or(name.clone(), |name| name.to_string_lossy().into_owned());
     let cloud = cloud.map(|cloud| if cloud.eq_ignore_ascii_case("google") { "gcp".to_owned() } else { cloud });
     let defaults = Defaults { cloud: cloud.clone(), dated, source: format!("imported from {short}") };
-    let mut catalog = Catalog::embedded()?;
-    let read = import::read(&name, &text, &catalog, &defaults)?;
-    catalog.describe(&read.gpus, &name).map_err(|(message, hint)| Error::Usage { message, hint })?;
     let file_stem = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let kept = cloud.map_or(file_stem.clone(), |cloud| format!("{cloud}-{file_stem}"));
+    let mut catalog = Catalog::embedded()?;
+    catalog.describe_imported(home, &kept)?;
+    let read = import::read(&name, &text, &catalog, &defaults)?;
+    catalog.describe(&read.gpus, &name).map_err(|(message, hint)| Error::Usage { message, hint })?;
     let path = import::keep_read(home, &kept, &read)?;
     let kept = stem(&path.file_name().unwrap_or_default().to_string_lossy()).to_owned();
     imported(&kept, &path, &read, replaced(&catalog, &read.listings), printer);

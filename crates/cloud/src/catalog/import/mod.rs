@@ -99,6 +99,23 @@ pub fn again(file: &str, text: &str, catalog: &Catalog) -> Result<Read, Error> {
     }
 }
 
+impl Catalog {
+    /// Adds the GPUs that imports of a home describe, but for the import that one under `name` replaces: prices may spell
+    /// them, and no second import can describe them.
+    ///
+    /// # Errors
+    /// [`Error`] with the file that cannot be used, and the command that removes it.
+    pub fn describe_imported(&mut self, home: &Path, name: &str) -> Result<(), Error> {
+        for (file, text) in kept(home)? {
+            if stem(&file) != tame(name) && described::is_table_of_gpus(&columns(&text)) {
+                let gpus = described::read(&file, &text).map_err(|error| error.of_kept(&file))?;
+                self.describe_kept(&gpus, &file)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The names in the first line.
 fn columns(text: &str) -> Vec<&str> {
     let head = text.lines().next().unwrap_or_default();
