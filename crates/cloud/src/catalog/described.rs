@@ -60,7 +60,7 @@ pub fn read(file: &str, text: &str) -> Result<BTreeMap<String, GpuSpec>, Error> 
         if name.is_empty() {
             return Err("`gpu` is empty".to_owned());
         }
-        if format!("{name}:1").parse::<Accelerators>().is_err() {
+        if !Accelerators::is_name(name) {
             return Err(format!("`gpu`: `{name}` cannot stand in `accelerators`; use letters, digits and `-`"));
         }
         if specs.insert(name.to_owned(), spec(&cells)?).is_some() {
@@ -174,6 +174,8 @@ mod tests {
         };
         refused(",96,3350,700,989,", "`gpu` is empty");
         refused("\"X,1\",96,3350,700,989,", "letters, digits");
+        refused("96GB,96,3350,700,989,", "cannot stand in `accelerators`");
+        refused("X:1g.12gb,96,3350,700,989,", "cannot stand in `accelerators`");
         refused("X,0,3350,700,989,", "`96GB`");
         refused("X,96,0,700,989,", "`3.35TB/s`");
         refused("X,96,3350,0,989,", "`700W`");

@@ -221,7 +221,7 @@ fn gpu_specs(keys: Option<BTreeMap<String, GpuSpec>>, problems: &mut Vec<Problem
     let specs = keys.unwrap_or_default();
     for (name, spec) in &specs {
         let key = format!("resources.gpu_specs.{name}");
-        if format!("{name}:1").parse::<Accelerators>().is_err() {
+        if !Accelerators::is_name(name) {
             let message = format!("`{name}` cannot stand in `accelerators`");
             clash(problems, &key, &message, "use a name of letters, digits and `-`, such as `X100-96GB`");
         }

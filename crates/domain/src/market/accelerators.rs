@@ -68,6 +68,14 @@ pub enum AcceleratorKind {
     },
 }
 
+impl Accelerators {
+    /// Whether a text is a GPU's name and nothing else: no amount of memory, part or number.
+    pub fn is_name(text: &str) -> bool {
+        let read = text.parse::<Accelerators>();
+        matches!(read, Ok(Accelerators { kind: AcceleratorKind::Named(name), part: None, count: None }) if name == text)
+    }
+}
+
 impl FromStr for Accelerators {
     type Err = String;
 
@@ -188,5 +196,15 @@ mod tests {
         check("A100:1g.10", "how many");
         check("A100:0.0", "how many");
         check("40GB:0.5", "a GPU that is named");
+    }
+
+    #[test]
+    fn a_name_is_no_memory_part_or_number() {
+        for name in ["X100", "RTX-PRO-6000", "my GPU"] {
+            assert!(Accelerators::is_name(name), "{name}");
+        }
+        for other in ["", " X100", "X100:8", "X100:1g.10gb", "X100:0.5", "96GB", "40GB+", "X,1"] {
+            assert!(!Accelerators::is_name(other), "{other}");
+        }
     }
 }

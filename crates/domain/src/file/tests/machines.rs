@@ -170,6 +170,10 @@ fn described_gpus_are_possible_ones() {
         "2 resources.gpu_specs.X100.bf16: its rate in bf16, 60TFLOPS, is below the one in fp32, 67TFLOPS (write dense rates, not sparse ones, and leave out formats that its matrix units have not)",
     );
     check(
+        "96GB: {memory: 96GB, bandwidth: 3.35TB/s, power: 700W, bf16: 989TFLOPS}",
+        "2 resources.gpu_specs.96GB: `96GB` cannot stand in `accelerators` (use a name of letters, digits and `-`, such as `X100-96GB`)",
+    );
+    check(
         "X: {memory: 0GB, bandwidth: 1TB/s, power: 1W, bf16: 1TFLOPS}",
         "2 resources.gpu_specs.X.memory: `0GB` is no memory of one GPU (write for example `96GB`, of one GPU and above 0)",
     );
