@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use domain::Bytes;
 use domain::accelerators::Accelerators;
@@ -80,8 +81,12 @@ fn spec(cells: &[&str; 16]) -> Result<GpuSpec, String> {
                 "no" => Value::from(false),
                 other => return Err(format!("`{column}`: `{other}` is none of `yes` and `no`")),
             },
-            "pcie" | "multiprocessors" => {
-                Value::from(cell.parse::<u32>().map_err(|_| format!("`{column}`: `{cell}` is no whole number"))?)
+            "pcie" => number(column, cell, 3..=6)?,
+            "multiprocessors" => number(column, cell, 1..=100_000)?,
+            "architecture" if matches!(*cell, "processor" | "unlisted") => {
+                return Err(format!(
+                    "`{column}`: `{cell}` is no generation of GPUs; leave it empty if it is not known"
+                ));
             }
             // The unit of a link stands behind its kind: `switch 900`.
             "link" if cell.contains(' ') => Value::from(format!("{cell}GB/s")),
@@ -93,6 +98,15 @@ fn spec(cells: &[&str; 16]) -> Result<GpuSpec, String> {
     match spec.problems().first() {
         Some(problem) => Err(format!("{}; {}", problem.message, problem.hint)),
         None => Ok(spec),
+    }
+}
+
+/// A whole number in the range that a job's description has too.
+fn number(column: &str, cell: &str, range: RangeInclusive<u32>) -> Result<Value, String> {
+    let number = cell.parse::<u32>().map_err(|_| format!("`{column}`: `{cell}` is no whole number"))?;
+    match range.contains(&number) {
+        true => Ok(Value::from(number)),
+        false => Err(format!("`{column}`: `{cell}` is not within {} to {}", range.start(), range.end())),
     }
 }
 
@@ -181,6 +195,20 @@ mod tests {
         refused("X,96,3350,0,989,", "`700W`");
         refused("X,96,3350,700,,", "`bf16");
         refused("X,96,3350,700,989,900", "below the one in bf16");
+    }
+
+    #[test]
+    fn a_table_has_the_ranges_of_a_job() {
+        let refused = |column: &str, cell: &str, expected: &str| {
+            let text = format!("gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops,{column}\nX,96,3350,700,989,{cell}\n");
+            let error = read("gpus.csv", &text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        refused("multiprocessors", "0", "1 to 100000");
+        refused("multiprocessors", "many", "no whole number");
+        refused("pcie", "2", "3 to 6");
+        refused("architecture", "processor", "no generation of GPUs");
+        assert!(read("gpus.csv", &TABLE.replace("hopper", "cdna4")).is_ok());
     }
 
     #[test]
