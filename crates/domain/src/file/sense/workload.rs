@@ -44,6 +44,7 @@ impl Validator {
         }
         self.texts(workload);
         self.division(workload);
+        self.experts(workload);
         self.update(workload);
         self.savings(workload);
     }
@@ -102,6 +103,20 @@ impl Validator {
                 message,
                 format!("write `batch: {next}`, or degrees whose product divides {}", workload.batch),
             );
+        }
+    }
+
+    /// Experts that do not divide among ranks whose number the job fixes.
+    fn experts(&mut self, workload: &Workload) {
+        let parallel = &workload.parallel;
+        let (Some(data), Some(tensor), Some(expert @ 2..)) = (parallel.data, parallel.tensor, parallel.expert) else {
+            return;
+        };
+        let degrees = [data, parallel.fsdp.unwrap_or(1), tensor, parallel.context.unwrap_or(1)];
+        let ranks = degrees.into_iter().fold(1u64, |ranks, degree| ranks.saturating_mul(u64::from(degree)));
+        if !ranks.is_multiple_of(u64::from(expert)) {
+            let message = format!("experts do not divide among {expert} of the {ranks} ranks of a pipeline's stage");
+            self.wrong("workload.parallel.expert", message, format!("write a divisor of {ranks}, or more ranks"));
         }
     }
 

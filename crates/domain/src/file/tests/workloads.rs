@@ -107,6 +107,12 @@ fn ways_that_contradict_each_other_are_refused() {
         "7 workload.parallel.fsdp: a batch of 64 does not divide among 12 data-parallel ranks (write `batch: 72`, or degrees whose product divides 64)",
     );
     check(
+        "parallel: {data: 4, tensor: 1, expert: 8}",
+        "7 workload.parallel.expert: experts do not divide among 8 of the 4 ranks of a pipeline's stage (write a divisor of 4, or more ranks)",
+    );
+    check("parallel: {data: 4, expert: 8}", "ok");
+    check("parallel: {data: 4, tensor: 2, pipeline: 2, expert: 8}", "ok");
+    check(
         "parallel: {fsdp: 8, zero: 1}",
         "7 workload.parallel.zero: `fsdp` shards gradients and optimizer state at least, and `zero: 1` does not (write `zero: 2` or `3`, or `data` in place of `fsdp`)",
     );
