@@ -288,7 +288,7 @@ fn way(way: &ParallelConfig) -> String {
     }
     match way.recompute {
         ActivationCheckpointing::None => {}
-        ActivationCheckpointing::Selective => parts.push("attention recomputed".to_owned()),
+        ActivationCheckpointing::Selective => parts.push("cheap operators recomputed".to_owned()),
         ActivationCheckpointing::Full => parts.push("every block recomputed".to_owned()),
         ActivationCheckpointing::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
     }
