@@ -342,9 +342,15 @@ fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {
         Some(AnyAccelerators::One(one)) => vec![one],
         Some(AnyAccelerators::Many(several)) => several,
         Some(AnyAccelerators::Counted(counts)) => {
-            let named =
-                |(name, count)| Accelerators { kind: AcceleratorKind::Named(name), part: None, count: Some(count) };
-            counts.into_iter().map(named).collect()
+            // A name here is what stands before the number elsewhere: `40GB+` and `A100-80GB:1g.10gb` too.
+            let one = |(name, count): (String, u32)| {
+                format!("{name}:{count}").parse().unwrap_or_else(|_| Accelerators {
+                    kind: AcceleratorKind::Named(name),
+                    part: None,
+                    count: Some(count),
+                })
+            };
+            counts.into_iter().map(one).collect()
         }
     }
 }

@@ -156,6 +156,16 @@ fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
 }
 
 #[test]
+fn a_map_of_accelerators_reads_what_a_list_does() {
+    let wants = |accelerators: &str| {
+        let text = run_with(&format!("resources: {{accelerators: {accelerators}}}"));
+        crate::Job::parse(&text, "job.yaml").expect("a job").job.wants.accelerators
+    };
+    let listed = wants("['40GB+:8', 'A100-80GB:1g.10gb:2', 'H100:4']");
+    assert_eq!(wants("{'40GB+': 8, 'A100-80GB:1g.10gb': 2, H100: 4}"), listed);
+}
+
+#[test]
 fn described_gpus_are_possible_ones() {
     let check =
         |keys: &str, expected: &str| check(&run_with(&format!("resources: {{gpu_specs: {{{keys}}}}}")), expected);
