@@ -59,7 +59,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
     let program = program(workload);
     let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
     let network = ResolvedNetwork::of(model).saving(request::savings(workload));
-    request::check(workload, &network.model, &network.figures())?;
+    request::check(workload, &network)?;
     let spec = TrainingSpec {
         length,
         data,

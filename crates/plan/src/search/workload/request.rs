@@ -4,6 +4,7 @@
 use domain::problem::Problem;
 use domain::workload::{AdapterKind, LossComputation, RecomputeLevel, Workload, WorkloadParallel, WorkloadRecompute};
 
+use super::ResolvedNetwork;
 use super::spec::{NetworkFigures, ParallelChoice};
 use crate::estimate::ActivationCheckpointing;
 use crate::estimate::memory::{Adapters, Savings};
@@ -99,12 +100,13 @@ pub(super) fn savings(workload: &Workload) -> Savings {
 ///
 /// # Errors
 /// The key, and what it can be.
-pub(super) fn check(workload: &Workload, model: &ModelDescription, network: &NetworkFigures) -> Result<(), Problem> {
-    tensor(&workload.parallel, network)?;
-    stages(&workload.parallel, network)?;
-    sequences(&workload.parallel, network)?;
-    experts(&workload.parallel, network)?;
-    memory(workload, model, network)
+pub(super) fn check(workload: &Workload, resolved: &ResolvedNetwork) -> Result<(), Problem> {
+    let network = resolved.figures();
+    tensor(&workload.parallel, &network)?;
+    stages(&workload.parallel, &network)?;
+    sequences(&workload.parallel, &network)?;
+    experts(&workload.parallel, &network)?;
+    memory(workload, resolved, &network)
 }
 
 fn tensor(parallel: &WorkloadParallel, network: &NetworkFigures) -> Result<(), Problem> {
@@ -187,10 +189,17 @@ fn experts(parallel: &WorkloadParallel, network: &NetworkFigures) -> Result<(), 
     }
 }
 
-fn memory(workload: &Workload, model: &ModelDescription, network: &NetworkFigures) -> Result<(), Problem> {
-    if workload.adapters.is_some() && matches!(model, ModelDescription::Summary(_)) {
+fn memory(workload: &Workload, resolved: &ResolvedNetwork, network: &NetworkFigures) -> Result<(), Problem> {
+    if workload.adapters.is_some() && matches!(resolved.model, ModelDescription::Summary(_)) {
         let message = "adapters are of linear layers, and only totals of this network are known";
         return Err(Problem::at("workload.adapters", message).hint("name its `config.json` as `model`"));
+    }
+    // What is trained are the adapters alone.
+    if workload.adapters.is_some() && resolved.ops.parameters <= 0.0 {
+        let message = "adapters are of linear layers in blocks, and this network has none";
+        return Err(
+            Problem::at("workload.adapters", message).hint("leave `adapters` out: all weights are trained then")
+        );
     }
     if workload.offload.has_activations() && network.blocks == 0 {
         let message = "inputs of recomputed blocks are offloaded, and this network has no blocks that are known";
@@ -296,6 +305,19 @@ mod tests {
         assert_eq!(key(totals("parallel: {tensor: 2}")), "workload.parallel.tensor");
         assert_eq!(key(totals("parallel: {pipeline: 2}")), "workload.parallel.pipeline");
         assert_eq!(key(totals("packed: true")), "workload.packed");
+    }
+
+    #[test]
+    fn adapters_that_no_layer_has_are_refused() {
+        check(
+            with(
+                "config: {model_type: resnet, layer_type: bottleneck, depths: [3, 4, 6, 3]}",
+                "steps: 10\n  adapters: {kind: lora}",
+            ),
+            "workload.adapters",
+            "adapters are of linear layers in blocks, and this network has none",
+            "leave `adapters` out: all weights are trained then",
+        );
     }
 
     #[test]
