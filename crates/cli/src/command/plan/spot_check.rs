@@ -173,7 +173,7 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<SpotReplay, String>, on_demand: 
     let summary = summary(rows, of);
     let percent = |key: &str| format!("{:.1} %", 100.0 * summary[key].as_f64().unwrap_or(f64::NAN));
     printer.data(format!(
-        "{} of {} traces evaluated; error of paid hours: mean {}, median {}, {} in total; \
+        "{} of {} rows evaluated; error of paid hours: mean {}, median {}, {} in total; \
          {} of wall times in the band (P90/P10 {:.2} at the median); \
          second halves alone have P90/P10 {:.2}, their medians are {:.2} × off the prediction",
         summary["answered"],
@@ -208,7 +208,7 @@ fn cost_line(what: &str, costs: &Value) -> String {
         None => "–".to_owned(),
     };
     format!(
-        "cost on {what}, {} traces: {} of the machine time on demand (predicted {}); error from the first half: mean {}, \
+        "cost on {what}, {} rows: {} of the machine time on demand (predicted {}); error from the first half: mean {}, \
          median {}, {} in total; predicted again at {STARTS} points: mean {}, median {}; where the availability of the \
          second half is known: mean {}; {} of costs in the band",
         costs["answered"],
