@@ -149,7 +149,8 @@ const HOST_BANDWIDTH: f64 = 205e9;
 /// Seconds of a step that weights and states in the host's memory add: weights go to the GPU for both passes and
 /// gradients back, and the processors update what lies there.
 pub fn offloaded(work: &OpProfile, setup: &Setup, savings: &Savings) -> f64 {
-    let ranks = f64::from(setup.gpus());
+    // Each copy of a hybrid sharding is updated by the ranks that share it.
+    let ranks = f64::from(setup.gpus()) / f64::from(setup.parallel.copies.max(1));
     let weights = work.parameters / ranks;
     let passes = if savings.offload_weights { 3.0 * setup.accumulate as f64 } else { 1.0 };
     let here = f64::from(setup.device.gpus_per_node.max(1));

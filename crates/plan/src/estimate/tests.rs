@@ -294,6 +294,17 @@ fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
     assert_eq!(at(NumericFormat::Bf16, OptimizerKind::Adam8bit, &Savings::default()), 0.0);
 }
 
+/// Two copies of what eight ranks shard are twice as much to update.
+#[test]
+fn every_copy_of_a_hybrid_sharding_is_updated_by_its_hosts() {
+    let savings = Savings { offload_optimizer: true, ..Savings::default() };
+    let of = |copies: u32| {
+        let parallel = ParallelDegrees { data: 8, copies, zero: Zero::Parameters, ..ParallelDegrees::default() };
+        limits::offloaded(&gpt(24), &Setup { parallel, ..setup(8, 8) }, &savings)
+    };
+    assert!((of(2) / of(1) - 2.0).abs() < 1e-9, "{} {}", of(1), of(2));
+}
+
 /// Copies of blocks' inputs hide behind computing, and take their way over PCI Express where that is longer.
 #[test]
 fn activations_on_the_host_take_what_computing_does_not_hide() {
