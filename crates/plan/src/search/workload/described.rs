@@ -10,6 +10,7 @@ use super::spec::{DataDemand, ProgramOptions, RunLength, TrainingSpec};
 use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints, request};
 use crate::estimate::Layout;
 use crate::estimate::limits::PHOTOGRAPHS_BY_PYTORCH;
+use crate::estimate::optimizer::state_bytes;
 use crate::model::read::{self, SampleShape};
 use crate::model::{ModelDescription, Summary};
 
@@ -60,6 +61,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
     let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
     let network = ResolvedNetwork::of(model).saving(request::savings(workload));
     request::check(workload, &network)?;
+    assumptions.extend(on_hosts(workload, network.ops.parameters, &program));
     let spec = TrainingSpec {
         length,
         data,
@@ -145,6 +147,20 @@ fn program(workload: &Workload) -> ProgramOptions {
         recompute: workload.recompute.is_allowed(),
         averages: false,
     }
+}
+
+/// That hosts have the memory for what is offloaded to them, of which many offers do not say how much they have.
+fn on_hosts(workload: &Workload, weights: f64, program: &ProgramOptions) -> Option<String> {
+    let what = match (workload.offload.has_optimizer(), workload.offload.has_activations()) {
+        (false, false) => return None,
+        (false, true) => "the inputs of recomputed blocks".to_owned(),
+        (true, has_activations) => {
+            let bytes = weights * state_bytes(program.optimizer, program.precision);
+            let others = if has_activations { " and the inputs of recomputed blocks" } else { "" };
+            format!("{:.0} GiB of optimizer state in all{others}", (bytes / f64::from(1 << 30)).ceil())
+        }
+    };
+    Some(format!("the hosts' memory is large enough for {what}; it is not compared"))
 }
 
 /// Refuses texts that cannot fill the network's sequences as the job says, and says how they do.

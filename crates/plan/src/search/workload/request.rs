@@ -357,6 +357,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_hosts_is_said_to_be_assumed() {
+        let assumed = |offload: &str| {
+            let resolved = llama(&format!("steps: 10\n  precision: amp_bf16\n  offload: {offload}")).expect(offload);
+            resolved.assumptions.join("; ")
+        };
+        assert!(!assumed("none").contains("hosts"));
+        assert!(
+            assumed("activations").contains("large enough for the inputs of recomputed blocks; it is not compared")
+        );
+        assert!(assumed("both").contains(" GiB of optimizer state in all and the inputs"), "{}", assumed("both"));
+    }
+
+    #[test]
     fn adapters_train_few_weights_and_save_few() {
         let (all, lora) = (llama("steps: 10").expect("all"), llama("steps: 10\n  adapters: {kind: qlora, rank: 16}"));
         let lora = lora.expect("adapters");
