@@ -115,7 +115,8 @@ impl Validator {
         let degrees = [data, parallel.fsdp.unwrap_or(1), tensor, parallel.context.unwrap_or(1)];
         let ranks = degrees.into_iter().fold(1u64, |ranks, degree| ranks.saturating_mul(u64::from(degree)));
         if !ranks.is_multiple_of(u64::from(expert)) {
-            let message = format!("experts do not divide among {expert} of the {ranks} ranks of a pipeline's stage");
+            let message =
+                format!("`expert: {expert}` does not divide the {ranks} ranks of each stage, which share its experts");
             self.wrong("workload.parallel.expert", message, format!("write a divisor of {ranks}, or more ranks"));
         }
     }

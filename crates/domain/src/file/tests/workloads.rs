@@ -108,7 +108,7 @@ fn ways_that_contradict_each_other_are_refused() {
     );
     check(
         "parallel: {data: 4, tensor: 1, expert: 8}",
-        "7 workload.parallel.expert: experts do not divide among 8 of the 4 ranks of a pipeline's stage (write a divisor of 4, or more ranks)",
+        "7 workload.parallel.expert: `expert: 8` does not divide the 4 ranks of each stage, which share its experts (write a divisor of 4, or more ranks)",
     );
     check("parallel: {data: 4, expert: 8}", "ok");
     check("parallel: {data: 4, tensor: 2, pipeline: 2, expert: 8}", "ok");
