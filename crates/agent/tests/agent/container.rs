@@ -36,7 +36,7 @@ case $1 in
     ;;
   kill) kill -"$3" "$(< "$here/of-$last")" ;;
   rm) kill -KILL "$(< "$here/of-$last")"; rm -f "$here/of-$last" ;;
-  container) [[ -e $here/of-$last ]] || { echo "Error: no such container $last" >&2; exit 125; } ;;
+  ps) [[ ! -e $here/of-${last#name=} ]] || echo "${last#name=}" ;;
 esac
 "#;
 
