@@ -137,8 +137,18 @@ pub fn exec_line(
 pub fn means_something(variable: &str) -> bool {
     const NAMES: [&str; 9] =
         ["PATH", "HOME", "USER", "TMPDIR", "SHELL", "REGISTRY_AUTH_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "GODEBUG"];
-    const BEGINNINGS: [&str; 8] =
-        ["LD_", "XDG_", "DBUS_", "DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_", "NOTIFY_"];
+    const BEGINNINGS: [&str; 10] = [
+        "LD_",
+        "XDG_",
+        "DBUS_",
+        "DOCKER_",
+        "CONTAINER_",
+        "CONTAINERS_",
+        "_CONTAINERS_",
+        "PODMAN_",
+        "STORAGE_",
+        "NOTIFY_",
+    ];
     NAMES.contains(&variable) || BEGINNINGS.iter().any(|beginning| variable.starts_with(beginning))
 }
 
@@ -257,7 +267,7 @@ mod tests {
         assert_eq!(exec("TOKEN", "TOKEN").unwrap(), format!("exec --workdir /w --env TOKEN {tags}"));
         assert_eq!(exec("MASTER_ADDR", "").unwrap(), format!("exec --workdir /w --env MASTER_ADDR {tags}"));
         assert_eq!(exec("PATH", "").unwrap(), format!("exec --workdir /w --env PATH=va lue {tags}"));
-        for name in ["LD_PRELOAD", "DOCKER_HOST", "XDG_RUNTIME_DIR", "HOME", "CONTAINER_HOST"] {
+        for name in ["LD_PRELOAD", "DOCKER_HOST", "XDG_RUNTIME_DIR", "HOME", "CONTAINER_HOST", "STORAGE_DRIVER"] {
             assert!(exec(name, "").unwrap().contains(&format!("--env {name}=va lue")), "{name}");
             assert_eq!(exec(name, name), Err(name.to_owned()));
         }

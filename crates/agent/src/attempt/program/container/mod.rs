@@ -5,6 +5,7 @@
 //! the script by the runtime's `kill`, and from there to each process once. At the end the container is removed by its
 //! name, and the attempt is not over before the runtime says that there is none of that name.
 
+mod advice;
 mod line;
 
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use node::session;
 use rustix::process::{getegid, geteuid};
 
 use super::super::workdir::Placed;
+use advice::advice;
 use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
 use node::folder::not_written;
 use node::log::tail;
@@ -271,31 +273,6 @@ fn call(runtime: &ContainerRuntime, line: &[String], request: &ContainerRequest)
     Err(Finding::new(Cause::Setup, message).hint(advice(&said, name, &request.image)))
 }
 
-/// What to do about what a runtime has said.
-fn advice(said: &str, name: &str, image: &ContainerImage) -> String {
-    let said = said.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if says(&["nvidia.com/gpu", "could not select device driver"]) {
-        return "install NVIDIA's container toolkit on the machine; for podman, also run \
-                `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` there"
-            .to_owned();
-    }
-    if says(&["catatonit", "container-init", "docker-init"]) {
-        return format!("install `catatonit` for podman, or `docker-init` for docker, which `{name} run --init` needs");
-    }
-    if says(&["permission denied while trying to connect", "cannot connect to the docker daemon"]) {
-        return "start docker on the machine, and add the user there to the group `docker`; or install podman"
-            .to_owned();
-    }
-    if says(&["unauthorized", "denied", "manifest unknown", "not found"]) {
-        let at = image.qualified();
-        return format!(
-            "check the name, and for a private registry log in on the machine with `{name} login`; try `{name} pull {at}` there"
-        );
-    }
-    format!("try `{name} pull {}` on the machine; the run's log has all that it says", image.qualified())
-}
-
 fn no_runtime() -> Finding {
     let message = "`image_id` needs podman or docker, and the machine has neither";
     Finding::new(Cause::Setup, message)
@@ -340,21 +317,5 @@ mod tests {
         assert_eq!((value("PATH"), value("GONE")), (None, None), "the runtime keeps its own");
         let why = container().enter(plain.env("LD_PRELOAD", "x"), |name| name == "LD_PRELOAD").unwrap_err();
         assert!(why.message.contains("`LD_PRELOAD`"), "{why:?}");
-    }
-
-    #[test]
-    fn what_a_runtime_says_leads_to_what_to_do() {
-        let image: ContainerImage = "docker:a/b".parse().unwrap();
-        for (said, expected) in [
-            ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all", "nvidia-ctk cdi generate"),
-            ("could not select device driver \"\" with capabilities: [[gpu]]", "container toolkit"),
-            ("Error: looking up container-init binary: exec: \"catatonit\": not found", "install `catatonit`"),
-            ("permission denied while trying to connect to the Docker daemon socket", "group `docker`"),
-            ("pull access denied for a/b, repository does not exist", "docker login"),
-            ("i/o timeout", "try `docker pull docker.io/a/b`"),
-        ] {
-            let found = advice(said, "docker", &image);
-            assert!(found.contains(expected), "{said}: {found}");
-        }
     }
 }
