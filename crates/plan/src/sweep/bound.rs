@@ -10,9 +10,11 @@ use super::trial::{job, most, plan};
 /// Number of trials whose plans are added up individually; more are extrapolated from their average.
 const ADDED_UP: u32 = 1000;
 
-/// Time that trials may live on after the deadline: 60 s that the agent gives them to save, and 30 s to see that the
-/// deadline has come, to stop their processes and to release their machines.
-const SAVING: Duration = Duration::from_secs(90);
+/// Time that an agent gives trials to save after the deadline, where their job has no `stop_grace`.
+const SAVING: Duration = Duration::from_secs(60);
+
+/// Time to see that the deadline has come, to stop the processes of trials and to release their machines.
+const ENDING: Duration = Duration::from_secs(30);
 
 /// Bounds of a sweep. Counts are hard limits; time and money are hard unless they are only estimated.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,7 +74,8 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
         true => Some(Money::default()),
         false => time.map(|(paid, _)| rate.cost(Elapsed(duration(paid).micros()))),
     };
-    let ends = base.deadline.map(|deadline| Duration::from_micros(deadline.micros().saturating_add(SAVING.micros())));
+    let lives_on = base.stop_grace.unwrap_or(SAVING).micros().saturating_add(ENDING.micros());
+    let ends = base.deadline.map(|deadline| Duration::from_micros(deadline.micros().saturating_add(lives_on)));
     let by_deadline = ends.map(|deadline| {
         let rent = rate.cost(Elapsed(deadline.micros())).micros();
         Money::from_micros(rent.saturating_mul(i64::from(sweep.parallel.max(1))))

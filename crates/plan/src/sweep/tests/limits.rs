@@ -43,6 +43,13 @@ fn only_limits_are_never_passed() {
     check([Some("$10"), Some("30s")], 1, &unknown, Some((120, true)), Some(("$10", true)));
     check([Some("$500"), Some("30s")], 1, &unknown, Some((120, true)), Some(("$240", true)));
     check([Some("$10"), None], 1, &unknown, None, Some(("$10", true)));
+    // With a time to save of their own they live on for longer.
+    let scene = Scene::new(&sweep(Method::Random, Some(4)), None, 0);
+    let mut job = scene.sweep().job.clone();
+    (job.deadline, job.stop_grace) = (Some("30s".parse().unwrap()), Some("10m".parse().unwrap()));
+    let search = Sweep { parallel: 2, ..sweep(Method::Random, Some(4)) };
+    let found = bound(&job, &search, &scene.sweep().plan.offer, &unknown);
+    assert_eq!((found.time, found.time_is_limit), (Some(domain::Duration::from_secs(660)), true));
     // A machine that costs nothing costs nothing however long it is.
     check([None, None], 0, &unknown, None, Some(("$0", true)));
     check([None, Some("30s")], 0, &unknown, Some((120, true)), Some(("$0", true)));
