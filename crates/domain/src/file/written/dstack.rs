@@ -19,11 +19,12 @@ const VARIABLES: [(&str, &str); 8] = [
 ];
 
 /// Keys without a counterpart: the reason, and the hint.
-const LEFT_OUT: [(&[&str], &str, &str); 9] = [
+const LEFT_OUT: [(&[&str], &str, &str); 10] = [
+    (&["registry_auth"], "the machine's own podman or docker pulls the image", "log in to the registry on the machine"),
     (
-        &["docker", "privileged", "registry_auth", "entrypoint"],
-        "a container is as podman or docker of the machine make it",
-        "log in to a private registry on the machine",
+        &["docker", "privileged", "entrypoint"],
+        "a container has no privileges, no docker in it, and starts with `setup`",
+        "",
     ),
     (&["python", "nvcc"], "the machine's own Python and CUDA are used", "install another one in `setup`"),
     (&["volumes"], "volumes are not mounted", "put files under `workdir`, and what must last into $GRADUS_CHECKPOINTS"),
@@ -130,7 +131,14 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
             import.job.plain("deadline", text);
             import.note(line, name, "it is the `deadline` here, which counts from submission", "");
         }
-        "stop_duration" if matches!(text, "off" | "false") => {}
+        "stop_duration" if matches!(text, "off" | "false") => {
+            import.note(
+                line,
+                name,
+                "left out: a job has 60 s to save when it is stopped",
+                "write `stop_grace: 30m` for the most",
+            );
+        }
         "stop_duration" => import.job.plain("stop_grace", text),
         "image" => import.job.text("resources.image_id", format!("docker:{text}")),
         "retry" => retry(import, key.line, value),

@@ -275,6 +275,13 @@ stop_grace: 5m
     ] {
         assert_eq!(gpu(text), expected, "{text}");
     }
+    for (stop, expected) in [
+        ("off", "3 stop_duration: left out: a job has 60 s to save when it is stopped"),
+        ("1h", "3 stop_grace: left out: it is at least 1 s and at most 30 min"),
+    ] {
+        let file = format!("type: task\ncommands: [a]\nstop_duration: {stop}\n");
+        assert!(said(&file, "f").ends_with(expected), "{}", said(&file, "f"));
+    }
 }
 
 #[test]
