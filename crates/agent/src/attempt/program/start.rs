@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
-use domain::{Bytes, Cause, ContainerImage, Finding};
+use domain::{Bytes, ContainerImage, Finding};
 use node::oom::limits::{LimitedGroup, ResourceLimits};
 use node::oom::{KillCounters, MemoryKill};
 
@@ -159,20 +159,21 @@ fn limited(plain: &Command, group: &Path) -> Command {
     command
 }
 
-/// Says of a failure that the limit of the job was reached, and what to do.
+/// Says of a failure what the program may use and what to do. The message may end with lines of its log.
 fn reached(end: AttemptEnd, limit: Bytes) -> AttemptEnd {
     let AttemptEnd::Failed { finding, exit_code } = end else { return end };
     let gigabytes = limit.0 as f64 / 1e9;
-    let message = format!("{}; it may use {gigabytes:.1} GB (`resources.memory` with `enforce`)", finding.message);
-    let hint = match (finding.cause, &finding.hint) {
-        (Cause::OutOfMemory, Some(hint)) => format!("write a larger `memory`, or leave `enforce` out; or {hint}"),
-        (_, _) => "write a larger `memory`, or leave `enforce` out".to_owned(),
-    };
-    AttemptEnd::Failed { finding: Finding { message, ..finding }.hint(hint), exit_code }
+    let more = format!(
+        "it may use {gigabytes:.1} GB (`resources.memory` with `enforce`): write a larger `memory`, or leave `enforce` out"
+    );
+    let hint = finding.hint.as_ref().map_or_else(|| more.clone(), |hint| format!("{more}; or {hint}"));
+    AttemptEnd::Failed { finding: finding.hint(hint), exit_code }
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::Cause;
+
     use super::*;
 
     #[test]
@@ -202,8 +203,9 @@ mod tests {
         else {
             panic!("it has failed")
         };
-        assert!(finding.message.contains("because memory ran out; it may use 8.0 GB"), "{}", finding.message);
-        assert_eq!(finding.hint.as_deref(), Some("write a larger `memory`, or leave `enforce` out; or do less"));
+        assert!(finding.message.ends_with("because memory ran out"), "{}", finding.message);
+        let expected = "it may use 8.0 GB (`resources.memory` with `enforce`): write a larger `memory`, or leave `enforce` out; or do less";
+        assert_eq!(finding.hint.as_deref(), Some(expected));
         assert_eq!(reached(AttemptEnd::Succeeded, Bytes(1)), AttemptEnd::Succeeded);
     }
 }
