@@ -58,7 +58,7 @@ impl FromStr for ContainerImage {
     /// Why it is no image: lower case, no full stop.
     fn from_str(text: &str) -> Result<ContainerImage, String> {
         let Some(name) = text.trim().strip_prefix(SCHEME) else {
-            return Err(format!("`{text}` is no container image, and images of machines cannot be chosen"));
+            return Err(format!("`{text}` does not begin with `{SCHEME}`, and images of machines cannot be chosen"));
         };
         let wrong = || format!("`{name}` is not the name of a container image");
         let (rest, digest) = name.split_once('@').map_or((name, None), |(rest, digest)| (rest, Some(digest)));

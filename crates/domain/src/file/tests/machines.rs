@@ -45,7 +45,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check(
         "resources: {image_id: ami-0123}",
         &format!(
-            "2 resources.image_id: `ami-0123` is no container image, and images of machines cannot be chosen {image}"
+            "2 resources.image_id: `ami-0123` does not begin with `docker:`, and images of machines cannot be chosen {image}"
         ),
     );
     check(
