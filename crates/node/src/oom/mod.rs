@@ -34,10 +34,11 @@ impl KillCounters {
         KillCounters::under(Path::new("/"))
     }
 
-    /// The counters of a control group and of this machine.
+    /// The counters of a control group and of this machine. One that is not limited in memory counts with the nearest
+    /// above it that is.
     pub fn of(group: &Path) -> KillCounters {
-        let text = fs::read_to_string(group.join("memory.events")).unwrap_or_default();
-        KillCounters { group: kills(&text), ..KillCounters::read() }
+        let counted = |group: &Path| kills(&fs::read_to_string(group.join("memory.events")).ok()?);
+        KillCounters { group: group.ancestors().find_map(counted), ..KillCounters::read() }
     }
 
     fn under(root: &Path) -> KillCounters {
@@ -144,6 +145,8 @@ mod tests {
         assert_eq!(KillCounters::under(root.path()).since(before), MemoryKill::Elsewhere);
         write("sys/fs/cgroup/a/memory.events", &EVENTS.replace("oom_kill 3", "oom_kill 4"));
         assert_eq!(KillCounters::under(root.path()).since(before), MemoryKill::Here);
+        let of = |path: &str| KillCounters::of(&root.path().join(path)).group;
+        assert_eq!([of("sys/fs/cgroup/a"), of("sys/fs/cgroup/a/program")], [Some(4); 2]);
         // Without a group that can be read the machine's counter is all there is.
         assert_eq!(KillCounters::under(root.path()).since(alone), MemoryKill::Here);
     }
