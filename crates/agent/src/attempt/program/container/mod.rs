@@ -3,7 +3,7 @@
 //! One container per attempt, started by podman or docker once its inputs are there. A script of ours holds it open;
 //! `setup` and `run` are executed in it, so that what the first installs is there for the second. An order to stop goes to
 //! the script by the runtime's `kill`, and from there to each process once. At the end the container is removed by its
-//! name, and the attempt is not over before the runtime says that there is none of that name.
+//! name, and the attempt is not over before the runtime lists none of that name, or has not answered for minutes.
 
 mod advice;
 mod line;
@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::{Cause, ContainerImage, Finding};
 use node::containers::{self, ContainerEngine, ContainerRuntime};
@@ -30,6 +30,10 @@ pub use line::container_name;
 
 /// Between two tries to remove a container.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long an attempt waits for that: nobody should pay for a machine because its docker hangs. What may be left is tried
+/// again before the next attempt, and by the machine's provider.
+const GIVE_UP: Duration = Duration::from_secs(300);
 
 /// Where a program finds the socket of its agent.
 const SOCKET: &str = "/run/gradus.sock";
@@ -172,12 +176,13 @@ impl Container {
         });
     }
 
-    /// Kills and removes it; returns whether that is proved.
+    /// Kills and removes it; returns whether that is proved, or was tried for long enough.
     pub fn is_removed(&mut self) -> bool {
         let (runtime, name) = (self.runtime.clone(), self.name.clone());
         let remove = || {
             std::thread::spawn(move || {
-                while !runtime.end(&name) {
+                let until = Instant::now() + GIVE_UP;
+                while !runtime.end(&name) && Instant::now() < until {
                     std::thread::sleep(AGAIN);
                 }
             })
