@@ -17,7 +17,7 @@ pub struct Checkpoint {
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
-    /// Of all checkpoints of the run, keep every so many as well: with `10` the 10th, the 20th and so on. Default: none.
+    /// Of all checkpoints of the run, keep every so many as well: with `10` the 10th, the 20th and so on. They travel with the run to another machine. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub keep_every: Option<u32>,
