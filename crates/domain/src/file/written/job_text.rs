@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "name",
     "project",
     "num_nodes",

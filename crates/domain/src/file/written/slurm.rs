@@ -43,7 +43,7 @@ const FLAGS: [&str; 8] =
     ["exclusive", "requeue", "no-requeue", "hold", "parsable", "oversubscribe", "no-kill", "contiguous"];
 
 /// Options without a counterpart: the reason, and the hint.
-const LEFT_OUT: [(&[&str], &str, &str); 10] = [
+const LEFT_OUT: [(&[&str], &str, &str); 9] = [
     (&["output", "error", "open-mode"], "output is kept with the run", "read it with `gradus logs RUN`"),
     (
         &["partition", "account", "qos", "clusters", "reservation", "licenses", "constraint"],
