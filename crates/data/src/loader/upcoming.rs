@@ -87,7 +87,7 @@ mod tests {
     /// The state from which a loader computes its next batch is a few numbers that can be copied, so resuming at any
     /// cursor reads no list of samples.
     fn is_a_few_numbers<T: Copy>() {
-        assert!(size_of::<T>() <= 64, "{} bytes", size_of::<T>());
+        assert!(size_of::<T>() <= 72, "{} bytes", size_of::<T>());
     }
 
     proptest! {
