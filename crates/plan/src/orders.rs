@@ -34,8 +34,9 @@ pub fn orders(
     }
     // A machine that will be reclaimed ends everything: its own agent knows the remaining time.
     let is_noticed = |id: &&InstanceId| world.instances.get(*id).is_some_and(|instance| instance.reclaim.is_some());
-    // Nobody takes a slow machine back, so that ranks have their time to save.
-    if state.instances().filter(is_noticed).any(|id| !state.stragglers.contains(id)) {
+    // A slow machine that is replaced is taken back by nobody, so that ranks have their time to save.
+    let is_replaced = |id: &InstanceId| state.is_resizing && state.stragglers.contains(id);
+    if state.instances().filter(is_noticed).any(|id| !is_replaced(id)) {
         // The others save for no longer than usual, however long the job's own grace is.
         let grace = run.job.stop_grace.filter(|_| instance.reclaim.is_none());
         let within = grace.map(|grace| Duration::from_micros(grace.micros().min(policy.saving.0)));

@@ -88,8 +88,12 @@ fn a_slow_machine_is_replaced_only_if_asked_for_and_after_saving() {
         assert_eq!(straggler_found(&scene.world, &attempt(&scene), &uneven(&scene)), None, "it is told once");
         scene
     };
-    let told = with("");
+    let mut told = with("");
     assert!(!told.orders(2).iter().any(|order| matches!(order, AgentCommand::Stop { .. })), "{:?}", told.orders(2));
+    let taken_back = told.run.instance(2);
+    told.append(Event::ReclaimNoticed { instance: taken_back, at: Timestamp(720 * SECOND as i64) });
+    let orders = told.orders(1);
+    assert!(matches!(orders[..], [AgentCommand::Stop { .. }]), "the others save in time: {orders:?}");
 
     let mut scene = with(", job_recovery: {replace_stragglers: true}");
     for number in [1, 2] {
