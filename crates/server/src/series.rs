@@ -92,7 +92,11 @@ impl Series {
         let mut insert = || -> rusqlite::Result<()> {
             let transaction = self.db.transaction()?;
             for entry in entries {
-                let AgentEvent::Reported { report, .. } = &entry.event else { continue };
+                let AgentEvent::Reported { rank, report } = &entry.event else { continue };
+                // Those of other machines than rank 0's are only compared with its own.
+                if *rank > 0 && matches!(report, Report::Step(_)) {
+                    continue;
+                }
                 let text = serde_json::to_string(report)
                     .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
                 let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

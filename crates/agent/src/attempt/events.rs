@@ -102,12 +102,18 @@ impl Attempt {
         seen.into_iter().flat_map(|report| self.observed(report, now)).collect()
     }
 
-    /// Passes on what was seen of a program, unless it reports itself.
+    /// Passes on what was seen of a program, unless it reports itself. Rank 0's machine reports for all; another one its
+    /// steps alone, because how long they take is compared.
     fn observed(&mut self, report: Report, now: Duration) -> Vec<AgentEvent> {
+        let is_follower = self.is_follower();
         match &self.work {
-            Working::Command { link, .. } if !link.as_ref().is_some_and(ProgramLink::has_reported) => {
-                self.reported(report, now)
-            }
+            Working::Command { link, .. } if !link.as_ref().is_some_and(ProgramLink::has_reported) => match report {
+                Report::Step(_) if is_follower => {
+                    vec![AgentEvent::Reported { rank: first_rank(&self.start), report }]
+                }
+                _ if is_follower => Vec::new(),
+                report => self.reported(report, now),
+            },
             Working::Command { .. } | Working::Train { .. } => Vec::new(),
         }
     }

@@ -286,7 +286,7 @@ pub(crate) struct RecoveryRules {
     pub max_restarts: Option<CauseRestarts>,
     /// When memory runs out, divide each step of `train:` into twice as many micro-batches and resume, instead of failing. Default: false.
     pub halve_micro_batch: Option<bool>,
-    /// Of a job on several machines, replace one whose steps take more than 1.5 times as long as the median of all, 20 in succession: the ranks save, and resume without it. Such a machine is reported in any case. At most 3 are replaced in a run. Default: false.
+    /// Of a job on several machines, replace one whose steps take more than 1.5 times as long as the median of all, 20 in succession: the ranks save, and resume without it. Such a machine is reported in any case. At most 3 are replaced in a run. Only `run:` programs are compared, if they print their steps on each machine as `progress` reads them. Default: false.
     pub replace_stragglers: Option<bool>,
 }
 

@@ -135,6 +135,17 @@ mod tests {
     }
 
     #[test]
+    fn steps_of_other_machines_than_rank_0s_are_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, mut other) = (RunId::new("r"), step(1, "r-a1", 1));
+        let AgentEvent::Reported { rank, .. } = &mut other.event else { panic!("a report") };
+        *rank = 1;
+        series.keep(domain::Timestamp(1), &run, &InstanceId::new("r-i2"), &[other]).unwrap();
+        assert!(series.newest(&run, 10).unwrap().is_empty());
+    }
+
+    #[test]
     fn what_devices_do_is_found_behind_many_fast_steps() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();

@@ -79,12 +79,10 @@ impl Attempt {
         events
     }
 
-    /// The user's program runs: what can be seen of it is reported, unless it reports itself. Rank 0's machine looks.
+    /// The user's program runs: what can be seen of it is reported, unless it reports itself.
     fn program_started(&mut self, resume: &Resume, places: WatchedPlaces) -> Vec<AgentEvent> {
-        let (id, is_follower) = (self.start.attempt.clone(), self.is_follower());
-        if let Working::Command { command, observer, .. } = &mut self.work
-            && !is_follower
-        {
+        let id = self.start.attempt.clone();
+        if let Working::Command { command, observer, .. } = &mut self.work {
             let before = resume.before(self.start.fence.0);
             *observer = Some(Observer::start(&command.progress, places, before, &id, self.tools.events.clone()));
         }
