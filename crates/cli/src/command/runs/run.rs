@@ -75,7 +75,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return of_server(&args, &server, printer);
     }
     let home = Home::open(&settings.home)?;
-    if let Some(pipeline) = pipeline::read(&args.job.file)?.filter(|_| !args.profile) {
+    if let Some(pipeline) = pipeline::read(&args.job.file)? {
+        if args.profile {
+            let message = "`--profile` does not apply to a file of several documents (a pipeline)".to_owned();
+            return Err(Error::Usage { message, hint: "remove `--profile`".to_owned() });
+        }
         let from = (&args.job, args.from.as_deref());
         return pipeline::run(&pipeline, from, &args.start, settings, &home, printer);
     }
@@ -229,6 +233,9 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         if is_given {
             return Err(remote::only_here(&format!("`gradus run {flag}`"), server));
         }
+    }
+    if pipeline::read(&args.job.file)?.is_some() {
+        return Err(remote::only_here("a file of several documents (a pipeline)", server));
     }
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
     let planned = server.post("/v1/plans", Some(&body), None)?;

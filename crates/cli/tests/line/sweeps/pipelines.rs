@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::home::{Home, text};
+use crate::home::{Home, said, signal, text};
 
 #[test]
 fn tasks_run_in_order_and_go_on_where_one_has_failed() {
@@ -39,4 +39,25 @@ fn what_cannot_run_is_refused_before_the_first_task_starts() {
     let early = home.gradus(&["run", text(&file), "--from", "b"]);
     assert!(early.code == Some(2) && early.err.contains("--from a"), "{}", early.err);
     assert!(!home.gradus(&["events", "--json"]).out.contains("two.yaml#"), "nothing was started");
+}
+
+#[test]
+fn a_task_whose_pipeline_was_killed_is_resumed_with_the_budget_that_it_had() {
+    let home = Home::new();
+    let gate = "while [ ! -e $GRADUS_CHECKPOINTS/gate ]; do sleep 0.05; done";
+    let prep = "name: prep\nrun: sleep 1\n";
+    let file = home.job("paid.yaml", &format!("budget: {{max: $100}}\n---\n{prep}---\nname: fit\nrun: |\n  {gate}\n"));
+    let arguments = ["run", text(&file), "--price", "36/h", "--yes"];
+    let events = || home.gradus(&["events", "--json"]).out;
+    let mut killed = home.start(&arguments);
+    home.until("the second task", || home.state() == "running" && events().contains("paid.yaml#fit"));
+    signal(killed.id(), "KILL");
+    killed.wait().unwrap();
+
+    let resumed = home.start(&[&arguments[..], &["--from", "fit"]].concat());
+    home.open_gate();
+    let resumed = said(resumed.wait_with_output().unwrap());
+    assert_eq!(resumed.code, Some(0), "{}{}", resumed.out, resumed.err);
+    assert!(resumed.err.contains("resuming run fit-"), "{}", resumed.err);
+    assert_eq!(events().matches("paid.yaml#fit").count(), 1, "no second run is paid for");
 }

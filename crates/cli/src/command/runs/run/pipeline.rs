@@ -3,16 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 use domain::file::{JobPipeline, place_outputs};
 use domain::job::Budget;
 use domain::run::{Outcome, RunState};
 use domain::{Job, Money, Plan, Problem, Rate, RunId, Work};
-use server::{Home, State};
+use server::{Home, State, submit};
 
+use super::super::rm::REMOVED;
 use super::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::figures::short;
+use crate::follow::attend::on_signals;
 use crate::follow::liveness::meters;
 use crate::follow::result::confirm;
 use crate::local::draft::draft_loaded;
@@ -36,6 +41,8 @@ struct PipelineStart<'a> {
     file: String,
     settings: &'a GlobalSettings,
     home: &'a Home,
+    /// Ctrl-C, which ends the pipeline between two tasks as well.
+    interrupted: Arc<AtomicBool>,
 }
 
 /// Plans all tasks from `from` on, confirms them together, and runs one after the other.
@@ -55,13 +62,18 @@ pub fn run(
         return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
     }
     let file = std::fs::canonicalize(&job.file).map_err(Error::file("open", &job.file))?;
-    let start_of = PipelineStart { pipeline, job, file: file.to_string_lossy().into_owned(), settings, home };
+    let (file, interrupted) = (file.to_string_lossy().into_owned(), Arc::default());
+    let start_of = PipelineStart { pipeline, job, file, settings, home, interrupted };
     let first = start_of.first(from)?;
-    let (mut folders, since) = start_of.earlier(first)?;
+    let (mut folders, mut since) = start_of.earlier(first)?;
     let mut planned = Vec::new();
     for place in first..pipeline.tasks.len() {
-        let budget = pipeline.budget.map(|budget| budget.max);
-        planned.push(start_of.draft(place, None, budget, printer)?.1);
+        let (job, plan) = start_of.draft(place, None, pipeline.budget, printer)?;
+        if place == 0 && !options.new {
+            // What it has cost so far counts as well.
+            since = start_of.resumed(place, &job, &plan)?.unwrap_or(since);
+        }
+        planned.push(plan);
     }
     if !printer.is_json() {
         lines(pipeline, first, &planned).iter().for_each(|line| printer.say(line));
@@ -69,20 +81,21 @@ pub fn run(
     if let Some(plan) = planned.iter().find(|plan| plan.offer.rate != Rate::default()) {
         confirm(printer, plan, options.yes)?;
     }
+    // From here on no default action ends the process, so that each task looks whether it may start.
+    on_signals(channel().0, start_of.interrupted.clone())?;
     let of_task = StartOptions { yes: true, new: options.new, detach: false, quiet: options.quiet };
     for place in first..pipeline.tasks.len() {
-        let name = &pipeline.tasks[place].name;
         let done = start_of.run_task(place, (&folders, since), &of_task, printer);
         match done {
             Ok((exit::DONE, folder)) => {
-                folders.extend(folder.map(|folder| (name.clone(), folder)));
+                folders.extend(folder.map(|folder| (pipeline.tasks[place].name.clone(), folder)));
             }
             Ok((code, _)) => {
-                printer.say(start_of.continuation(name));
+                printer.say(start_of.continuation(place));
                 return Ok(code);
             }
             Err(error) => {
-                printer.say(start_of.continuation(name));
+                printer.say(start_of.continuation(place));
                 return Err(error);
             }
         }
@@ -120,8 +133,8 @@ impl PipelineStart<'_> {
         let (mut folders, mut since) = (BTreeMap::new(), state.world().last_seq + 1);
         for place in 0..first {
             let name = &self.pipeline.tasks[place].name;
-            let Some((id, run)) = succeeded(&state, &self.task_file(place)) else {
-                let message = format!("task `{name}` comes before, and no run of it has succeeded");
+            let Some((id, run)) = self.succeeded(&state, place) else {
+                let message = format!("task `{name}` comes before, and no run of it that has succeeded is here");
                 let hint = format!("start with it: `gradus run {} --from {name}`", self.job.file.display());
                 return Err(Error::Usage { message, hint });
             };
@@ -131,12 +144,44 @@ impl PipelineStart<'_> {
         Ok((folders, since))
     }
 
+    /// The order of the run that `gradus run` would resume for this task.
+    fn resumed(&self, place: usize, job: &Job, plan: &Plan) -> Result<Option<u64>, Error> {
+        let mut state = State::open_lean(self.home)?;
+        let run = submit::unfinished(self.home, &mut state, job, plan, &self.task_file(place))?;
+        Ok(run.and_then(|run| state.world().runs.get(&run)).map(|run| run.order))
+    }
+
+    /// The job and the plan of a task that is due. One that is to be resumed has the budget that it began with: what was
+    /// left then; any other has what is left now.
+    fn draft_due(
+        &self,
+        place: usize,
+        (folders, since): (&BTreeMap<String, String>, u64),
+        is_new: bool,
+        printer: &mut Printer,
+    ) -> Result<(Job, Plan), Error> {
+        let file = self.task_file(place);
+        let is_open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !self.home.is_reported(&self.home.run(id));
+        let state = self.state()?;
+        let runs = state.world().runs.iter().filter(|(_, run)| run.file == file && run.order >= since);
+        let open = runs.filter(|(id, run)| is_open(id, run)).map(|(_, run)| run.order).max();
+        if let Some(open) = open.filter(|_| !is_new)
+            && let Ok(budget) = self.left(since, open)
+        {
+            let (job, plan) = self.draft(place, Some(folders), budget, printer)?;
+            if self.resumed(place, &job, &plan)?.is_some() {
+                return Ok((job, plan));
+            }
+        }
+        self.draft(place, Some(folders), self.left(since, u64::MAX)?, printer)
+    }
+
     /// The job and the plan of a task; without folders of outputs, it is only planned. It costs at most `budget`.
     fn draft(
         &self,
         place: usize,
         folders: Option<&BTreeMap<String, String>>,
-        budget: Option<Money>,
+        budget: Option<Budget>,
         printer: &mut Printer,
     ) -> Result<(Job, Plan), Error> {
         let task = &self.pipeline.tasks[place];
@@ -144,8 +189,8 @@ impl PipelineStart<'_> {
             place_outputs(job, folders)?;
             job.name.clone_from(&task.name);
             if let Some(most) = budget {
-                let own = job.budget.unwrap_or(Budget { max: most, ..Budget::default() });
-                job.budget = Some(Budget { max: own.max.min(most), ..own });
+                let own = job.budget.unwrap_or(most);
+                job.budget = Some(Budget { max: own.max.min(most.max), ..own });
             }
             Ok(())
         };
@@ -166,57 +211,60 @@ impl PipelineStart<'_> {
     fn run_task(
         &self,
         place: usize,
-        (folders, since): (&BTreeMap<String, String>, u64),
+        earlier: (&BTreeMap<String, String>, u64),
         options: &StartOptions,
         printer: &mut Printer,
     ) -> Result<(u8, Option<String>), Error> {
-        let budget = match self.pipeline.budget {
-            Some(budget) => Some(self.left(budget.max, since)?),
-            None => None,
-        };
-        let (job, plan) = self.draft(place, Some(folders), budget, printer)?;
+        let (job, plan) = self.draft_due(place, earlier, options.new, printer)?;
+        if self.interrupted.load(Ordering::SeqCst) {
+            let message = format!("interrupted before task `{}` started", self.pipeline.tasks[place].name);
+            return Err(Error::Code { message, hint: None, code: exit::INTERRUPTED });
+        }
         if !printer.is_json() {
             printer.say(format!("task     {} of {}", place + 1, self.pipeline.tasks.len()));
         }
         let file = self.task_file(place);
         let code = start(job, plan, &file, options, self.settings, self.home, printer)?;
         let state = self.state()?;
-        let folder = succeeded(&state, &file).map(|(id, run)| outputs(self.home, id, &run.job));
+        let folder = self.succeeded(&state, place).map(|(id, run)| outputs(self.home, id, &run.job));
         Ok((code, folder))
     }
 
-    /// What the tasks so far have left of the budget.
-    fn left(&self, budget: Money, since: u64) -> Result<Money, Error> {
+    /// What is left of the budget of all tasks by runs that were submitted from `since` on, and before `until`.
+    fn left(&self, since: u64, until: u64) -> Result<Option<Budget>, Error> {
+        let Some(budget) = self.pipeline.budget else { return Ok(None) };
         let state = self.state()?;
         let world = state.world();
         let (meters, of_this) = (meters(self.home, world), format!("{}#", self.file));
-        let runs = world.runs.values().filter(|run| run.order >= since && run.file.starts_with(&of_this));
+        let is_counted = |run: &plan::Run| (since..until).contains(&run.order) && run.file.starts_with(&of_this);
+        let runs = world.runs.values().filter(|run| is_counted(run));
         let spent: Money = runs.map(|run| plan::spent(world, run, &meters)).sum();
-        let left = budget.micros().saturating_sub(spent.micros());
+        let left = budget.max.micros().saturating_sub(spent.micros());
         if left > 0 {
-            return Ok(Money::from_micros(left));
+            return Ok(Some(Budget { max: Money::from_micros(left), ..budget }));
         }
-        let message = format!("the budget of the pipeline, {budget}, is spent: its tasks have cost {spent}");
+        let message = format!("the budget of the pipeline, {}, is spent: its tasks have cost {spent}", budget.max);
         let hint = Some("raise `budget` in the first document of the file".to_owned());
         Err(Error::Code { message, hint, code: exit::RUN_STOPPED })
     }
 
-    /// How to go on once a task has not succeeded.
-    fn continuation(&self, task: &str) -> String {
-        format!(
-            "task `{task}` has not succeeded, so no later one was started; continue with `gradus run {} --from {task}`",
-            self.job.file.display()
-        )
+    /// The newest run of a task that has succeeded, and whose files are here.
+    fn succeeded<'s>(&self, state: &'s State, place: usize) -> Option<(&'s RunId, &'s plan::Run)> {
+        let file = self.task_file(place);
+        let is_done = |run: &plan::Run| {
+            matches!(&run.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded })
+        };
+        let runs = state.world().runs.iter().filter(|(_, run)| run.file == file && is_done(run));
+        runs.filter(|(id, _)| !self.home.run(id).join(REMOVED).exists()).max_by_key(|(_, run)| run.order)
     }
-}
 
-/// The newest run of a job file that has succeeded.
-fn succeeded<'a>(state: &'a State, file: &str) -> Option<(&'a RunId, &'a plan::Run)> {
-    let is_done = |run: &plan::Run| {
-        matches!(&run.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded })
-    };
-    let runs = state.world().runs.iter().filter(|(_, run)| run.file == file && is_done(run));
-    runs.max_by_key(|(_, run)| run.order)
+    /// How to go on once a task has not succeeded.
+    fn continuation(&self, place: usize) -> String {
+        let (tasks, file) = (&self.pipeline.tasks, self.job.file.display());
+        let (task, is_last) = (&tasks[place].name, place + 1 == tasks.len());
+        let later = if is_last { "" } else { ", so no later one was started" };
+        format!("task `{task}` has not succeeded{later}; continue with `gradus run {file} --from {task}`")
+    }
 }
 
 /// The folder of what a run has written: the model of our trainer, or the `outputs` of a program.
