@@ -70,6 +70,20 @@ pub fn text(file: &Path) -> Result<String, Error> {
     })
 }
 
+/// The text of a file that `sweep.table` names, or why it cannot be had.
+fn table_text(file: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let about = std::fs::metadata(file).map_err(unreadable)?;
+    // A pipe would be waited for without end.
+    if !about.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if about.len() > domain::file::MAX_BYTES as u64 {
+        return Err(format!("has {} bytes; a table has at most {}", about.len(), domain::file::MAX_BYTES));
+    }
+    std::fs::read_to_string(file).map_err(unreadable)
+}
+
 /// The file that a job was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSource {
@@ -262,8 +276,7 @@ pub fn load_edited(
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
     let name = name.to_owned();
-    let table =
-        |path: &str| std::fs::read_to_string(folder.join(path)).map_err(|error| format!("cannot be read: {error}"));
+    let table = |path: &str| table_text(&folder.join(path));
     let parsed = Job::parse_with(&text, &name, &table).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();
