@@ -315,7 +315,7 @@ pub fn load_edited(
 }
 
 /// The error for a script in place of a job file, with the command that takes it; `None` for anything else.
-fn in_place_of_a_job(name: &str, text: &str) -> Option<Error> {
+pub fn in_place_of_a_job(name: &str, text: &str) -> Option<Error> {
     let hint = match Path::new(name).extension().and_then(|end| end.to_str()) {
         Some("py") => format!("start it with `gradus launch {name}`, or write a job file with `gradus init`"),
         _ if text.lines().any(|line| line.starts_with("#SBATCH")) => {

@@ -77,6 +77,13 @@ impl JobPipeline {
         Ok(Some(pipeline))
     }
 
+    /// Whether the task at this place names the outputs of an earlier one.
+    pub fn names_outputs_of(&self, place: usize, earlier: &str) -> bool {
+        let named = format!("${{{earlier}.outputs}}");
+        let names = |line: &str| line.contains(&named) && !line.trim_start().starts_with('#');
+        self.tasks.get(place).is_some_and(|task| task.text.lines().any(names))
+    }
+
     /// The job file of the task at this place, with stand-ins for outputs of earlier tasks.
     pub fn text(&self, place: usize) -> String {
         let Some(task) = self.tasks.get(place) else { return String::new() };
@@ -192,6 +199,7 @@ mod tests {
     #[test]
     fn outputs_are_placed_once_they_are_there() {
         let pipeline = read(TWO);
+        assert!(pipeline.names_outputs_of(1, "prep") && !pipeline.names_outputs_of(0, "night-2"));
         let job = Job::parse(&pipeline.text(1), "job.yaml").unwrap().job;
         let mounts = |job: &Job| match &job.work {
             Work::Command(command) => command.file_mounts.clone(),

@@ -35,6 +35,10 @@ fn what_cannot_run_is_refused_before_the_first_task_starts() {
     let refused = home.gradus(&["run", text(&file)]);
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.contains("two.yaml:6"), "{}", refused.err);
+    let mounts = "file_mounts: {in: \"${a.outputs}/out\"}";
+    let file = home.job("two.yaml", &format!("name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n{mounts}\n"));
+    let refused = home.gradus(&["run", text(&file)]);
+    assert!(refused.code == Some(2) && refused.err.contains("task `a` has no `outputs`"), "{}", refused.err);
     let file = home.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n");
     let early = home.gradus(&["run", text(&file), "--from", "b"]);
     assert!(early.code == Some(2) && early.err.contains("--from a"), "{}", early.err);

@@ -21,16 +21,20 @@ use crate::follow::attend::on_signals;
 use crate::follow::liveness::meters;
 use crate::follow::result::confirm;
 use crate::local::draft::draft_loaded;
-use crate::local::job_file::{JobArgs, load_edited, require_secrets, text};
+use crate::local::job_file::{JobArgs, in_place_of_a_job, load_edited, require_secrets, text};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
-/// The pipeline in a file; `None` for a file of one job.
+/// The pipeline in a file; `None` for a file of one job, and for a script.
 ///
 /// # Errors
 /// [`Error::Job`] with problems of all tasks; others if the file cannot be read.
 pub fn read(file: &Path) -> Result<Option<JobPipeline>, Error> {
-    JobPipeline::read(&text(file)?, &file.to_string_lossy()).map_err(Error::Job)
+    let (text, name) = (text(file)?, file.to_string_lossy());
+    if in_place_of_a_job(&name, &text).is_some() {
+        return Ok(None);
+    }
+    JobPipeline::read(&text, &name).map_err(Error::Job)
 }
 
 /// A pipeline that is run.
@@ -69,6 +73,7 @@ pub fn run(
     let mut planned = Vec::new();
     for place in first..pipeline.tasks.len() {
         let (job, plan) = start_of.draft(place, None, pipeline.budget, printer)?;
+        start_of.require_outputs(place, &job)?;
         if place == 0 && !options.new {
             // What it has cost so far counts as well.
             since = start_of.resumed(place, &job, &plan)?.unwrap_or(since);
@@ -142,6 +147,18 @@ impl PipelineStart<'_> {
             folders.insert(name.clone(), outputs(self.home, id, &run.job));
         }
         Ok((folders, since))
+    }
+
+    /// Refuses a task that keeps nothing where a later one names its outputs.
+    fn require_outputs(&self, place: usize, job: &Job) -> Result<(), Error> {
+        let tasks = &self.pipeline.tasks;
+        let name = &tasks[place].name;
+        let keeps_none = matches!(&job.work, Work::Command(command) if command.outputs.is_empty());
+        if !keeps_none || !(place + 1..tasks.len()).any(|later| self.pipeline.names_outputs_of(later, name)) {
+            return Ok(());
+        }
+        let message = format!("a later task names `${{{name}.outputs}}`, and task `{name}` has no `outputs`");
+        Err(Error::Usage { message, hint: format!("add `outputs: [FOLDER]` to task `{name}`") })
     }
 
     /// The order of the run that `gradus run` would resume for this task.
