@@ -184,6 +184,7 @@ mod tests {
         let names: Vec<&str> = bare.tasks.iter().map(|task| task.name.as_str()).collect();
         assert_eq!((bare.name.as_str(), names, bare.budget), ("job", vec!["job-1", "job-2"], None));
         assert_eq!(JobPipeline::read("---\nrun: a\n---\n", "job.yaml").unwrap(), None);
+        assert!(Job::parse("---\nrun: a\n---\n# no more\n", "job.yaml").is_ok(), "a single job");
         assert_eq!(JobPipeline::read("run: |\n  ---\n  a\n", "job.yaml").unwrap(), None);
     }
 

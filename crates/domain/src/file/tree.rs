@@ -160,17 +160,13 @@ impl<'text> Builder<'text> {
     }
 
     fn document(&mut self) -> Result<Option<Node>, Problem> {
-        let mut document = None;
+        let (mut document, mut next) = (None::<Node>, None);
         loop {
             let (event, span) = self.next()?;
             match event {
                 Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
                 Event::StreamEnd => return Ok(document),
-                Event::DocumentStart(_) if document.is_some() => {
-                    let several = "several documents in one file are a pipeline, and a single job is expected here";
-                    return Err(at(span, several).hint("start it with `gradus run FILE`, or keep one document"));
-                }
-                Event::DocumentStart(_) => {}
+                Event::DocumentStart(_) => next = document.as_ref().map(|_| span),
                 Event::Alias(_)
                 | Event::Scalar(..)
                 | Event::SequenceStart(..)
@@ -178,9 +174,15 @@ impl<'text> Builder<'text> {
                 | Event::MappingStart(..)
                 | Event::MappingEnd => {
                     let built = self.value(event, span, 0)?;
-                    // A file of comments only parses as one empty scalar.
-                    let is_empty = matches!(&built.node.value, Value::Scalar(raw) if raw.text.is_empty());
-                    document = (!is_empty).then_some(built.node);
+                    // A file of comments only parses as one empty scalar, and so does nothing behind a last `---`.
+                    if matches!(&built.node.value, Value::Scalar(raw) if raw.text.is_empty()) {
+                        continue;
+                    }
+                    if let Some(span) = next {
+                        let several = "several documents in one file are a pipeline, and a single job is expected here";
+                        return Err(at(span, several).hint("start it with `gradus run FILE`, or keep one document"));
+                    }
+                    document = Some(built.node);
                 }
             }
         }
