@@ -2,7 +2,7 @@
 
 use super::Validator;
 use crate::job::{Job, Work};
-use crate::sweep::{Asha, MOST_TRIALS, Method, Metric, Range, Sweep};
+use crate::sweep::{Asha, MOST_TRIALS, Method, Metric, Parameter, Range, Sweep, VARIABLES};
 use crate::train::{Split, Train};
 
 impl Validator {
@@ -20,7 +20,7 @@ impl Validator {
                     self.halving(sweep, asha, train);
                 }
             }
-            Some(Work::Command(_)) => self.of_programs(sweep),
+            Some(Work::Command(_)) => self.of_programs(job, sweep),
             None => {}
         }
     }
@@ -41,7 +41,7 @@ impl Validator {
     }
 
     /// Trials of a program, whose epochs and results are not known.
-    fn of_programs(&mut self, sweep: &Sweep) {
+    fn of_programs(&mut self, job: &Job, sweep: &Sweep) {
         if let Method::Asha(_) = sweep.method {
             let message = "successive halving counts epochs, and those of a `run:` program are not known";
             self.wrong("sweep.method.asha", message, "write `method: grid` or `method: random`");
@@ -49,6 +49,17 @@ impl Validator {
         if sweep.metric.is_some() {
             let message = "trials of a `run:` program are not compared; each one's measurements are in its report";
             self.wrong("sweep.metric", message, "leave the key out");
+        }
+        let place = if sweep.method == Method::Table { "sweep.table" } else { "sweep.parameters" };
+        for Parameter { key, range } in &sweep.parameters {
+            let place = format!("{place}.{key}");
+            if key.strip_prefix(VARIABLES).is_some_and(|name| job.secrets.contains_key(name)) {
+                let message = "this variable is a secret, whose value all trials have";
+                self.wrong(&place, message, "leave it out of `secrets`, or sweep another variable");
+            }
+            if let Range::Choices(values) = range {
+                values.iter().filter_map(|value| value.as_str()).for_each(|value| self.text(&place, value));
+            }
         }
     }
 

@@ -259,6 +259,10 @@ fn a_program_is_swept_by_its_variables() {
         "{trials: 2, method: {asha: {}}, parameters: {envs.X: [1, 2]}}",
         "3 sweep.method.asha: successive halving counts epochs, and those of a `run:` program are not known (write `method: grid` or `method: random`)",
     );
+    check(
+        "run: echo\nsecrets: {X: null}\nsweep:\n  {trials: 2, parameters: {envs.X: [1, 2]}}\n",
+        "4 sweep.parameters.envs.X: this variable is a secret, whose value all trials have (leave it out of `secrets`, or sweep another variable)",
+    );
     check_key(
         "envs.X: [1, 2]",
         "9 sweep.parameters.envs.X: only a `run:` program has variables (name a key of `train`)",
