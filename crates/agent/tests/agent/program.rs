@@ -289,6 +289,23 @@ fn a_program_that_knows_nothing_of_gradus_shows_progress_and_resumes() {
     assert_eq!(found[2..5], ["ready 20", "step 25 0.5", "step 40 0.25"]);
 }
 
+#[test]
+fn of_a_program_beside_node_rank_0_the_steps_alone_are_reported() {
+    let scene = Scene::new("beside", "");
+    scene.control.order(vec![scene.prepare(1, UNTOUCHED)]);
+    let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
+    scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
+    let node = |number: u32| NodeAddress { host: format!("10.0.0.{number}"), port: 7 };
+    scene.control.order(vec![AgentCommand::Go { attempt: scene.attempt(1), nodes: vec![node(1), node(2)] }]);
+    assert_eq!(scene.end(1), AttemptEnd::Succeeded);
+    let entries = scene.control.wait("reports", |_| true);
+    let found: Vec<String> = reports(&entries).iter().filter_map(said).collect();
+    assert_eq!(found, ["step 10 0.5", "step 20 0.25"]);
+    let is_of_another =
+        |entry: &Entry| !matches!(entry.event, AgentEvent::Reported { rank: 0, report: Report::Step(_) });
+    assert!(entries.iter().all(is_of_another), "they are not taken for those of rank 0");
+}
+
 fn said(report: &Report) -> Option<String> {
     Some(match report {
         Report::Ready(ready) => format!("ready {}", ready.step),
