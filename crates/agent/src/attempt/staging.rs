@@ -14,7 +14,7 @@ use node::oom::KillCounters;
 use store::{Limits, Location, Meter, Places};
 
 use super::events::reported;
-use super::process::{self, Process};
+use super::process::Process;
 use super::program::{Container, container_request};
 use super::trainer::Seat;
 use super::verdict::Role;

@@ -344,7 +344,7 @@ fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {
         Some(AnyAccelerators::Counted(counts)) => {
             // A name here is what stands before the number elsewhere: `40GB+` and `A100-80GB:1g.10gb` too.
             let one = |(name, count): (String, u32)| {
-                format!("{name}:{count}").parse().unwrap_or_else(|_| Accelerators {
+                format!("{name}:{count}").parse().unwrap_or(Accelerators {
                     kind: AcceleratorKind::Named(name),
                     part: None,
                     count: Some(count),
