@@ -9,7 +9,7 @@ use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
-use crate::attempt::program::Container;
+use crate::attempt::program::{Container, SetupKey};
 use crate::attempt::workdir::Placed;
 use crate::origin::OriginWatch;
 use crate::travel::{Brought, UploadFailure};
@@ -44,6 +44,8 @@ pub struct StagedInput {
     pub placed: Option<Placed>,
     /// The container that the program runs in.
     pub container: Option<Container>,
+    /// What its set-up starts from, where an equal one need not be repeated.
+    pub setup: Option<SetupKey>,
     /// What a person should know of it.
     pub note: Option<String>,
 }
@@ -62,7 +64,15 @@ pub struct Serving {
 /// A file or folder that is here.
 impl From<PathBuf> for StagedInput {
     fn from(path: PathBuf) -> StagedInput {
-        StagedInput { path, served: None, brought: Brought::default(), placed: None, container: None, note: None }
+        StagedInput {
+            path,
+            served: None,
+            brought: Brought::default(),
+            placed: None,
+            container: None,
+            setup: None,
+            note: None,
+        }
     }
 }
 

@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "set-up-counts-whatever-it-made",
+        harm: "a recovery leaves out a set-up that has made files in the working folder of the attempt before, and fails",
+        file: "crates/agent/src/attempt/events.rs",
+        from: "if is_over && SetupKey::of(&self.start, command, &folder.join(\"workdir\")).as_ref() == Some(key) {",
+        to: "if is_over || SetupKey::of(&self.start, command, &folder.join(\"workdir\")).as_ref() == Some(key) {",
+        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "changes_only_the_machine" },
+    },
+    SourceMutant {
         name: "program-that-reports-is-observed-too",
         harm: "steps of a program that reports itself come twice, and a checkpoint of another framework counts as its own",
         file: "crates/agent/src/attempt/events.rs",

@@ -9,7 +9,7 @@ use domain::wire::AgentEvent;
 use node::{processes, terminals};
 
 use super::process::Exit;
-use super::program::{Observer, ProgramLink};
+use super::program::{Observer, ProgramLink, SetupKey, forget_setup, may_lack_setup};
 use super::staging::first_rank;
 use super::verdict::Role;
 use super::{ATTEMPT, Attempt, Stage, Working};
@@ -88,7 +88,11 @@ impl Attempt {
         }
         let (exit, role, memory) = (process.reap(), *role, counters.since(*kills));
         if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
+            self.note_setup();
             return self.prepared(PathBuf::new(), now);
+        }
+        if role == Role::Program && self.ending.is_none() && may_lack_setup(exit) {
+            forget_setup(&self.tools.root);
         }
         let mut seen = Vec::new();
         match &mut self.work {
@@ -100,6 +104,17 @@ impl Attempt {
         }
         self.stage = Stage::Ended { exit, role, memory, since: now };
         seen.into_iter().flat_map(|report| self.observed(report, now)).collect()
+    }
+
+    /// The set-up is done: the next attempt here may leave it out, if it has changed nothing that is gone with this one.
+    fn note_setup(&self) {
+        let Working::Command { command, folder, setup, .. } = &self.work else { return };
+        let Some(key) = &setup.key else { return };
+        let is_over = processes::family(ATTEMPT, self.start.attempt.as_str()).is_ok_and(|left| left.is_empty());
+        // Each attempt has a working folder of its own.
+        if is_over && SetupKey::of(&self.start, command, &folder.join("workdir")).as_ref() == Some(key) {
+            key.note(&self.tools.root);
+        }
     }
 
     /// Passes on what was seen of a program, unless it reports itself. Rank 0's machine reports for all; another one its

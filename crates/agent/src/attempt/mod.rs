@@ -39,7 +39,7 @@ use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
-use program::{Container, Idleness, Observer, ProgramLink, StopScope};
+use program::{Container, Idleness, Observer, ProgramLink, SetupKey, StopScope};
 use sweeping::{SaveTime, time_to_save};
 use verdict::{RankReports, Role};
 use watchdog::Watchdog;
@@ -91,8 +91,18 @@ enum Working {
         link: Option<ProgramLink>,
         /// Looks at a program that does not use it, while it runs.
         observer: Option<Observer>,
+        setup: ProgramSetup,
         reports: Box<RankReports>,
     },
+}
+
+/// The set-up of a program.
+#[derive(Default)]
+struct ProgramSetup {
+    /// What it starts from, where an equal one need not be repeated.
+    key: Option<SetupKey>,
+    /// It was done by an attempt before.
+    is_left_out: bool,
 }
 
 enum Stage {
@@ -137,7 +147,8 @@ impl Attempt {
                 // A program works without it, too. A container is given it when it is made.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
                 staging::program(&start, &tools, &command, &folder);
-                let work = Working::Command { command, folder, link, observer: None, reports: Box::default() };
+                let (setup, reports) = (ProgramSetup::default(), Box::default());
+                let work = Working::Command { command, folder, link, observer: None, setup, reports };
                 Ok((Attempt::new(start, tools, work, (log, uploader), now), Vec::new()))
             }
         }

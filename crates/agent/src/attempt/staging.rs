@@ -15,12 +15,12 @@ use store::{Limits, Location, Meter, Places};
 
 use super::events::reported;
 use super::process::Process;
-use super::program::{Container, container_request};
+use super::program::{Container, SetupKey, container_request, forget_setup};
 use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
 use super::workdir::{self, MountTarget, WorkdirSource};
-use super::{Attempt, Stage, Tools, Working, library, link, peers, program, trainer};
+use super::{Attempt, ProgramSetup, Stage, Tools, Working, library, link, peers, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
 use crate::origin::OriginWatch;
 use crate::travel::{self, Brought, Uploader};
@@ -55,6 +55,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
                 brought: Brought::default(),
                 placed: None,
                 container: None,
+                setup: None,
                 note,
             })
         });
@@ -76,7 +77,7 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
     let kept = (Path::new(&start.folder).join("checkpoints"), command.outputs.clone());
     let (root, user_home, access) = (tools.root.clone(), tools.user_home.clone(), tools.access.clone());
     let target = MountTarget { attempt: folder.to_owned(), root, user_home, access };
-    let mounts = command.file_mounts.clone();
+    let (mounts, of_setup) = (command.file_mounts.clone(), (start.clone(), command.clone()));
     let log = peers::log(Path::new(&start.folder), &start.attempt, first_rank(start));
     let request = command.image.clone().map(|image| container_request(image, start, tools, folder, log));
     begin(start, tools, move |brought| {
@@ -85,7 +86,8 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
         workdir::prepare(source.or(original).as_ref(), &workdir, &kept)?;
         let placed = workdir::place(&mounts, brought, &target)?;
         let container = request.map(|request| Container::start(&request, &placed)).transpose()?;
-        Ok(StagedInput { placed: Some(placed), container, ..workdir.into() })
+        let setup = SetupKey::of(&of_setup.0, &of_setup.1, &workdir);
+        Ok(StagedInput { placed: Some(placed), container, setup, ..workdir.into() })
     });
 }
 
@@ -133,20 +135,39 @@ impl Attempt {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let StagedInput { path, served, brought, placed, container, note } = input;
+        let StagedInput { path, served, brought, placed, container, setup, note } = input;
         let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
         (self.served, self.placed, self.container) = (served, placed, container);
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {
             **train = replaced((**train).clone(), &brought);
         }
+        let is_set_up = self.is_set_up(setup);
         events.extend(match &self.work {
+            Working::Command { command: Command { setup: Some(_), .. }, .. } if is_set_up => {
+                let text = "`setup` is left out: this run has done it on this machine, and it would do the same again";
+                let mut events = vec![reported(Report::Note { text: text.to_owned() })];
+                events.extend(self.prepared(path, now));
+                events
+            }
             Working::Command { command: Command { setup: Some(text), .. }, .. } => {
                 self.start_program(Role::Setup, &text.clone())
             }
             Working::Command { .. } | Working::Train { .. } => self.prepared(path, now),
         });
         events
+    }
+
+    /// Whether the set-up with this key need not be repeated. If it must, or another program may change the machine, what was
+    /// set up before does not count any more.
+    fn is_set_up(&mut self, key: Option<SetupKey>) -> bool {
+        let Working::Command { setup, .. } = &mut self.work else { return false };
+        let is_done = key.as_ref().is_some_and(|key| key.is_noted(&self.tools.root));
+        *setup = ProgramSetup { key, is_left_out: is_done };
+        if !is_done {
+            forget_setup(&self.tools.root);
+        }
+        is_done
     }
 
     /// Starts the trainer on data that is on this machine.

@@ -12,7 +12,7 @@ use super::process::Exit;
 use control::StopReason;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
-const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
+pub const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
 
 /// What such an end means when memory ran out in another control group meanwhile, such as a container's.
 const KILLED_BESIDE: &str = ": a process in it got SIGKILL, while the kernel killed one of another control group because \

@@ -90,6 +90,42 @@ run: |
 }
 
 #[test]
+fn a_set_up_that_changes_only_the_machine_is_left_out_by_a_recovery() {
+    let scene = Scene::new("setups", "");
+    let around = scene.folder.ancestors().nth(3).unwrap().to_owned();
+    let installed = around.join("installed");
+    let file =
+        |then: &str, run: &str| format!("setup: |\n  echo x >> {}\n  {then}\nrun: |\n  {run}\n", installed.display());
+    let count = || fs::read_to_string(&installed).unwrap().lines().count();
+    // Killed, as a machine that runs out of something kills: the next attempt finds what was installed.
+    assert_eq!(finding(scene.run(&file("true", "kill -KILL $$"))).0.cause, Cause::Killed);
+    scene.control.order(vec![scene.start(2, &file("true", "exit 3"))]);
+    assert_eq!(finding(scene.end(2)).1, Some(3));
+    assert_eq!(count(), 1);
+    let is_said = |report: &Report| matches!(report, Report::Note { text } if text.contains("`setup` is left out"));
+    assert_eq!(reports(&scene.control.wait("reports", |_| true)).iter().filter(|report| is_said(report)).count(), 1);
+    // A program that has failed by itself may lack something.
+    scene.control.order(vec![scene.start(3, &file("true", "'true'"))]);
+    assert_eq!(scene.end(3), AttemptEnd::Succeeded);
+    assert_eq!(count(), 2);
+    // What is made in the working folder is gone with the attempt, and so is what was started.
+    for (number, then) in [(4, "touch made"), (5, "touch made"), (6, "sleep 3600 &"), (7, "sleep 3600 &")] {
+        scene.control.order(vec![scene.start(number, &file(then, "'true'"))]);
+        assert_eq!(scene.end(number), AttemptEnd::Succeeded);
+        assert_eq!(count() as u64, number - 1);
+    }
+    // Another program may change the machine.
+    for (number, file) in [(8, file("true", "'true'")), (9, "run: 'true'".to_owned()), (10, file("true", "'true'"))] {
+        scene.control.order(vec![scene.start(number, &file)]);
+        assert_eq!(scene.end(number), AttemptEnd::Succeeded);
+    }
+    assert_eq!(count(), 8);
+    scene.control.order(vec![scene.start(11, &file("true", "'true'"))]);
+    assert_eq!(scene.end(11), AttemptEnd::Succeeded);
+    assert_eq!(count(), 8, "it has been left out");
+}
+
+#[test]
 fn a_job_cannot_take_its_processes_out_of_their_instance() {
     let scene = Scene::new("tags", "");
     let file = "envs: {GRADUS_OWNER: x, GRADUS_INSTANCE: x, GRADUS_ATTEMPT: x, GRADUS_RUN: x}

@@ -122,8 +122,9 @@ impl Attempt {
         }
     }
 
+    /// Whether `setup` is the first script of this attempt.
     fn has_setup(&self) -> bool {
-        matches!(&self.work, Working::Command { command, .. } if command.setup.is_some())
+        matches!(&self.work, Working::Command { command, setup, .. } if command.setup.is_some() && !setup.is_left_out)
     }
 
     /// What the kernel has killed for memory, counted where the attempt's processes are.
