@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use domain::Bytes;
 use domain::wire::{Heartbeat, HeartbeatReply};
 use tokio::net::UnixListener;
 
@@ -23,11 +24,11 @@ const BODY_MAX: usize = 64 << 20;
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Serves agents on a separate thread; each call wakes the loop. Only the holder of the loop's lock may call this,
-/// because it takes over the socket.
+/// because it takes over the socket. What agents send of all runs takes no more disk space than `quota`.
 ///
 /// # Errors
 /// [`Error::File`] if the socket cannot be created.
-pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<Door, Error> {
+pub fn serve(home: &Home, inbox: Sender<Wake>, quota: Option<Bytes>) -> Result<Door, Error> {
     let socket = &home.socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the server at", socket))?;
@@ -39,7 +40,7 @@ pub fn serve(home: &Home, inbox: Sender<Wake>) -> Result<Door, Error> {
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
     let calls = Router::new().route("/v1/tick", post(heartbeat)).with_state(inbox);
-    let router = calls.merge(files::router(home.runs())).layer(DefaultBodyLimit::max(BODY_MAX));
+    let router = calls.merge(files::router(home.runs(), quota)).layer(DefaultBodyLimit::max(BODY_MAX));
     let (closed, close) = tokio::sync::oneshot::channel::<()>();
     let serve = move || {
         runtime.block_on(async {

@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "checkpoints-take-the-space-of-the-event-log",
+        harm: "checkpoints that arrive fill the server's disk, and every run waits because no event can be written",
+        file: "crates/server/src/files/limit.rs",
+        from: "(free < reserve.saturating_add(adding)).then(message)",
+        to: "(free < adding).then(message)",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "stays_free_for_the_event_log" },
+    },
+    SourceMutant {
         name: "set-up-counts-whatever-it-made",
         harm: "a recovery leaves out a set-up that has made files in the working folder of the attempt before, and fails",
         file: "crates/agent/src/attempt/events.rs",

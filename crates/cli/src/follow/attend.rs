@@ -95,7 +95,7 @@ pub fn serve(
             std::thread::sleep(TAKE_OVER);
         };
         let providers = machine::providers(settings, home, rate)?;
-        let door = routes::serve(home, sender.clone())?;
+        let door = routes::serve(home, sender.clone(), None)?;
         let mut control = Control::new(state, Series::open(home)?, home, &providers);
         let left = control.run(&sender, inbox, |world| done(world) || home.has_server())?;
         drop((door, lock));

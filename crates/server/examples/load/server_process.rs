@@ -76,7 +76,7 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
     let _lock = home.try_loop()?.ok_or("another process runs the loop")?;
     let state = State::open_lean(&home)?;
     let (sender, inbox) = channel();
-    let _door = routes::serve(&home, sender.clone())?;
+    let _door = routes::serve(&home, sender.clone(), None)?;
     let answers = api::Answers {
         planner: Arc::new(|_| Ok(history::job())),
         admitter: Arc::new(|_| Ok(Box::new(()))),

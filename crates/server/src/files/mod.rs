@@ -5,6 +5,7 @@
 //! own folder, and only while its attempt is the newest. These are the routes; the work is done on blocking threads.
 
 mod grant;
+mod limit;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use axum::{Json, Router};
 use domain::files::{BroughtPart, FileListing, KeepRequest, PartsRequest, Received, RunInput};
 
 pub use grant::Grant;
+use limit::StorageLimit;
 
 /// Why a request was refused: the status, and a sentence.
 pub(crate) type Refused = (StatusCode, String);
@@ -31,11 +33,14 @@ pub(crate) struct Runs {
     folder: PathBuf,
     /// Serializes changes: the fence must not change between the check and the rename.
     changing: std::sync::Mutex<()>,
+    limit: StorageLimit,
 }
 
 impl Runs {
-    pub(crate) fn new(folder: PathBuf) -> Runs {
-        Runs { folder, changing: std::sync::Mutex::new(()) }
+    /// Those in a folder; what agents send of them takes no more space than `quota`, where there is one.
+    pub(crate) fn new(folder: PathBuf, quota: Option<domain::Bytes>) -> Runs {
+        let limit = StorageLimit::new(&folder, quota);
+        Runs { folder, changing: std::sync::Mutex::new(()), limit }
     }
 
     /// The home folder, in which they are.
@@ -55,14 +60,14 @@ impl Runs {
 }
 
 /// The routes for files.
-pub(crate) fn router(folder: PathBuf) -> Router {
+pub(crate) fn router(folder: PathBuf, quota: Option<domain::Bytes>) -> Router {
     Router::new()
         .route("/v1/runs/{run}/inputs/{input}", get(list_input).post(read_input))
         .route("/v1/runs/{run}/mounts/{number}", get(list_mount).post(read_mount))
         .route("/v1/runs/{run}/files", get(list_files).post(read_files))
         .route("/v1/runs/{run}/files/{*path}", put(bring))
         .route("/v1/runs/{run}/keep", post(keep))
-        .with_state(Arc::new(Runs::new(folder)))
+        .with_state(Arc::new(Runs::new(folder, quota)))
 }
 
 async fn list_input(

@@ -21,6 +21,7 @@ impl Runs {
         let place = place(&folder, path)?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         newest(&folder, Fence(part.fence))?;
+        self.limit.require(bytes.len() as u64)?;
         if let Some(parent) = place.parent() {
             fs::create_dir_all(parent).map_err(failed("make", parent))?;
         }

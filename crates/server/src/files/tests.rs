@@ -23,7 +23,7 @@ fn scene(fence: u64) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("r");
     Grant { fence: Fence(fence), inputs: Default::default(), mounts: Default::default() }.write(&run).unwrap();
-    Scene { run, runs: Runs::new(folder.path().to_owned()), _folder: folder }
+    Scene { run, runs: Runs::new(folder.path().to_owned(), None), _folder: folder }
 }
 
 impl Scene {
@@ -84,6 +84,18 @@ fn a_file_has_the_time_that_it_has_on_its_machine() {
     assert_eq!(bring(Some(1_000_000_000_000_007)), 1_000_000_000_000_007);
     assert_eq!(bring(Some(1_000_000_000_000_009)), 1_000_000_000_000_009, "the same contents, written anew");
     assert_eq!(bring(None), 1_000_000_000_000_009, "an older agent does not say it");
+}
+
+#[test]
+fn what_is_beyond_the_quota_is_refused_as_by_a_full_disk() {
+    let mut scene = scene(1);
+    scene.runs = Runs::new(scene._folder.path().to_owned(), Some(domain::Bytes(1 << 20)));
+    let file = vec![7; 600 << 10];
+    let length = file.len() as u64;
+    assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, &file), Ok((length, true)));
+    assert_eq!(scene.bring("checkpoints/b", 1, 0, &file, &file), Err(StatusCode::INSUFFICIENT_STORAGE));
+    assert!(!scene.run.join("checkpoints/b").exists());
+    assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, b""), Ok((length, true)), "it is there already");
 }
 
 #[test]

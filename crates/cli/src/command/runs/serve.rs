@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use domain::{Elapsed, Job, Plan, Rate};
+use domain::{Bytes, Elapsed, Job, Plan, Rate};
 use server::api::{self, Answers, ApiError, Listen, PaidRequest, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
@@ -36,6 +36,9 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Most disk space for what nodes send of all runs, such as `200GB`; more is refused, as by a full disk
+    #[arg(long, value_name = "SIZE")]
+    quota: Option<Bytes>,
     /// Price of this machine for runs on it, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
@@ -72,7 +75,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers(settings, &home, args.price)?;
     machine::note_served(&home, &providers)?;
     let state = State::open_lean(&home)?;
-    let door = routes::serve(&home, sender.clone())?;
+    let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
         admitter: admitter(home.clone()),
