@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use domain::RunId;
 use domain::run::{Outcome, RunState};
 use serde_json::json;
 use server::{Home, State};
@@ -29,17 +30,23 @@ struct Garbage {
     what: &'static str,
     path: PathBuf,
     bytes: u64,
+    /// Of which run; of none what runs share.
+    run: Option<RunId>,
 }
 
 /// Lists what can be deleted, asks, and deletes it.
 ///
 /// # Errors
-/// [`Error::Usage`] while a run uses the home, or without confirmation.
+/// [`Error::Usage`] without confirmation, or if a run has begun meanwhile.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let keeps_data = has_agent(&home);
+    // Such as `gradus serve`: files of runs that have ended are of no use to it.
+    let is_in_use = home.try_loop()?.is_none();
+    let keeps_data = is_in_use || has_agent(&home);
     let garbage = garbage(&home, &State::open(&home)?, keeps_data);
-    if keeps_data {
+    if is_in_use {
+        printer.say("downloaded data is kept: a command or server runs jobs of this home, which may train from it");
+    } else if keeps_data {
         printer.say("downloaded data is kept: the agent of a run on this machine may train from it (`gradus status`)");
     }
     let total: u64 = garbage.iter().map(|one| one.bytes).sum();
@@ -61,43 +68,53 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         let message = "nothing was deleted: it was not confirmed".to_owned();
         return Err(Error::Usage { message, hint: "pass `--yes` to confirm, or `--dry-run` to only look".to_owned() });
     }
-    let Some(_lock) = home.try_loop()? else {
-        let message = "nothing was deleted: a run uses this home".to_owned();
-        return Err(Error::Usage { message, hint: "wait for it: `gradus status` lists the runs".to_owned() });
-    };
-    if !keeps_data && has_agent(&home) {
+    let lock = home.try_loop()?;
+    if !keeps_data && (lock.is_none() || has_agent(&home)) {
         let message = "nothing was deleted: a run has begun on this machine meanwhile".to_owned();
         return Err(Error::Usage { message, hint: "run `gradus gc` again".to_owned() });
     }
-    garbage.iter().try_for_each(|one| delete(&one.path))?;
+    // One of them may have been resumed meanwhile.
+    let state = State::open(&home)?;
+    let is_free = |one: &&Garbage| one.run.as_ref().is_none_or(|run| has_ended(&home, &state, run));
+    let (mut deleted, free): (u64, Vec<&Garbage>) = (0, garbage.iter().filter(is_free).collect());
+    for one in free {
+        delete(&one.path)?;
+        deleted += one.bytes;
+    }
     if !printer.is_json() {
-        printer.data(format!("deleted {}", size(total)));
+        printer.data(format!("deleted {}", size(deleted)));
     }
     Ok(exit::DONE)
+}
+
+/// Whether nothing more comes of a run, and no command waits to write about its end.
+fn has_ended(home: &Home, state: &State, id: &RunId) -> bool {
+    let run = state.world().runs.get(id);
+    run.is_some_and(|run| run.state.is_final() && run.bill.is_some()) && !home.is_followed(&home.run(id))
 }
 
 /// Data that can be fetched or created again: cached data, journals of transfers, working folders of ended attempts,
 /// and checkpoints of runs with an exported model.
 fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
     let mut found = Vec::new();
-    let mut add = |what, path: PathBuf| {
+    let mut add = |what, path: PathBuf, run: Option<&RunId>| {
         let bytes = bytes_below(&path);
         if bytes > 0 {
-            found.push(Garbage { what, path, bytes });
+            found.push(Garbage { what, path, bytes, run: run.cloned() });
         }
     };
     if !keeps_data {
         for data in entries(&home.root().join("cache/data")) {
-            add("downloaded data", data);
+            add("downloaded data", data, None);
         }
-        add("ranges of remote data", home.root().join("cache/pieces"));
+        add("ranges of remote data", home.root().join("cache/pieces"), None);
     }
-    add("journals of transfers", home.root().join("transfers"));
-    let ended = state.world().runs.iter().filter(|(_, run)| run.state.is_final() && run.bill.is_some());
+    add("journals of transfers", home.root().join("transfers"), None);
+    let ended = state.world().runs.iter().filter(|(id, _)| has_ended(home, state, id));
     for (id, run) in ended {
-        add("working folders of a run", home.run(id).join("attempts"));
+        add("working folders of a run", home.run(id).join("attempts"), Some(id));
         if matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } }) {
-            add("checkpoints of a trained run", home.run(id).join("checkpoints"));
+            add("checkpoints of a trained run", home.run(id).join("checkpoints"), Some(id));
         }
     }
     found

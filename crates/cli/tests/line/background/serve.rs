@@ -222,6 +222,24 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
 }
 
 #[test]
+fn gc_beside_a_server_frees_what_ended_runs_took_and_keeps_data() {
+    let home = Home::new();
+    let _server = Server::start_with(&home, &["--quota", "1 TB"]);
+    let job = home.job("quick.yaml", "name: quick\nrun: 'true'\n");
+    let ran = home.gradus(&["run", job.to_str().unwrap(), "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let attempts = home.path().join("runs").join(ran.last()["run"].as_str().unwrap()).join("attempts");
+    let cached = home.path().join("cache/data/address");
+    std::fs::create_dir_all(&cached).unwrap();
+    std::fs::write(cached.join("part"), vec![1; 1 << 20]).unwrap();
+    assert!(attempts.exists());
+    let freed = home.gradus(&["gc", "--yes"]);
+    assert_eq!(freed.code, Some(0), "{}", freed.err);
+    assert!(freed.err.contains("downloaded data is kept") && freed.out.contains("working folders"), "{}", freed.out);
+    assert!(!attempts.exists() && cached.join("part").exists());
+}
+
+#[test]
 fn a_run_goes_on_while_the_server_is_away_and_a_run_of_the_command_line_is_taken_over() {
     let home = Home::new();
     let mut server = Server::start(&home);
