@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "links-lead-clients-out-of-a-run",
+        harm: "a link that a program has made among its checkpoints gives the clients of a server any file of its machine",
+        file: "crates/server/src/api/files/mod.rs",
+        from: "if !path.starts_with(fs::canonicalize(run).map_err(missing)?) || !path.is_file() {",
+        to: "if !path.is_file() {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "and_opened_and_no_others" },
+    },
+    SourceMutant {
         name: "checkpoints-take-the-space-of-the-event-log",
         harm: "checkpoints that arrive fill the server's disk, and every run waits because no event can be written",
         file: "crates/server/src/files/limit.rs",

@@ -2,14 +2,14 @@
 //! clients with a token, with TLS if other machines can reach it.
 //!
 //! A handler never writes the log. It requests an event from the loop ([`LoopDoor::request`]), which is durable when
-//! the answer arrives, and reads from disk itself ([`StateReader`], and [`reading`] and [`logs`] for the rest), so that
-//! readers do not block the loop. [`follow`] streams. [`openapi`] describes all of it.
+//! the answer arrives, and reads from disk itself ([`StateReader`], and [`reading`], [`files`] and [`logs`] for the
+//! rest), so that readers do not block the loop. [`follow`] streams. [`openapi`] describes all of it.
 
 mod access;
 mod bodies;
-mod checkpoints;
 mod door;
 mod failure;
+mod files;
 mod follow;
 mod logs;
 mod market;
@@ -167,12 +167,13 @@ fn router(api: Api) -> Router {
         .route("/v1/plans", post(runs::plan))
         .route("/v1/runs", get(runs::list).post(runs::submit))
         .route("/v1/runs/{run}", get(runs::show))
-        .route("/v1/runs/{run}/checkpoints", get(checkpoints::checkpoints))
+        .route("/v1/runs/{run}/checkpoints", get(files::checkpoints))
         .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
         .route("/v1/runs/{run}/resume", post(resume::resume))
         .route("/v1/runs/{run}/events", get(reading::events))
         .route("/v1/runs/{run}/series", get(reading::series))
+        .route("/v1/runs/{run}/files", get(files::files))
         .route("/v1/runs/{run}/logs", get(logs::logs))
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)

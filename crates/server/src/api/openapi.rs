@@ -92,6 +92,11 @@ const OPERATIONS: &[Operation] = &[
         &[("after", "integer"), FOLLOW],
     ),
     get(
+        "/v1/runs/{run}/files",
+        "List the files of a run that lie on the server's machine, or send one of them from an offset on",
+        &[("file", "string"), ("offset", "integer")],
+    ),
+    get(
         "/v1/runs/{run}/logs",
         "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
         &[("file", "string"), ("offset", "integer"), FOLLOW],
@@ -169,6 +174,9 @@ fn described(operation: &Operation) -> Value {
             if is_followed {
                 content["text/event-stream"] = json!({ "schema": {} });
             }
+            if operation.path.ends_with("/files") {
+                content["application/octet-stream"] = json!({ "schema": {} });
+            }
             json!({ "description": "as asked", "content": content })
         }
         _ => {
@@ -238,7 +246,7 @@ mod tests {
             }
         }
         let links = &described["paths"]["/v1/runs"]["post"]["responses"]["201"]["links"];
-        assert_eq!(links.as_object().unwrap().len(), 8, "all that a run can be asked: {links}");
+        assert_eq!(links.as_object().unwrap().len(), 9, "all that a run can be asked: {links}");
         assert_eq!(
             links["get_run_logs"]["operationId"],
             described["paths"]["/v1/runs/{run}/logs"]["get"]["operationId"]

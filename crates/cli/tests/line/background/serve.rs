@@ -118,6 +118,11 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     let cost = get(&format!("/v1/runs/{run}/cost"));
     assert_eq!((&cost["final"], &cost["bill"]["total"]), (&json!(true), &json!("$0.00")), "{cost}");
     assert_eq!(get(&format!("/v1/runs/{run}/checkpoints")), json!({ "checkpoints": [] }));
+    let files = get(&format!("/v1/runs/{run}/files"));
+    assert_eq!((&files["files"][0]["file"], &files["files"][0]["bytes"]), (&json!(format!("logs/{file}")), &json!(21)));
+    let rest = server.ask("GET", &format!("/v1/runs/{run}/files?file=logs/{file}&offset=6"), &Value::Null);
+    assert_eq!(rest, (200, json!("from a program\n")));
+    assert_eq!(server.ask("GET", &format!("/v1/runs/{run}/files?file=grant.json"), &Value::Null).0, 400);
     assert_eq!(get("/v1/nodes"), json!({ "nodes": [] }));
     let offers = get("/v1/offers?gpu=A100:8&limit=2");
     let counts: Vec<&Value> = offers["offers"].as_array().unwrap().iter().map(|offer| &offer["gpu_count"]).collect();

@@ -8,15 +8,18 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
-use super::Api;
-use super::failure::ApiError;
-use super::reading::{blocking, known};
+use super::super::Api;
+use super::super::failure::ApiError;
+use super::super::reading::{blocking, known};
 
 /// A manifest is no larger than this.
 const MANIFEST_MAX: u64 = 64 << 20;
 
 /// Lists the checkpoints of a run, by step. Whether their files are sound is seen when one is resumed from.
-pub(super) async fn checkpoints(State(api): State<Api>, Path(run): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(in crate::api) async fn checkpoints(
+    State(api): State<Api>,
+    Path(run): Path<String>,
+) -> Result<Json<Value>, ApiError> {
     let id = known(&api, &run).await?;
     let folder = api.home.run(&id).join("checkpoints");
     let listed = blocking(move || {
