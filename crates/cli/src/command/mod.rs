@@ -177,7 +177,7 @@ impl Commands {
     /// Why a command cannot be used with a server: it needs the files or the nodes of a home.
     fn only_here(&self) -> Option<&'static str> {
         match self {
-            Commands::Models(_) => Some("`gradus models`"),
+            Commands::Models(args) => args.only_here(),
             Commands::Checkpoints(_) => Some("`gradus checkpoints`"),
             Commands::Evaluate(_) => Some("`gradus evaluate`"),
             Commands::Report(_) => Some("`gradus report`"),

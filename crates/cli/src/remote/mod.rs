@@ -4,6 +4,7 @@
 //! databases or from here, and printed by the same functions.
 
 mod address;
+mod download;
 mod failure;
 pub mod login;
 mod runs;

@@ -1,6 +1,7 @@
 //! `gradus models`: trained models.
 
 pub mod evaluate;
+mod fetched;
 mod onnx;
 mod unlogged;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
 use crate::rank;
+use crate::remote;
 use crate::settings::GlobalSettings;
 use crate::table;
 
@@ -55,11 +57,27 @@ enum Subcommand {
     },
 }
 
+impl Args {
+    /// What of it needs the files of a home; a model as it is can also be copied from a server.
+    pub fn only_here(&self) -> Option<&'static str> {
+        match &self.command {
+            Some(Subcommand::Export { fold: false, onnx: false, torchscript: false, .. }) => None,
+            Some(Subcommand::Export { .. }) => Some("`gradus models export` into another format"),
+            Some(Subcommand::List | Subcommand::Show { .. }) | None => Some("`gradus models`"),
+        }
+    }
+}
+
 /// Lists, shows or copies models.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(Subcommand::Export { run, to, .. }) = &args.command
+        && let Some(server) = remote::chosen(settings)?
+    {
+        return fetched::export(&server, run, to, printer);
+    }
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     match args.command.unwrap_or(Subcommand::List) {

@@ -133,6 +133,33 @@ fn a_run_of_a_server_is_stopped_and_resumed_from_elsewhere() {
 }
 
 #[test]
+fn a_model_of_a_server_is_brought_here() {
+    let (there, _served, here) = logged_in();
+    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz").canonicalize().unwrap();
+    let job = format!(
+        "name: small\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 1\n  batch: 96\n  threads: 1\n",
+        digits.display()
+    );
+    let done = here.gradus(&["run", text(&there.job("small.yaml", &job)), "--yes", "--json"]).last();
+    let (to, other) = (here.path().join("copy"), here.path().join("other"));
+    let export =
+        |to: &Path, more: &[&str]| here.gradus(&[&["models", "export", "last", "--to", text(to)], more].concat());
+    let said = export(&to, &["--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(said.last()["model_sha256"], done["model_sha256"]);
+    let model = done["model"].as_str().unwrap();
+    assert_eq!(fs::read(to.join("model.safetensors")).unwrap(), fs::read(model).unwrap());
+    assert!(to.join("model.json").is_file());
+    // What needs its home is refused, and so is another file than the one that was trained.
+    let said = export(&other, &["--onnx"]);
+    assert!(said.code == Some(2) && said.err.contains("another format"), "{}", said.err);
+    fs::write(model, b"changed").unwrap();
+    let said = export(&other, &[]);
+    assert!(said.code == Some(3) && said.err.contains("SHA-256"), "{}", said.err);
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "nothing of it is left");
+}
+
+#[test]
 fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
     let (there, here) = (Home::new(), Home::new());
     let served = Served::start(&there, &[]);
