@@ -9,9 +9,9 @@ use domain::wire::AgentEvent;
 use node::{processes, terminals};
 
 use super::process::Exit;
-use super::program::{Observer, ProgramLink, SetupKey, forget_setup, may_lack_setup};
+use super::program::{Observer, ProgramLink, SetupKey, forget_setup};
 use super::staging::first_rank;
-use super::verdict::Role;
+use super::verdict::{Role, may_lack_setup};
 use super::{ATTEMPT, Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 

@@ -12,7 +12,7 @@ use super::process::Exit;
 use control::StopReason;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
-pub const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
+const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
 
 /// What such an end means when memory ran out in another control group meanwhile, such as a container's.
 const KILLED_BESIDE: &str = ": a process in it got SIGKILL, while the kernel killed one of another control group because \
@@ -293,6 +293,15 @@ fn see_script(facts: &Facts) -> String {
     }
 }
 
+/// Whether a program may have failed because of what `setup` has or has not done: unless it was killed.
+pub fn may_lack_setup(exit: Exit) -> bool {
+    match exit {
+        Exit::Code(code) => !matches!(code, 0 | KILLED_IN_BASH),
+        Exit::Signal(signal) => signal != libc::SIGKILL,
+        Exit::Never => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,5 +477,19 @@ mod tests {
         };
         assert!(hint("").starts_with("it wrote no output; with `set -x`"));
         assert_eq!(hint("no such file"), "read `/run/logs/a1-rank-0.log`");
+    }
+
+    #[test]
+    fn a_program_that_was_killed_lacks_nothing() {
+        for (exit, expected) in [
+            (Exit::Code(0), false),
+            (Exit::Code(1), true),
+            (Exit::Code(127), true),
+            (Exit::Code(137), false),
+            (Exit::Signal(libc::SIGKILL), false),
+            (Exit::Signal(libc::SIGSEGV), true),
+        ] {
+            assert_eq!(may_lack_setup(exit), expected, "{exit:?}");
+        }
     }
 }

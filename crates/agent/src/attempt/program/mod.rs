@@ -23,7 +23,7 @@ pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
 pub use profile::{ProfiledSteps, profile};
 pub use resume::Resume;
-pub use set_up::{SetupKey, forget_setup, may_lack_setup};
+pub use set_up::{SetupKey, forget_setup};
 pub use start::container_request;
 
 use super::verdict::Role;

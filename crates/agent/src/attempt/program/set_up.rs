@@ -13,9 +13,6 @@ use std::path::Path;
 use domain::Command;
 use domain::wire::Start;
 
-use super::super::process::Exit;
-use super::super::verdict::KILLED_IN_BASH;
-
 /// A larger working folder takes too long to compare.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -72,15 +69,6 @@ impl SetupKey {
 /// The machine may not be any more as the last set-up left it.
 pub fn forget_setup(root: &Path) {
     let _ = fs::remove_file(root.join("cache").join(NOTED));
-}
-
-/// Whether a program may have failed because of what `setup` has or has not done: unless it was killed.
-pub fn may_lack_setup(exit: Exit) -> bool {
-    match exit {
-        Exit::Code(code) => !matches!(code, 0 | KILLED_IN_BASH),
-        Exit::Signal(signal) => signal != libc::SIGKILL,
-        Exit::Never => false,
-    }
 }
 
 /// A line for each entry of a folder, with the hashes of its files.
@@ -198,19 +186,5 @@ mod tests {
         forget_setup(root.path());
         assert!(!other.is_noted(root.path()));
         forget_setup(root.path());
-    }
-
-    #[test]
-    fn a_program_that_was_killed_lacks_nothing() {
-        for (exit, expected) in [
-            (Exit::Code(0), false),
-            (Exit::Code(1), true),
-            (Exit::Code(127), true),
-            (Exit::Code(137), false),
-            (Exit::Signal(libc::SIGKILL), false),
-            (Exit::Signal(libc::SIGSEGV), true),
-        ] {
-            assert_eq!(may_lack_setup(exit), expected, "{exit:?}");
-        }
     }
 }
