@@ -29,8 +29,7 @@ pub struct SetupKey(String);
 impl SetupKey {
     /// The key of the set-up in a working folder, which is staged. `None` if there is none, or it must run for each attempt.
     pub fn of(start: &Start, command: &Command, workdir: &Path) -> Option<SetupKey> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        SetupKey::at_boot(start, command, workdir, &boot)
+        SetupKey::at_boot(start, command, workdir, &boot()?)
     }
 
     fn at_boot(start: &Start, command: &Command, workdir: &Path, boot: &str) -> Option<SetupKey> {
@@ -44,7 +43,7 @@ impl SetupKey {
         // A hash of a short secret would give it away.
         let secrets: Vec<&String> = start.job.secrets.keys().collect();
         let (run, member, envs) = (start.run.as_str(), start.member, &start.job.envs);
-        let all = format!("{:?}\n{}", (boot.trim(), run, member, text, envs, secrets), contents.lines);
+        let all = format!("{:?}\n{}", (boot, run, member, text, envs, secrets), contents.lines);
         node::sha256(all.as_bytes()).ok().map(SetupKey)
     }
 
@@ -64,6 +63,15 @@ impl SetupKey {
         });
         let _ = written.and_then(|()| fs::rename(&partial, cache.join(NOTED)));
     }
+}
+
+/// What is another one after each start of the machine, or of the container that this is: what was installed may be gone.
+fn boot() -> Option<String> {
+    let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let first = fs::read_to_string("/proc/1/stat").ok()?;
+    // The name of the process comes before, in brackets; the 22nd field is when it was started.
+    let started = first.rsplit_once(") ")?.1.split(' ').nth(19)?;
+    Some(format!("{} {started}", machine.trim()))
 }
 
 /// The machine may not be any more as the last set-up left it.
@@ -172,6 +180,14 @@ mod tests {
         assert_eq!(of("{setup: 'true', run: 'true', resources: {image_id: 'docker:python:3.12'}}"), None);
         File::create(folder.path().join("large")).unwrap().set_len(MOST_BYTES + 1).unwrap();
         assert_eq!(of("{setup: 'true', run: 'true'}"), None);
+    }
+
+    #[test]
+    fn the_start_of_this_machine_is_known() {
+        let known = boot().unwrap();
+        let (machine, started) = known.split_once(' ').unwrap();
+        assert!(machine.len() > 30 && started.parse::<u64>().is_ok(), "{known}");
+        assert_eq!(boot(), Some(known));
     }
 
     #[test]
