@@ -75,6 +75,12 @@ pub(super) fn system(system: &SystemFacts) -> Vec<Diagnosis> {
             remedy,
         ));
     }
+    if system.is_root {
+        let cause = "they may read and change everything there, also what other jobs have left";
+        let remedy =
+            "on a machine that others use, make a user for jobs, and add it as `USER@HOST` with `gradus nodes add`";
+        all.push(Diagnosis::found(Severity::Info, "system", "programs of jobs run as root", cause, remedy));
+    }
     all
 }
 
@@ -246,5 +252,6 @@ mod tests {
         check(&|facts| facts.memory_limit = Some(Bytes(1 << 40)), Severity::Pass, "8 cores");
         check(&|facts| facts.shared_memory = Some(Bytes(64 << 20)), Severity::Warning, "`/dev/shm` has 67.1 MB");
         check(&|facts| facts.open_files = Some(256), Severity::Warning, "256 files");
+        check(&|facts| facts.is_root = true, Severity::Info, "run as root");
     }
 }

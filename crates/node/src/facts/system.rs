@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use domain::Bytes;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::ask::ask;
@@ -38,6 +38,9 @@ pub struct SystemFacts {
     pub shared_memory: Option<Bytes>,
     /// Files that a process may have open.
     pub open_files: Option<u64>,
+    /// Whether it is entered as root, and programs of jobs run as root.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_root: bool,
 }
 
 /// How a machine calls itself.
@@ -70,6 +73,7 @@ pub(super) fn system(root: &Path) -> SystemFacts {
             .or_else(|| limit(&read("sys/fs/cgroup/memory/memory.limit_in_bytes"))),
         shared_memory: shared.map(|shared| Bytes(shared.f_blocks.saturating_mul(shared.f_frsize))),
         open_files: getrlimit(Resource::Nofile).current,
+        is_root: geteuid().is_root(),
     }
 }
 
