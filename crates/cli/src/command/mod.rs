@@ -144,7 +144,7 @@ impl Commands {
             Commands::Stop(args) => stop::run(args, settings, printer),
             Commands::Resume(args) => resume::run(args, settings, printer),
             Commands::Models(args) => models::run(args, settings, printer),
-            Commands::Checkpoints(args) => checkpoints::run(args, settings, printer),
+            Commands::Checkpoints(args) => checkpoints::run(&args, settings, printer),
             Commands::Evaluate(args) => evaluate::run(args, settings, printer),
             Commands::Cost(args) => cost::run(args, settings, printer),
             Commands::Data(args) => data::run(args, settings, printer),
@@ -178,7 +178,7 @@ impl Commands {
     fn only_here(&self) -> Option<&'static str> {
         match self {
             Commands::Models(args) => args.only_here(),
-            Commands::Checkpoints(_) => Some("`gradus checkpoints`"),
+            Commands::Checkpoints(args) => args.only_here(),
             Commands::Evaluate(_) => Some("`gradus evaluate`"),
             Commands::Report(_) => Some("`gradus report`"),
             Commands::Rm(_) => Some("`gradus rm`"),

@@ -26,7 +26,7 @@ pub fn export(server: &Server, name: &str, to: &Path, printer: &mut Printer) -> 
         return Err(Error::Usage { message, hint: "use another folder, or move the file away".to_owned() });
     }
     let bytes = server.download(&id, "export/model.safetensors", &target, Some(model.model_sha256.as_str()))?;
-    if server.files(&id)?.iter().any(|file| file == "export/model.json") {
+    if server.files(&id)?.iter().any(|file| file.name == "export/model.json") {
         server.download(&id, "export/model.json", &to.join("model.json"), None)?;
     }
     match printer.is_json() {

@@ -133,11 +133,12 @@ fn a_run_of_a_server_is_stopped_and_resumed_from_elsewhere() {
 }
 
 #[test]
-fn a_model_of_a_server_is_brought_here() {
+fn models_and_checkpoints_of_a_server_are_brought_here() {
     let (there, _served, here) = logged_in();
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz").canonicalize().unwrap();
     let job = format!(
-        "name: small\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 1\n  batch: 96\n  threads: 1\n",
+        "name: small\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 2\n  batch: 96\n  threads: 1\n  \
+         checkpoint: {{every: 10 steps}}\n",
         digits.display()
     );
     let done = here.gradus(&["run", text(&there.job("small.yaml", &job)), "--yes", "--json"]).last();
@@ -150,6 +151,15 @@ fn a_model_of_a_server_is_brought_here() {
     let model = done["model"].as_str().unwrap();
     assert_eq!(fs::read(to.join("model.safetensors")).unwrap(), fs::read(model).unwrap());
     assert!(to.join("model.json").is_file());
+    let (mine, its) = (here.gradus(&["checkpoints", "list", "last"]), there.gradus(&["checkpoints", "list", "last"]));
+    assert_eq!((mine.code, &mine.out), (its.code, &its.out), "{}", mine.err);
+    let pulled = |home: &Home, folder: &Path| {
+        let said = home.gradus(&["checkpoints", "pull", "last", "--output", text(folder), "--json"]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        (said.last()["bytes"].clone(), names.collect::<std::collections::BTreeSet<_>>())
+    };
+    assert_eq!(pulled(&here, &here.path().join("pulled")), pulled(&there, &there.path().join("pulled")));
     // What needs its home is refused, and so is another file than the one that was trained.
     let said = export(&other, &["--onnx"]);
     assert!(said.code == Some(2) && said.err.contains("another format"), "{}", said.err);

@@ -1,7 +1,9 @@
 //! `gradus checkpoints`: list, copy and delete the checkpoints in the folder of a run.
 
+mod place;
+
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use domain::{RunId, Timestamp};
@@ -13,8 +15,10 @@ use crate::command::find::{find, open_named};
 use crate::error::{Error, exit};
 use crate::figures::{size, time};
 use crate::printer::Printer;
+use crate::remote;
 use crate::settings::GlobalSettings;
 use crate::table;
+use place::CheckpointPlace;
 
 /// Arguments of `gradus checkpoints`.
 #[derive(Debug, clap::Args)]
@@ -116,24 +120,44 @@ impl Listed {
     }
 }
 
+impl Args {
+    /// What of it needs the home of a run; the rest works over a server.
+    pub fn only_here(&self) -> Option<&'static str> {
+        match self.command {
+            Subcommand::List(_) | Subcommand::Pull(_) => None,
+            Subcommand::Rm(_) => Some("`gradus checkpoints rm`"),
+        }
+    }
+}
+
 /// Carries out the subcommand.
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let home = Home::open(&settings.home)?;
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let name = match &args.command {
         Subcommand::List(args) => &args.run,
         Subcommand::Pull(args) => &args.run,
         Subcommand::Rm(args) => &args.run,
     };
+    if let Some(server) = remote::chosen(settings)? {
+        let id = server.find(name)?;
+        let place = CheckpointPlace::There(&server, &id);
+        return match &args.command {
+            Subcommand::List(_) => list(&id, &place.list()?, printer),
+            Subcommand::Pull(args) => pull(&id, place, &place.list()?, args, printer),
+            Subcommand::Rm(_) => Err(remote::only_here("`gradus checkpoints rm`", &server)),
+        };
+    }
+    let home = Home::open(&settings.home)?;
     let state = open_named(&home, name)?;
     let id = find(state.world(), name)?;
     let folder = home.run(&id).join("checkpoints");
-    let listed = read(&folder)?;
-    match args.command {
+    let place = CheckpointPlace::Here(&folder);
+    let listed = place.list()?;
+    match &args.command {
         Subcommand::List(_) => list(&id, &listed, printer),
-        Subcommand::Pull(args) => pull(&id, &folder, &listed, &args, printer),
+        Subcommand::Pull(args) => pull(&id, place, &listed, args, printer),
         Subcommand::Rm(args) => {
             let is_over = state.world().runs.get(&id).is_some_and(|run| run.state.is_final());
             if !is_over || home.is_followed(&home.run(&id)) {
@@ -142,7 +166,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
                     format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
                 return Err(Error::Usage { message, hint });
             }
-            remove(&id, &folder, &listed, &args, printer)
+            remove(&id, &folder, &listed, args, printer)
         }
     }
 }
@@ -169,11 +193,16 @@ fn read(folder: &Path) -> Result<Vec<Listed>, Error> {
 
 fn manifest(path: &Path) -> Option<Listed> {
     let name = path.file_name()?.to_str()?;
-    let step: u64 = name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
+    name.strip_prefix("manifest-")?;
     let saved = fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let listed: Listed = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    parsed(name, &fs::read(path).ok()?, Timestamp(i64::try_from(saved.as_micros()).ok()?))
+}
+
+/// The manifest of this name and with these contents, if it is one.
+fn parsed(name: &str, contents: &[u8], saved: Timestamp) -> Option<Listed> {
+    let step: u64 = name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
+    let listed: Listed = serde_json::from_slice(contents).ok()?;
     let is_safe = listed.all_files().all(|file| domain::files::is_safe(&file.name));
-    let saved = Timestamp(i64::try_from(saved.as_micros()).ok()?);
     (listed.step == step && is_safe).then(|| Listed { saved, manifest: name.to_owned(), ..listed })
 }
 
@@ -207,7 +236,13 @@ fn list(id: &RunId, listed: &[Listed], printer: &mut Printer) -> Result<u8, Erro
     Ok(exit::DONE)
 }
 
-fn pull(id: &RunId, folder: &Path, listed: &[Listed], args: &PullArgs, printer: &mut Printer) -> Result<u8, Error> {
+fn pull(
+    id: &RunId,
+    place: CheckpointPlace<'_>,
+    listed: &[Listed],
+    args: &PullArgs,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
     let wanted = match args.step {
         Some(step) => listed.iter().find(|one| one.step == step),
         None => listed.last(),
@@ -223,41 +258,15 @@ fn pull(id: &RunId, folder: &Path, listed: &[Listed], args: &PullArgs, printer: 
     let mut bytes = 0;
     // The manifest comes last, so that it never names what is not there.
     for file in wanted.all_files() {
-        copy(folder, &args.output, file)?;
+        place.copy(&args.output, file)?;
         bytes += file.bytes;
     }
-    let target = args.output.join(&wanted.manifest);
-    fs::copy(folder.join(&wanted.manifest), &target).map_err(Error::file("write", &target))?;
+    place.copy_manifest(&args.output, &wanted.manifest)?;
     match printer.is_json() {
         true => printer.json(&json!({ "run": id, "step": wanted.step, "folder": args.output, "bytes": bytes })),
         false => printer.data(format!("step {}: {} in {}", wanted.step, size(bytes), args.output.display())),
     }
     Ok(exit::DONE)
-}
-
-/// Copies a file; it has its name once it is whole and its checksum is right.
-fn copy(folder: &Path, output: &Path, file: &NamedFile) -> Result<(), Error> {
-    let (source, target) = (folder.join(&file.name), output.join(&file.name));
-    let sum = |path: &Path| {
-        let opened = File::open(path).map_err(Error::file("read", path))?;
-        node::sha256(opened).map_err(Error::file("read", path))
-    };
-    if target.is_file() && sum(&target)? == file.sha256 {
-        return Ok(());
-    }
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent).map_err(Error::file("make the folder", parent))?;
-    }
-    let partial =
-        target.with_file_name(format!(".{}.partial", target.file_name().unwrap_or_default().to_string_lossy()));
-    fs::copy(&source, &partial).map_err(Error::file("copy", &source))?;
-    if sum(&partial)? != file.sha256 {
-        let _ = fs::remove_file(&partial);
-        let message = format!("`{}` does not match its checksum", source.display());
-        let hint = "pull another step: `gradus checkpoints list` shows them".to_owned();
-        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
-    }
-    fs::rename(&partial, &target).map_err(Error::file("write", &target))
 }
 
 /// The steps that there are checkpoints of, as a hint.
@@ -406,17 +415,19 @@ mod tests {
         let output = folder.path().join("out");
         let args = |step| PullArgs { run: String::new(), output: output.clone(), step };
         let id = RunId::new("r");
-        pull(&id, folder.path(), &listed, &args(Some(2)), &mut Printer::silent()).unwrap();
+        pull(&id, CheckpointPlace::Here(folder.path()), &listed, &args(Some(2)), &mut Printer::silent()).unwrap();
         let is_there = |name: &str| output.join(name).exists();
         let copied =
             ["manifest-00000002.json", "step-1-a1/model", "step-2-a1/model", "best-1-a1", "manifest-00000001.json"]
                 .map(is_there);
         assert_eq!(copied, [true, true, true, true, false]);
         fs::write(folder.path().join("step-3-a1/model"), "step-3-a1/MODEL").unwrap();
-        let damaged = pull(&id, folder.path(), &listed, &args(None), &mut Printer::silent()).unwrap_err();
+        let damaged =
+            pull(&id, CheckpointPlace::Here(folder.path()), &listed, &args(None), &mut Printer::silent()).unwrap_err();
         assert!(damaged.to_string().contains("does not match its checksum"), "{damaged}");
         assert!(!is_there("manifest-00000003.json") && !is_there("step-3-a1/model"));
-        let none = pull(&id, folder.path(), &listed, &args(Some(8)), &mut Printer::silent()).unwrap_err();
+        let none = pull(&id, CheckpointPlace::Here(folder.path()), &listed, &args(Some(8)), &mut Printer::silent())
+            .unwrap_err();
         assert_eq!(none.hint().as_deref(), Some("there are 1, 2, 3"));
     }
 }
