@@ -23,7 +23,7 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Value>, ApiErro
     Ok(Json(json!({ "status": "ready", "events": events })))
 }
 
-/// Runs by state, machines by provider, and events.
+/// Runs by state, machines by provider, events, and the disk space that is left.
 pub(super) async fn metrics(State(api): State<Api>) -> Result<String, ApiError> {
     let reader = api.reader.clone();
     let runs = super::reading::blocking(move || reader.count_by_state().map_err(ApiError::inside)).await?;
@@ -45,5 +45,13 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<String, ApiError> 
     }
     text.push_str("# HELP gradus_events_total Events in the log.\n# TYPE gradus_events_total counter\n");
     text.push_str(&format!("gradus_events_total {events}\n"));
+    let root = api.home.root().to_owned();
+    let disk = super::reading::blocking(move || rustix::fs::statvfs(&root).map_err(ApiError::inside));
+    if let Ok(disk) = disk.await {
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        text.push_str("# HELP gradus_disk_free_bytes Free space on the disk of the home folder.\n");
+        text.push_str("# TYPE gradus_disk_free_bytes gauge\n");
+        text.push_str(&format!("gradus_disk_free_bytes {free}\n"));
+    }
     Ok(text)
 }

@@ -131,6 +131,7 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     assert_eq!(described["openapi"], "3.1.0");
     let (_, metrics) = server.ask("GET", "/v1/metrics", &Value::Null);
     assert!(metrics.as_str().unwrap().contains("gradus_runs{state=\"succeeded\"} 1"), "{metrics}");
+    assert!(metrics.as_str().unwrap().contains("\ngradus_disk_free_bytes "), "{metrics}");
 }
 
 #[test]
@@ -238,6 +239,8 @@ fn gc_beside_a_server_frees_what_ended_runs_took_and_keeps_data() {
     std::fs::create_dir_all(&cached).unwrap();
     std::fs::write(cached.join("part"), vec![1; 1 << 20]).unwrap();
     assert!(attempts.exists());
+    // Its bill may come an instant later.
+    home.until("its files to be free", || home.gradus(&["gc", "--dry-run"]).out.contains("working folders"));
     let freed = home.gradus(&["gc", "--yes"]);
     assert_eq!(freed.code, Some(0), "{}", freed.err);
     assert!(freed.err.contains("downloaded data is kept") && freed.out.contains("working folders"), "{}", freed.out);
