@@ -2,19 +2,21 @@
 //!
 //! The hosts are namespaces with an sshd each (`lab::hosts`). As many jobs as there are hosts run at any time; faults are
 //! drawn from the seed. Every model must be that of a run on this machine that nothing happened to, and nothing may be left
-//! on a host. What a fault did to which run follows from time alone, so the table tells of attempts, not of faults.
+//! on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use xtask::build::{self, Programs};
 use xtask::doing::Outcome;
 use xtask::draws::Draws;
 use xtask::lab::hosts as lab;
+
+use super::recoveries::{self, HostFault};
 
 /// What `cargo xtask chaos --hosts` is asked.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ struct HostsStorm {
     away: BTreeMap<u64, (&'static str, Instant)>,
     submitted: u64,
     done: BTreeMap<Fault, u64>,
+    /// Those that were made to a host.
+    faults: Vec<HostFault>,
 }
 
 /// Starts the hosts, makes the faults, and judges.
@@ -89,6 +93,7 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 away: BTreeMap::new(),
                 submitted: 0,
                 done: BTreeMap::new(),
+                faults: Vec::new(),
             };
             let told = storm.run(&options, &folder);
             storm.stop_server();
@@ -260,6 +265,9 @@ impl HostsStorm {
         let away = Duration::from_millis(500 + self.draws.below(longest));
         let is_away = self.away.contains_key(&host);
         let name = host.to_string();
+        // Before it is made, which takes a moment itself.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+        let at = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         let is_made = match fault {
             Fault::Server if self.server.is_none() => false,
             Fault::Server => {
@@ -284,6 +292,10 @@ impl HostsStorm {
             }
         };
         *self.done.entry(fault).or_default() += u64::from(is_made);
+        if is_made && fault != Fault::Server {
+            let word = format!("{fault:?}").to_lowercase();
+            self.faults.push(HostFault { word, host: format!("host-{host}"), at });
+        }
         Ok(is_made)
     }
 
@@ -351,37 +363,15 @@ impl HostsStorm {
         Ok(format!("{} runs, all with the model of an undisturbed one", self.submitted))
     }
 
-    /// Prints how long it took from the end of an attempt to the start of the next one, by what ended it.
+    /// Prints how long it took to notice the faults, and until steps were made again.
     fn recoveries(&self) -> Result<(), String> {
         let text = self.gradus(&["events", "--json"])?;
-        let mut ended: BTreeMap<String, (i64, String)> = BTreeMap::new();
-        let mut gaps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for line in text.lines() {
-            let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
-            let (event, at) = (&record["event"], record["at"].as_i64().unwrap_or(0));
-            let attempt = event["attempt"].as_str().unwrap_or_default();
-            let run = attempt.rsplit_once("-a").map_or(attempt, |(run, _)| run).to_owned();
-            match event["event"].as_str() {
-                Some("attempt_ended") => {
-                    let cause = event["end"]["failed"]["finding"]["cause"].as_str().unwrap_or("none");
-                    ended.insert(run, (at, cause.to_owned()));
-                }
-                Some("attempt_started") => {
-                    if let Some((before, cause)) = ended.remove(&run) {
-                        gaps.entry(cause).or_default().push((at - before) as f64 / 1e6);
-                    }
-                }
-                _ => {}
-            }
-        }
-        for (cause, mut seconds) in gaps {
-            seconds.sort_by(f64::total_cmp);
-            let (middle, last) = (seconds[seconds.len() / 2], seconds[seconds.len() - 1]);
-            eprintln!(
-                "  {cause:<16} {:>4} attempts, the next one after {middle:.1} s (median), {last:.1} s (longest)",
-                seconds.len()
-            );
-        }
+        let log: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let host_of = |instance: &str| {
+            let host = fs::read_to_string(self.home.join("instances").join(instance).join("host")).ok()?;
+            Some(host.trim().to_owned())
+        };
+        recoveries::table(&log, &self.faults, &host_of).iter().for_each(|line| eprintln!("  {line}"));
         Ok(())
     }
 }

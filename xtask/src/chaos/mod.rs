@@ -10,6 +10,7 @@ mod hosts;
 mod notices;
 mod parallel;
 mod processes;
+mod recoveries;
 mod spending;
 mod storm;
 mod verdict;

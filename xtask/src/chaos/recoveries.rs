@@ -1,0 +1,122 @@
+//! How long it took to notice faults, and until steps were made again: from the event log and the storm's own notes.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What ends longer after a fault than this has another cause.
+const RELATED: i64 = 180_000_000;
+
+/// A fault that was made to a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFault {
+    /// Of what kind.
+    pub word: String,
+    /// The name of the host.
+    pub host: String,
+    /// When, in microseconds since 1970.
+    pub at: i64,
+}
+
+/// A line for each kind of fault, with the time until attempts on its host had ended, and one for each cause of such an end,
+/// with the time until the next attempt of the run made steps. `host_of` gives the host of an instance.
+pub fn table(log: &[Value], faults: &[HostFault], host_of: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut hosts: BTreeMap<&str, String> = BTreeMap::new();
+    let mut ended: BTreeMap<&str, (i64, &str, Option<String>)> = BTreeMap::new();
+    let (mut noticed, mut made_up) = (Durations::default(), Durations::default());
+    for record in log {
+        let at = record["at"].as_i64().unwrap_or(0);
+        let Some(attempt) = record["attempt"].as_str() else { continue };
+        let run = attempt.rsplit_once("-a").map_or(attempt, |(run, _)| run);
+        match record["event"].as_str() {
+            Some("attempt_intended") => {
+                let host = record["instance"].as_str().and_then(host_of);
+                hosts.extend(host.map(|host| (attempt, host)));
+            }
+            Some("attempt_ended") => {
+                let Some(cause) = cause(record) else { continue };
+                let host = hosts.get(attempt).cloned();
+                if let Some(fault) = host.as_ref().and_then(|host| last(faults, host, at)) {
+                    noticed.add(format!("{}: the attempt had ended after", fault.word), at - fault.at);
+                }
+                ended.insert(run, (at, cause, host));
+            }
+            Some("attempt_ready") => {
+                let Some((before, cause, host)) = ended.remove(run) else { continue };
+                let place = if hosts.get(attempt) == host.as_ref() { "the same host" } else { "another host" };
+                made_up.add(format!("{cause}: steps again on {place} after"), at - before);
+            }
+            _ => {}
+        }
+    }
+    noticed.lines().chain(made_up.lines()).collect()
+}
+
+/// Why an attempt has failed; none for another end.
+fn cause(record: &Value) -> Option<&str> {
+    record["end"]["finding"]["cause"].as_str()
+}
+
+/// The newest fault that was made to a host before a time.
+fn last<'a>(faults: &'a [HostFault], host: &str, at: i64) -> Option<&'a HostFault> {
+    let before = faults.iter().filter(|fault| fault.host == host && (at - RELATED..=at).contains(&fault.at));
+    before.max_by_key(|fault| fault.at)
+}
+
+/// Lengths of time in microseconds, by what they are of.
+#[derive(Debug, Default)]
+struct Durations(BTreeMap<String, Vec<i64>>);
+
+impl Durations {
+    fn add(&mut self, what: String, micros: i64) {
+        self.0.entry(what).or_default().push(micros);
+    }
+
+    /// The median and the longest of each.
+    fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().map(|(what, all)| {
+            let mut all = all.clone();
+            all.sort_unstable();
+            let seconds = |index: usize| all[index] as f64 / 1e6;
+            let (middle, longest) = (seconds(all.len() / 2), seconds(all.len() - 1));
+            format!("{what} {middle:.1} s (median), {longest:.1} s (longest), n = {}", all.len())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn faults_are_timed_until_they_are_noticed_and_until_steps_are_made_again() {
+        let failed = |cause: &str| json!({ "end": "failed", "finding": { "cause": cause, "message": "" } });
+        let second = |seconds: f64| (seconds * 1e6) as i64;
+        let log = [
+            json!({ "event": "attempt_intended", "run": "r-1", "attempt": "r-1-a1", "instance": "i1", "at": second(1.0) }),
+            json!({ "event": "attempt_ready", "attempt": "r-1-a1", "at": second(2.0) }),
+            json!({ "event": "attempt_ended", "attempt": "r-1-a1", "end": failed("killed"), "at": second(10.5) }),
+            json!({ "event": "attempt_intended", "run": "r-1", "attempt": "r-1-a2", "instance": "i1", "at": second(10.6) }),
+            json!({ "event": "attempt_ready", "attempt": "r-1-a2", "at": second(12.5) }),
+            json!({ "event": "attempt_ended", "attempt": "r-1-a2", "end": failed("instance_lost"), "at": second(80.0) }),
+            json!({ "event": "attempt_intended", "run": "r-1", "attempt": "r-1-a3", "instance": "i2", "at": second(81.0) }),
+            json!({ "event": "attempt_ready", "attempt": "r-1-a3", "at": second(90.0) }),
+            json!({ "event": "attempt_ended", "attempt": "r-1-a3", "end": { "end": "trained" }, "at": second(99.0) }),
+        ];
+        let fault =
+            |word: &str, host: &str, at: f64| HostFault { word: word.into(), host: host.into(), at: second(at) };
+        let faults = [fault("rank", "host-1", 10.0), fault("power", "host-1", 25.0), fault("power", "host-2", 79.0)];
+        let host_of = |instance: &str| Some(instance.replace('i', "host-"));
+        assert_eq!(
+            table(&log, &faults, &host_of),
+            [
+                "power: the attempt had ended after 55.0 s (median), 55.0 s (longest), n = 1",
+                "rank: the attempt had ended after 0.5 s (median), 0.5 s (longest), n = 1",
+                "instance_lost: steps again on another host after 10.0 s (median), 10.0 s (longest), n = 1",
+                "killed: steps again on the same host after 2.0 s (median), 2.0 s (longest), n = 1",
+            ]
+        );
+    }
+}
