@@ -67,7 +67,7 @@ pub(crate) struct JobFile {
     /// Number of machines beyond `num_nodes` that stand by, prepared and paid for, and take over from one that is lost. Default: 0.
     #[schemars(range(min = 0, max = 4096))]
     pub spares: Option<u32>,
-    /// Bash commands that prepare the machine, executed before `run` in each attempt.
+    /// Bash commands that prepare the machine, executed before `run` in each attempt, unless they would do the same again.
     pub setup: Option<String>,
     /// Bash commands that run your own program, instead of `train`.
     pub run: Option<String>,
