@@ -131,8 +131,10 @@ fn answer(mut stream: UnixStream, there: &Path, noted: &Mutex<Vec<String>>, refu
         *left = left.saturating_sub(1);
         is_refused
     };
+    let is_full = request.ends_with("step-9-full") && there.join("checkpoints/step-0-full").exists();
     let (status, reply) = match (is_refused, is_damaged) {
         (true, _) => ("503 Busy", b"later".to_vec()),
+        (false, _) if is_full => ("507 Full", b"no space".to_vec()),
         (false, true) => ("422 Unprocessable", b"its checksum is wrong".to_vec()),
         (false, false) => ("200 OK", carried_out(method, address, &body, there)),
     };
@@ -165,6 +167,9 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
         ("POST", Some("keep")) => {
             let KeepRequest { fence, files, removed } = serde_json::from_slice(body).unwrap();
             assert!(fence == Fence(1) && !files.is_empty());
+            if !files.iter().any(|file| file == "step-0-full") {
+                let _ = fs::remove_file(there.join("checkpoints/step-0-full"));
+            }
             removed.iter().for_each(|path| fs::remove_file(there.join("checkpoints").join(path)).unwrap());
             Vec::new()
         }
@@ -325,6 +330,30 @@ fn what_a_program_has_deleted_is_deleted_there() {
     uploader.finish(Duration::from_secs(60));
     uploaded(&inbox).unwrap();
     assert_eq!([0, 1, 2].map(is_there), [true, false, true]);
+}
+
+#[test]
+fn on_a_full_disk_deleted_checkpoints_make_room_for_newer_ones() {
+    for has_whole in [true, false] {
+        let scene = Scene::new(0);
+        let old = scene.write("here/checkpoints/step-0-full", "old");
+        // Sent after the old one, so that it is there once this is.
+        let name = if has_whole { "manifest-5.json" } else { "step-5-a1" };
+        scene.write(&format!("here/checkpoints/{name}"), "{}");
+        let (uploader, inbox) = scene.uploader();
+        uploader.staged();
+        let begun = std::time::Instant::now();
+        while !scene.there().join("checkpoints").join(name).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fs::remove_file(old).unwrap();
+        scene.write("here/checkpoints/step-9-full", "new");
+        uploader.finish(Duration::from_secs(if has_whole { 60 } else { 2 }));
+        let is_there = |name: &str| scene.there().join("checkpoints").join(name).exists();
+        assert_eq!(uploaded(&inbox).is_ok(), has_whole, "what is left is no checkpoint, and nothing is deleted for it");
+        assert_eq!([is_there("step-0-full"), is_there("step-9-full")], [!has_whole, has_whole]);
+    }
 }
 
 /// Of a program's files, those here are newer only if nobody else has written there since.

@@ -25,7 +25,8 @@ impl Upload {
             self.retain_unknown(&mut paths)?;
         }
         paths.sort_by_key(|path| is_manifest(in_checkpoints(path)));
-        let (mut passed_over, mut lacks_part) = (PassedOver::default(), listed.is_err());
+        let (mut passed_over, is_listed) = (PassedOver::default(), listed.is_ok());
+        let mut lacks_part = !is_listed;
         passed_over.note(listed)?;
         for path in &paths {
             if lacks_part && is_manifest(in_checkpoints(path)) {
@@ -33,10 +34,33 @@ impl Upload {
             }
             let result = self.whole(path);
             lacks_part |= result.is_err() && is_part(in_checkpoints(path));
+            if is_staged && is_listed && matches!(result, Err(TravelError::Full(_))) {
+                self.make_room(&paths);
+            }
             passed_over.note(result)?;
         }
         passed_over.result()?;
         if is_staged { self.keep(&paths, is_last) } else { Ok(()) }
+    }
+
+    /// The loop's disk is full: the files of checkpoints that were deleted here are deleted there as well, before what
+    /// replaces them has arrived, if there is a whole one left. All of `paths` are here.
+    fn make_room(&mut self, paths: &[String]) {
+        let here: BTreeSet<&String> = paths.iter().collect();
+        let is_of_checkpoint = |path: &str| is_part(in_checkpoints(path)) || is_manifest(in_checkpoints(path));
+        // A checkpoint whose manifest is still here has all its files in `paths`: its manifest is deleted first.
+        let mut manifests = paths.iter().filter(|path| is_manifest(in_checkpoints(path)));
+        let has_whole = manifests.any(|path| self.sent.contains_key(path) && self.folder.join(path).exists());
+        let is_gone = |path: &String| is_of_checkpoint(path) && !here.contains(path);
+        if !has_whole || !self.sent.keys().any(is_gone) {
+            return;
+        }
+        let files = paths.iter().map(|path| in_checkpoints(path).to_owned()).collect();
+        let request = KeepRequest { fence: self.fence, files, removed: Vec::new() };
+        // If it is not heard, the next round asks again.
+        if self.files.keep(&self.run, &request, self.left(REQUEST)).is_ok() {
+            self.sent.retain(|path, _| !is_of_checkpoint(path) || here.contains(path));
+        }
     }
 
     /// Of an attempt that ended before the loop's checkpoints were here, nothing may replace what is there: it may be
