@@ -5,6 +5,7 @@
 
 mod machines;
 mod mutant;
+mod plans;
 pub(crate) mod seed;
 mod table;
 mod training;

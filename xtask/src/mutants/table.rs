@@ -5,11 +5,12 @@
 
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
+use super::plans::PLANS;
 use super::training::TRAINING;
 
-/// All of them: those of training, and those of machines.
+/// All of them: those of training, of machines, and of plans.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).collect()
+    TRAINING.iter().chain(MACHINES).chain(PLANS).collect()
 }
 
 #[cfg(test)]
