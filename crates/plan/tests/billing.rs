@@ -11,7 +11,7 @@ use scene::{SECOND, Scene};
 const BY_THE_MINUTE: BillingRule = BillingRule { step: Elapsed(60 * SECOND), least: Elapsed(60 * SECOND) };
 
 fn set(facts: &mut ObservedState, billing: BillingRule) {
-    facts.traits.values_mut().for_each(|traits| traits.billing = billing);
+    facts.traits_mut().values_mut().for_each(|traits| traits.billing = billing);
 }
 
 #[test]

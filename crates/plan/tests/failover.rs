@@ -64,7 +64,7 @@ impl Scene {
             keeps_events: false,
             concurrency: 8,
         };
-        let traits = BTreeMap::from([("p".to_owned(), traits)]);
+        let traits = BTreeMap::from([("p".to_owned(), traits)]).into();
         let facts = ObservedState { attended: [run.clone()].into(), traits, ..ObservedState::default() };
         let mut scene = Scene { world: World::default(), facts, policy: Policy::default(), run };
         scene.append(Event::Submitted(Box::new(submitted)));

@@ -154,7 +154,7 @@ fn a_spare_that_cannot_be_had_is_asked_for_once_a_minute_and_delays_nothing() {
 #[test]
 fn machines_that_a_job_could_begin_with_are_not_given_back_before_it_does() {
     let mut scene = elastic();
-    scene.facts.traits.values_mut().for_each(|traits| traits.boots_within = Elapsed(40 * SECOND));
+    scene.facts.traits_mut().values_mut().for_each(|traits| traits.boots_within = Elapsed(40 * SECOND));
     let policy = Policy { incomplete: Elapsed(60 * SECOND), shrink: Elapsed(60 * SECOND), ..Policy::default() };
     scene.settle();
     scene.up(&[1, 2]);
@@ -179,7 +179,7 @@ fn a_job_goes_on_with_fewer_machines_after_a_grace_and_with_all_when_they_are_ba
     assert_eq!(accumulate(&scene), 1);
     at(&mut scene, 1_000);
     // Two are lost, and there is no other.
-    scene.facts.traits.get_mut("p").unwrap().places = Some(2);
+    scene.facts.traits_mut().get_mut("p").unwrap().places = Some(2);
     lose(&mut scene, 2, &[]);
     let (attempt, lost) = (attempt(&scene), scene.run.instance(4));
     let gone = AttemptEnd::Failed { finding: Finding::new(Cause::InstanceLost, "gone"), exit_code: None };
@@ -201,7 +201,7 @@ fn a_job_goes_on_with_fewer_machines_after_a_grace_and_with_all_when_they_are_ba
     assert_eq!(accumulate(&scene), 2, "the same batch in twice as many parts");
     ready(&mut scene, &[1, 3]);
     // The others are back.
-    scene.facts.traits.get_mut("p").unwrap().places = Some(4);
+    scene.facts.traits_mut().get_mut("p").unwrap().places = Some(4);
     assert_eq!(scene.settle(), ["rent a-i5", "rent a-i6"]);
     assert!(matches!(scene.world.runs[&scene.run].state, RunState::Running { .. }), "it goes on meanwhile");
     scene.up(&[5]);
@@ -352,7 +352,7 @@ fn machines_that_come_and_go_do_not_put_off_a_start_with_fewer() {
     let starts = |scene: &Scene| scene.decide().iter().any(|action| matches!(action, Action::Start { .. }));
     at(&mut scene, 50);
     assert_eq!(scene.settle(), Vec::<String>::new());
-    scene.facts.traits.values_mut().for_each(|traits| traits.boots_within = Elapsed(0));
+    scene.facts.traits_mut().values_mut().for_each(|traits| traits.boots_within = Elapsed(0));
     // Two others came, and the first two are lost.
     for (number, lost) in [(3, 1), (4, 2)] {
         scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });

@@ -11,7 +11,7 @@ use scene::{SECOND, Scene};
 /// A run on such machines, with what its job says of them.
 fn scene(nodes: &str) -> Scene {
     let mut scene = Scene::of(&format!("name: job\nrun: 'true'\n{nodes}resources: {{infra: ssh}}\n"), 9);
-    for traits in scene.facts.traits.values_mut() {
+    for traits in scene.facts.traits_mut().values_mut() {
         (traits.rents_together, traits.billing) = (true, BillingRule::EXACT);
     }
     scene
@@ -25,7 +25,7 @@ fn what_a_run_cannot_start_without_is_rented_by_one_request() {
     check("num_nodes: 2\nspares: 1\n", &["rent a-i1 with a-i2"]);
     check("", &["rent a-i1"]);
     let mut apart = scene("num_nodes: 2\n");
-    apart.facts.traits.values_mut().for_each(|traits| traits.rents_together = false);
+    apart.facts.traits_mut().values_mut().for_each(|traits| traits.rents_together = false);
     assert_eq!(apart.settle(), ["rent a-i1", "rent a-i2"]);
 }
 

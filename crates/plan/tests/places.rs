@@ -62,7 +62,8 @@ fn rented(offers: &[(&str, &str)], before: usize, places: usize) -> Vec<usize> {
             ("ssh".to_owned(), traits(Some(places))),
             ("local".to_owned(), traits(None)),
             ("aws".to_owned(), traits(None)),
-        ]),
+        ])
+        .into(),
         ..ObservedState::default()
     };
     let actions = reconcile(&world, &facts, &Policy::default());

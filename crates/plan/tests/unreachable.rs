@@ -91,7 +91,7 @@ fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: 
     ObservedState {
         machines: BTreeMap::from([(id.clone(), machine)]),
         attended: [run.clone()].into(),
-        traits: BTreeMap::from([("p".to_owned(), traits)]),
+        traits: BTreeMap::from([("p".to_owned(), traits)]).into(),
         ..ObservedState::default()
     }
 }
@@ -188,7 +188,7 @@ fn an_agent_that_was_never_heard_may_have_started_at_the_end_of_its_boot() {
     world.instances.get_mut(&id).unwrap().started = None;
     let is_released = |seconds| {
         let mut facts = seen(&run, &id, (seconds, seconds), Some(300));
-        facts.traits.get_mut("p").unwrap().boots_within = Elapsed(100 * SECOND);
+        facts.traits_mut().get_mut("p").unwrap().boots_within = Elapsed(100 * SECOND);
         words(&reconcile(&world, &facts, &Policy::default())).contains(&"released")
     };
     assert_eq!([300, 399, 400].map(is_released), [false, false, true]);

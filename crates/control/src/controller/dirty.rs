@@ -105,7 +105,10 @@ impl Controller {
         if let Some(run) = self.world.run_of(event).cloned() {
             self.touch_run(&run);
         }
-        self.dirty.waiting |= matches!(event, Event::Released { .. } | Event::RentFailed { .. });
+        if let Event::Released { instance, .. } | Event::RentFailed { instance, .. } = event {
+            self.dirty.waiting = true;
+            self.note_rented(instance);
+        }
         self.is_changed = true;
     }
 
@@ -173,7 +176,7 @@ impl Controller {
         if self.world.releasing_instances().next().is_none() {
             return BTreeSet::new();
         }
-        let facts = self.machine_facts(&Scope::default());
+        let facts = self.releasing_facts();
         let releasing = self.world.releasing_instances();
         let lost = releasing.filter(|(id, instance)| plan::is_lost(&facts, &self.policy, id, instance));
         lost.map(|(id, _)| id.clone()).collect()
@@ -190,8 +193,11 @@ impl Controller {
         let now = self.now.monotonic;
         let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
         for id in &seen.runs {
-            let machines = self.world.runs.get(id).map(|run| run.instances.clone()).unwrap_or_default();
-            machines.iter().for_each(|machine| self.note_rented(machine));
+            // Those that are released are noted as they are.
+            let machines = self.world.runs.get(id).map(|run| run.instances.iter());
+            let live = machines.into_iter().flatten().filter(|id| self.machines.contains_key(*id));
+            let live: Vec<InstanceId> = live.cloned().collect();
+            live.iter().for_each(|machine| self.note_rented(machine));
             let due = self.world.runs.get(id).filter(|_| self.world.is_open(id)).and_then(|run| {
                 let decision = plan::run_due(&self.world, &facts, &self.policy, id, run).map(at);
                 let machines = run.instances.iter().filter_map(|id| self.machine_due(id, self.machines.get(id)?));

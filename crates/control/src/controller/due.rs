@@ -89,9 +89,10 @@ impl Controller {
         // One that is being released counts as missing only after this.
         let may_launch = matches!(instance.state, InstanceState::Intended | InstanceState::Releasing);
         let launch = Some(memory.launch.not_before).filter(|at| may_launch && at.0 > self.now.monotonic.0);
+        let silence = self.silence_of(memory).0;
         let is_unheard = memory.heard.is_none() && !matches!(instance.state, InstanceState::Released { .. });
         let suspect = (instance.state == InstanceState::Up || is_unheard)
-            .then(|| self.policy.suspect.0.checked_sub(self.silence(id).0))
+            .then(|| self.policy.suspect.0.checked_sub(silence))
             .flatten()
             .filter(|left| *left > 0)
             .map(|left| Elapsed(self.now.monotonic.0.saturating_add(left)));

@@ -27,24 +27,33 @@ impl Controller {
     /// The observed state of machines: of those of some runs, of all trials of some sweeps, and of all that are being
     /// released.
     pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
-        let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
+        let mut facts = self.releasing_facts();
         facts.shortages = self.shortages.left(self.now.monotonic);
-        facts.traits = self.providers.iter().map(|(name, provider)| (name.clone(), provider.traits)).collect();
         let world = &self.world;
         let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));
         let runs = scope.runs.iter().filter_map(|id| world.runs.get(id)).chain(trials.map(|(_, run)| run));
-        let machines = runs.flat_map(|run| run.instances.iter());
-        for id in machines.chain(world.releasing_instances().map(|(id, _)| id)) {
-            let known = (world.instances.get(id), self.machines.get(id));
-            let (Some(instance), Some(memory)) = known else { continue };
-            if !matches!(instance.state, InstanceState::Released { .. }) {
-                facts.machines.insert(id.clone(), self.machine(id, instance, memory));
-            }
-        }
+        runs.flat_map(|run| run.instances.iter()).for_each(|id| self.add_machine(&mut facts, id));
         facts
     }
 
-    fn machine(&self, id: &InstanceId, instance: &Instance, memory: &MachineMemory) -> ObservedMachine {
+    /// The observed state of the machines that are being released.
+    pub(super) fn releasing_facts(&self) -> ObservedState {
+        let traits = self.traits.clone();
+        let mut facts = ObservedState { now: self.now.wall, traits, ..ObservedState::default() };
+        self.world.releasing_instances().for_each(|(id, _)| self.add_machine(&mut facts, id));
+        facts
+    }
+
+    fn add_machine(&self, facts: &mut ObservedState, id: &InstanceId) {
+        // Of most machines of a long run nothing is remembered any more.
+        let Some(memory) = self.machines.get(id) else { return };
+        let Some(instance) = self.world.instances.get(id) else { return };
+        if !matches!(instance.state, InstanceState::Released { .. }) && !facts.machines.contains_key(id) {
+            facts.machines.insert(id.clone(), self.machine(instance, memory));
+        }
+    }
+
+    fn machine(&self, instance: &Instance, memory: &MachineMemory) -> ObservedMachine {
         let now = self.now.monotonic;
         let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
         let launch = &memory.launch;
@@ -52,7 +61,7 @@ impl Controller {
         let missing =
             memory.missing.and_then(|(first, newest)| newest.0.checked_sub(first.max(launch.effective_until).0));
         let is_in_doubt = launch.requests > 0 && instance.state == InstanceState::Intended;
-        let silence = self.silence(id);
+        let silence = self.silence_of(memory);
         ObservedMachine {
             sight: self.believed(instance, memory),
             rent: self.rent(instance, memory, silence),

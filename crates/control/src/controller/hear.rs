@@ -227,7 +227,11 @@ impl Controller {
 
     /// How long an agent has not called, or has been waited for, in time awake.
     pub(super) fn silence(&self, id: &InstanceId) -> Elapsed {
-        let Some(memory) = self.machines.get(id) else { return Elapsed(0) };
+        self.machines.get(id).map_or(Elapsed(0), |memory| self.silence_of(memory))
+    }
+
+    /// The same, of a machine whose memory is at hand.
+    pub(super) fn silence_of(&self, memory: &MachineMemory) -> Elapsed {
         let since = memory.heard.map_or(memory.since, |heard| heard.awake);
         Elapsed(self.awake.0.saturating_sub(since.0))
     }

@@ -5,6 +5,7 @@
 //! appends about it ends the back-off.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::{Elapsed, Event};
 use plan::{Illegal, ObservedState, RunOrSweep, Scope};
@@ -66,7 +67,7 @@ impl Controller {
         let states = scope.runs.iter().filter_map(|run| Some(format!("{:?}", self.world.runs.get(run)?.state)));
         let states: Vec<String> = states.collect();
         // Traits of providers are the same for all and long.
-        let facts = ObservedState { traits: BTreeMap::new(), ..self.facts(&scope) };
+        let facts = ObservedState { traits: Arc::default(), ..self.facts(&scope) };
         let text = format!(
             "decided on what cannot be: {}; event: {event:.400}; state: {:.300}; facts: {:.1500}",
             illegal.why,

@@ -26,6 +26,7 @@ mod observe;
 mod shortage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use domain::rental::ProviderTraits;
 use domain::{AttemptId, Elapsed, Event, InstanceId, Record, RunId};
@@ -50,6 +51,8 @@ pub struct Controller {
     policy: Policy,
     owner: String,
     providers: BTreeMap<String, ProviderMemory>,
+    /// The traits of all of them.
+    traits: Arc<BTreeMap<String, ProviderTraits>>,
     machines: BTreeMap<InstanceId, MachineMemory>,
     runs: BTreeMap<RunId, RunMemory>,
     paces: BTreeMap<AttemptId, AttemptPace>,
@@ -94,13 +97,15 @@ impl Controller {
         now: Now,
     ) -> Controller {
         world.find_open();
-        let providers = providers.into_iter().map(|(name, traits)| (name, ProviderMemory::new(traits))).collect();
+        let traits: BTreeMap<String, ProviderTraits> = providers.into_iter().collect();
+        let providers = traits.iter().map(|(name, traits)| (name.clone(), ProviderMemory::new(*traits))).collect();
         let mut controller = Controller {
             durable: world.last_seq,
             policy,
             world,
             owner: owner.to_owned(),
             providers,
+            traits: traits.into(),
             machines: BTreeMap::new(),
             runs: BTreeMap::new(),
             paces: BTreeMap::new(),
@@ -170,6 +175,7 @@ impl Controller {
                 && provider.traits != traits
             {
                 provider.traits = traits;
+                Arc::make_mut(&mut self.traits).insert(name.to_owned(), traits);
                 self.touch_all();
             }
         }

@@ -29,8 +29,8 @@ impl Shortages {
     /// How long each is not asked for, from now on.
     pub fn left(&self, now: Elapsed) -> BTreeMap<(String, String), Elapsed> {
         let left = |shortage: &Shortage| Elapsed(shortage.until.0.saturating_sub(now.0));
-        let all = self.0.iter().map(|(key, shortage)| (key.clone(), left(shortage)));
-        all.filter(|(_, left)| *left > Elapsed(0)).collect()
+        let all = self.0.iter().map(|(key, shortage)| (key, left(shortage)));
+        all.filter(|(_, left)| *left > Elapsed(0)).map(|(key, left)| (key.clone(), left)).collect()
     }
 
     /// An offer was refused.

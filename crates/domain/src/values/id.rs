@@ -1,38 +1,54 @@
-//! Identifiers. Each kind is a type of its own, so that they are never mixed up.
+//! Identifiers. Each kind is a type of its own, so that they are never mixed up. Their text is shared, because decisions
+//! copy them all the time.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// A run: one job, from its submission to its bill, such as `digits-0193f2a1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RunId(String);
+#[serde(from = "String", into = "String")]
+pub struct RunId(Arc<str>);
 
 /// A sweep: one search, from its submission to the bills of all of its trials, such as `digits-0193f2a1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SweepId(String);
+#[serde(from = "String", into = "String")]
+pub struct SweepId(Arc<str>);
 
 /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct InstanceId(String);
+#[serde(from = "String", into = "String")]
+pub struct InstanceId(Arc<str>);
 
 /// One try at a run's work on given instances, such as `digits-0193f2a1-a2`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AttemptId(String);
+#[serde(from = "String", into = "String")]
+pub struct AttemptId(Arc<str>);
 
 macro_rules! names {
     ($($name:ident)*) => {$(
         impl $name {
             /// Wraps a name that was made or read elsewhere.
             pub fn new(text: impl Into<String>) -> $name {
+                let text: String = text.into();
                 $name(text.into())
             }
 
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                $name(text.into())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.as_str().to_owned()
             }
         }
 
@@ -55,7 +71,7 @@ pub struct Fence(pub u64);
 impl SweepId {
     /// The run that is the sweep's `number`th trial, from 1.
     pub fn trial(&self, number: u32) -> RunId {
-        RunId(format!("{self}-t{number}"))
+        RunId::new(format!("{self}-t{number}"))
     }
 }
 
@@ -64,18 +80,18 @@ impl InstanceId {
     pub fn following(&self, more: u64) -> Option<InstanceId> {
         let (run, number) = self.0.rsplit_once("-i")?;
         let number = number.parse::<u64>().ok()?.checked_add(more)?;
-        Some(RunId(run.to_owned()).instance(number))
+        Some(RunId::new(run).instance(number))
     }
 }
 
 impl RunId {
     /// The run's `number`th instance, from 1.
     pub fn instance(&self, number: u64) -> InstanceId {
-        InstanceId(format!("{self}-i{number}"))
+        InstanceId::new(format!("{self}-i{number}"))
     }
 
     /// The attempt with this fence.
     pub fn attempt(&self, fence: Fence) -> AttemptId {
-        AttemptId(format!("{self}-a{}", fence.0))
+        AttemptId::new(format!("{self}-a{}", fence.0))
     }
 }

@@ -1,6 +1,7 @@
 //! Observations outside of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use domain::rental::ProviderTraits;
 use domain::run::Sight;
@@ -17,8 +18,8 @@ pub struct ObservedState {
     pub attended: BTreeSet<RunId>,
     /// Sweeps that a process waits for, with all of their trials.
     pub attended_sweeps: BTreeSet<SweepId>,
-    /// The traits of each provider, by its name.
-    pub traits: BTreeMap<String, ProviderTraits>,
+    /// The traits of each provider, by its name. Shared, because they hardly ever change.
+    pub traits: Arc<BTreeMap<String, ProviderTraits>>,
     /// Offers that were refused lately, by provider and kind, and for how long they are not asked for again.
     pub shortages: BTreeMap<(String, String), Elapsed>,
     /// How long nothing has happened to a run, on a clock that never goes back.
@@ -81,6 +82,11 @@ impl ObservedState {
     /// The same, to be changed.
     pub fn machine_mut(&mut self, id: &InstanceId) -> &mut ObservedMachine {
         self.machines.entry(id.clone()).or_default()
+    }
+
+    /// The traits of providers, to be changed.
+    pub fn traits_mut(&mut self) -> &mut BTreeMap<String, ProviderTraits> {
+        Arc::make_mut(&mut self.traits)
     }
 
     pub(super) fn traits_of(&self, instance: &Instance) -> Option<&ProviderTraits> {

@@ -53,7 +53,7 @@ impl Scene {
         };
         let facts = ObservedState {
             attended: [run.clone()].into(),
-            traits: BTreeMap::from([("p".to_owned(), traits)]),
+            traits: BTreeMap::from([("p".to_owned(), traits)]).into(),
             ..ObservedState::default()
         };
         let mut scene = Scene { world: World::default(), facts, run };
