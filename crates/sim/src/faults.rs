@@ -1,7 +1,5 @@
 //! Faults and users' actions: rounds of faults, crashes of the loop, requests to stop and resume.
 
-use std::collections::BTreeSet;
-
 use control::{ControllerInput, ReplyId, SupervisorInput};
 use domain::event::Event;
 use domain::rental::MachineHandle;
@@ -10,6 +8,7 @@ use domain::run::{RunState, StopBy};
 use domain::{Elapsed, Record, RunId, Timestamp};
 
 use crate::job::submitted;
+use crate::job::sweep::{is_of_sweep, sweep_submitted};
 use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::{ROUND, ReplyTo, SimEvent, Simulation, is_submission};
@@ -21,7 +20,11 @@ impl Simulation {
         }
         if self.process.controller.is_some() {
             let from = self.reply_id(ReplyTo::User(run.clone()));
-            let event = Box::new(submitted(&run, &self.scenario, self.budget));
+            let event = match is_of_sweep(&run) {
+                true => sweep_submitted(&self.scenario, self.sweep_budget, self.rule),
+                false => submitted(&run, &self.scenario, self.budget),
+            };
+            let event = Box::new(event);
             self.deliver(ControllerInput::Request { from, event });
         }
         // Until it was accepted.
@@ -65,6 +68,9 @@ impl Simulation {
                 0 => self.user_asks(event),
                 _ => self.other_process(event),
             }
+        }
+        if self.scenario.trials > 0 && self.chance(self.scenario.user) {
+            self.user_of_sweep();
         }
         if self.draws.below(8) == 0 {
             self.deliver(ControllerInput::Audit);
@@ -148,14 +154,9 @@ impl Simulation {
         self.is_restored = true;
         let lost = self.draws.below(self.process.disk.len() as u64 / 2 + 1) as usize;
         self.process.restore(self.process.disk.len() - lost);
-        let known: BTreeSet<RunId> = self
-            .runs
-            .iter()
-            .filter(|run| self.process.disk.iter().any(|record| is_submission(&record.event, run)))
-            .cloned()
-            .collect();
+        let is_known = |run: &RunId| self.process.disk.iter().any(|record| is_submission(&record.event, run));
         // Runs accepted after the backup are lost with it; their users submit again.
-        let lost: Vec<RunId> = self.acknowledged.iter().filter(|run| !known.contains(*run)).cloned().collect();
+        let lost: Vec<RunId> = self.acknowledged.iter().filter(|run| !is_known(run)).cloned().collect();
         for run in lost {
             self.acknowledged.remove(&run);
             self.at(self.now + 30 * SECOND, SimEvent::UserSubmits(run));
@@ -185,6 +186,7 @@ impl Simulation {
         for run in stopped {
             self.user_asks(resume(run));
         }
+        self.user_resumes_sweep();
     }
 
     /// What the loop decided to write down.

@@ -1,5 +1,7 @@
 //! The job that simulated runs train, and what its ranks report.
 
+pub(crate) mod sweep;
+
 use std::sync::OnceLock;
 
 use domain::event::Submitted;
@@ -31,8 +33,8 @@ fn job() -> &'static Job {
     })
 }
 
-/// A run is asked for.
-pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>) -> Event {
+/// What is rented for the job.
+fn plan_of(scenario: &Scenario) -> Plan {
     let offer = Offer {
         provider: PROVIDER.into(),
         kind: "m1".into(),
@@ -43,15 +45,24 @@ pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>)
     let (share, memory, time, cost) = (None, None, None, None);
     let alternatives =
         (2..2 + scenario.alternatives).map(|number| Offer { kind: format!("m{number}"), ..offer.clone() }).collect();
-    let plan =
-        Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives };
-    let budget = budget.map(|max| Budget { max, ..Budget::default() });
-    let mut job = Job { budget, ..job().clone() };
+    Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives }
+}
+
+/// The job, with as many machines as it needs.
+fn job_of(scenario: &Scenario) -> Job {
+    let mut job = job().clone();
     if scenario.nodes > 1 {
         job.wants.nodes = vec![scenario.nodes];
         job.wants.min_nodes = (scenario.least < scenario.nodes).then_some(scenario.least);
     }
     job.wants.spares = scenario.spares;
+    job
+}
+
+/// A run is asked for.
+pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>) -> Event {
+    let budget = budget.map(|max| Budget { max, ..Budget::default() });
+    let (job, plan) = (Job { budget, ..job_of(scenario) }, plan_of(scenario));
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),
         job,

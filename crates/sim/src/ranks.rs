@@ -7,6 +7,7 @@ use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, HeartbeatReply, Start};
 use domain::{AttemptId, Cause, Elapsed, Finding, Money, RunId};
 
+use crate::job::sweep::{SWEEP, is_of_sweep};
 use crate::job::{checkpointed, model, rate, ready};
 use crate::machine::{Machine, Rank};
 use crate::rule::Rule;
@@ -217,14 +218,18 @@ impl Simulation {
 
     /// Whatever fails, no steps are made once a run's budget is spent.
     fn check_budget(&mut self, run: &RunId) {
-        let Some(budget) = self.budget else { return };
+        // The trials of a sweep share its budget.
+        let (budget, of) = match is_of_sweep(run) {
+            true => (self.sweep_budget, SWEEP),
+            false => (self.budget, run.as_str()),
+        };
+        let Some(budget) = budget else { return };
         // Except with wrong wall clocks, a restored log, or a provider without tokens.
         if self.scenario.is_skewed || self.scenario.is_restored || self.scenario.traits.token_lifetime.is_none() {
             return;
         }
-        let is_own = |machine: &&Machine| {
-            machine.instance.as_str().strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with('-'))
-        };
+        let is_own =
+            |machine: &&Machine| machine.instance.as_str().strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
         let billing = self.scenario.traits.billing;
         let used = |machine: &Machine| match machine.ended {
             Some(ended) => rate().cost(billing.billed(Elapsed(ended - machine.rented))),
@@ -232,7 +237,7 @@ impl Simulation {
         };
         let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
         if spent > budget {
-            self.violate(format!("{run} trains after it has cost {spent} of a budget of {budget}"));
+            self.violate(format!("{run} trains after {of} has cost {spent} of a budget of {budget}"));
         }
     }
 
@@ -353,6 +358,7 @@ impl Simulation {
         self.at(now + 60 * SECOND, SimEvent::Watchdog);
         self.check_waiting();
         self.check_waits();
+        self.check_trials();
         self.check_memory();
         // It would hide that one of these is broken, as braces hide a missing belt.
         let hides = matches!(

@@ -95,6 +95,8 @@ pub enum Rule {
     ShortagesEnd,
     /// A job that can do with fewer machines starts with those that are up.
     ShrinkIsBounded,
+    /// What the trials of a sweep cost counts against the budget of all of them.
+    TrialsShareABudget,
     /// The design of before, not one rule: a launch in doubt counts as refused, what is not listed as gone, and a
     /// machine that boots as silent.
     DesignOfBefore,
@@ -102,7 +104,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 46] = [
+    pub const ALL: [Rule; 47] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -149,6 +151,7 @@ impl Rule {
         Rule::AbandonedIsSettled,
         Rule::ShortagesEnd,
         Rule::ShrinkIsBounded,
+        Rule::TrialsShareABudget,
     ];
 
     /// The promise that it is part of, by the number that it has in the list of requirements: R1 to R14 for what
@@ -167,7 +170,7 @@ impl Rule {
             Rule::EarlierCallsCount | Rule::LastEventsAreRead | Rule::DecisionsAreSpooled => "R11",
             Rule::CallsHaveDeadlines | Rule::ThrottlingIsHeeded | Rule::TriesAreSpaced => "R12",
             Rule::WaitsAreMonotonic => "R13",
-            Rule::RentIsAdmitted | Rule::SavingIsReserved | Rule::LeaseWithinBudget => "R14",
+            Rule::RentIsAdmitted | Rule::SavingIsReserved | Rule::LeaseWithinBudget | Rule::TrialsShareABudget => "R14",
             Rule::DoubtIsNoRefusal => "L1",
             Rule::MissingIsNotGone | Rule::LateRequestsCount => "L2",
             Rule::BootingIsNotSilence => "L3",

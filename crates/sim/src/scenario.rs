@@ -78,6 +78,12 @@ pub struct Scenario {
     pub is_slow: bool,
     /// The clocks of machines all begin at the same time.
     pub are_clocks_alike: bool,
+    /// Trials of the sweep that is submitted too; 0 for no sweep.
+    pub trials: u32,
+    /// How many of them may be open at the same time.
+    pub parallel: u32,
+    /// Whether the sweep has a budget.
+    pub is_sweep_budgeted: bool,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -196,6 +202,9 @@ impl Scenario {
             agent_crash: 0,
             quota: 0,
             is_remote: false,
+            trials: 0,
+            parallel: 1,
+            is_sweep_budgeted: false,
             work: SimulatedWork::default(),
         };
         let scenario = scenario.with_later_draws(seed);
@@ -206,6 +215,12 @@ impl Scenario {
     fn with_later_draws(mut self, seed: u64) -> Scenario {
         self.traits.billing = billing(Draws::new(key(seed, [8])));
         self.traits.rents_together = Draws::new(key(seed, [10])).below(2) == 0;
+        let mut sweeps = Draws::new(key(seed, [11]));
+        if sweeps.below(6) == 0 {
+            self.trials = 2 + sweeps.below(4) as u32;
+            self.parallel = 1 + sweeps.below(3) as u32;
+            self.is_sweep_budgeted = sweeps.below(2) == 0;
+        }
         let mut draws = Draws::new(key(seed, [9]));
         let (is_remote, has_quota) = (draws.below(6) == 0, draws.below(6) == 0);
         if self.is_calm {

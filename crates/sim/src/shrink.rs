@@ -11,7 +11,8 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 19] = [
+    let simpler: [fn(&mut Scenario); 20] = [
+        |scenario| scenario.trials = 0,
         |scenario| scenario.runs = 1,
         |scenario| (scenario.nodes, scenario.least) = (1, 1),
         |scenario| scenario.alternatives = 0,

@@ -6,12 +6,13 @@ use control::{ControllerInput, ControllerOutput, ReplyId, WatchedWork};
 use domain::event::Event;
 use domain::random::{Draws, key};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
-use domain::run::{InstanceState, Keeper, RunState};
+use domain::run::Keeper;
 use domain::wire::{Heartbeat, HeartbeatReply};
 use domain::{AttemptId, Elapsed, InstanceId, Money, RunId};
 
 use crate::cloud::Cloud;
 use crate::job::rate;
+use crate::job::sweep::{SWEEP, sweep_id};
 use crate::loop_process::{LoopProcess, clocks};
 use crate::machine::Store;
 use crate::rule::Rule;
@@ -84,6 +85,7 @@ pub(crate) struct Simulation {
     pub runs: Vec<RunId>,
     pub acknowledged: BTreeSet<RunId>,
     pub budget: Option<Money>,
+    pub sweep_budget: Option<Money>,
     pub replies: BTreeMap<ReplyId, ReplyTo>,
     pub last_reply: u64,
     pub requests: u64,
@@ -132,6 +134,8 @@ impl Simulation {
         let runs: Vec<RunId> = (1..=scenario.runs).map(|number| RunId::new(format!("r{number}"))).collect();
         let rate = rate().times(scenario.nodes + scenario.spares);
         let budget = scenario.is_budgeted.then(|| rate.cost(Elapsed((100 + draws.below(400)) * SECOND)));
+        let sweep_time = Elapsed((200 + Draws::new(key(seed, [12])).below(1_500)) * SECOND);
+        let sweep_budget = scenario.is_sweep_budgeted.then(|| rate.cost(sweep_time));
         let mut simulation = Simulation {
             rule,
             draws,
@@ -144,6 +148,7 @@ impl Simulation {
             stores: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
             budget,
+            sweep_budget,
             replies: BTreeMap::new(),
             last_reply: 0,
             requests: 0,
@@ -179,6 +184,10 @@ impl Simulation {
         for run in runs {
             let when = simulation.draws.below(60 * SECOND);
             simulation.at(when, SimEvent::UserSubmits(run));
+        }
+        if simulation.scenario.trials > 0 {
+            let when = simulation.draws.below(60 * SECOND);
+            simulation.at(when, SimEvent::UserSubmits(RunId::new(SWEEP)));
         }
         simulation.next_failure();
         simulation.at(ROUND, SimEvent::Faults);
@@ -287,8 +296,9 @@ impl Simulation {
             return self.violate(format!("the log cannot be replayed: {why}"));
         }
         let runs = self.runs.iter().cloned().collect();
+        let sweeps = BTreeSet::from([sweep_id()]);
         let keeper = if self.scenario.is_served { Keeper::Server } else { Keeper::Foreground };
-        self.deliver(ControllerInput::Watched(WatchedWork { runs, keeper, ..WatchedWork::default() }));
+        self.deliver(ControllerInput::Watched(WatchedWork { runs, sweeps, keeper, all: false }));
     }
 
     /// Passes an input to the loop and carries out its outputs; it may crash between any two of them.
@@ -362,38 +372,13 @@ impl Simulation {
             }
         }
     }
-
-    /// A machine is not released while it boots, or while its agent is healthy, for a run that continues.
-    fn check_release(&mut self, event: &Event) {
-        let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
-        let Some(controller) = &self.process.controller else { return };
-        let world = controller.world();
-        let Some(known) = world.instances.get(instance) else { return };
-        let goes_on = world
-            .runs
-            .get(&known.run)
-            .is_some_and(|run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }));
-        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
-        // Of two machines for one request, one may be lost.
-        let (Some(machine), None) = (machines.next(), machines.next()) else { return };
-        // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
-        let is_expected = self.scenario.nodes + self.scenario.spares > 1 || known.reclaim.is_some();
-        if is_expected || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
-            return;
-        }
-        let boots =
-            machine.boots.is_some_and(|boots| self.now < boots && self.now < machine.rented + self.scenario.boot);
-        // A node's silence is borne for 45 s, any other's for 120 s.
-        let heard_within = if self.scenario.is_remote { 40 } else { 60 } * SECOND;
-        let is_heard = machine.agent.is_some() && machine.healthy_at.is_some_and(|at| self.now < at + heard_within);
-        if boots || (is_heard && known.state == InstanceState::Releasing) {
-            let what = if boots { "while it booted" } else { "while its agent was well" };
-            self.violate(format!("{instance} was given up {what}"));
-        }
-    }
 }
 
 /// Whether an event submits this run.
 pub(crate) fn is_submission(event: &Event, run: &RunId) -> bool {
-    matches!(event, Event::Submitted(submitted) if submitted.run == *run)
+    match event {
+        Event::Submitted(submitted) => submitted.run == *run,
+        Event::SweepSubmitted(submitted) => submitted.sweep.as_str() == run.as_str(),
+        _ => false,
+    }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod goodput;
 mod promises;
+mod sweeps;
 
 use std::collections::BTreeSet;
 
@@ -102,7 +103,15 @@ fn is_done(simulation: &Simulation) -> bool {
         };
         known.is_some_and(|run| run.bill.is_some() && wanted(run))
     };
-    all_ended && simulation.process.unsynced.is_empty() && simulation.runs.iter().all(is_billed)
+    let is_settled = |run: &RunId| {
+        let known = simulation.process.archive.runs.get(run);
+        known.is_some_and(|run| run.bill.is_some() && run.state.is_final())
+    };
+    all_ended
+        && simulation.process.unsynced.is_empty()
+        && simulation.runs.iter().all(is_billed)
+        && simulation.is_sweep_done()
+        && simulation.all_runs().iter().all(is_settled)
 }
 
 fn standing(simulation: &Simulation) -> String {
@@ -115,7 +124,9 @@ fn standing(simulation: &Simulation) -> String {
                 None => format!("{run} is unknown"),
                 Some(run) => format!("{} {:?}", run.state.word(), run.instances),
             };
-            simulation.runs.iter().map(state).collect::<Vec<_>>().join(", ")
+            let sweeps = simulation.process.archive.sweeps.iter();
+            let sweeps = sweeps.map(|(id, sweep)| format!("{id} {}", sweep.state.word()));
+            simulation.all_runs().iter().map(state).chain(sweeps).collect::<Vec<_>>().join(", ")
         }
     };
     format!("{states}; machines left: {alive:?}")
@@ -134,7 +145,8 @@ fn verdict(simulation: &Simulation) -> Option<String> {
     }) {
         return Some("the log replays to another world".into());
     }
-    for run in &simulation.runs {
+    for run in &simulation.all_runs() {
+        let budget = simulation.budget_of(run);
         let Some(known) = world.runs.get(run) else { return Some(format!("{run} is lost")) };
         let Some(bill) = &known.bill else { return Some(format!("{run} has no bill")) };
         let owed = owed(simulation, world, run);
@@ -143,7 +155,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
             let wrong: Vec<String> = wrong.collect();
             return Some(format!("{run} is billed {} and owes {owed} [{}]", bill.total, wrong.join(", ")));
         }
-        let beyond = simulation.budget.map_or(0, |budget| (bill.total.micros() - budget.micros()).max(0));
+        let beyond = budget.map_or(0, |budget| (bill.total.micros() - budget.micros()).max(0));
         if bill.adjustment.micros() != beyond {
             return Some(format!(
                 "{run} has cost {beyond} micro-dollars beyond its budget, and says {}",
@@ -160,9 +172,12 @@ fn verdict(simulation: &Simulation) -> Option<String> {
         if exact && completions > 1 + unknown + lost + simulation.lost_decisions {
             return Some(format!("{run} was trained to its end {completions} times"));
         }
-        if let Some(budget) = simulation.budget.filter(|budget| simulation.scenario.is_calm && bill.total > *budget) {
+        if let Some(budget) = budget.filter(|budget| simulation.scenario.is_calm && bill.total > *budget) {
             return Some(format!("{run} is billed {} of a budget of {budget}", bill.total));
         }
+    }
+    if let Some(why) = sweeps::wrong(simulation, world) {
+        return Some(why);
     }
     let mut rented: Vec<&str> = simulation.cloud.machines.values().map(|machine| machine.instance.as_str()).collect();
     rented.sort_unstable();

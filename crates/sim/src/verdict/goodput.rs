@@ -95,6 +95,7 @@ impl GoodputCase {
             has_leftover: false,
             are_deaf: false,
             is_slow: false,
+            trials: 0,
             is_served: true,
             work,
             ..drawn.cleared()

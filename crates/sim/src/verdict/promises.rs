@@ -51,6 +51,35 @@ impl Simulation {
         }
     }
 
+    /// A machine is not released while it boots, or while its agent is healthy, for a run that continues.
+    pub(crate) fn check_release(&mut self, event: &Event) {
+        let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
+        let Some(controller) = &self.process.controller else { return };
+        let world = controller.world();
+        let Some(known) = world.instances.get(instance) else { return };
+        let goes_on = world
+            .runs
+            .get(&known.run)
+            .is_some_and(|run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }));
+        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
+        // Of two machines for one request, one may be lost.
+        let (Some(machine), None) = (machines.next(), machines.next()) else { return };
+        // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
+        let is_expected = self.scenario.nodes + self.scenario.spares > 1 || known.reclaim.is_some();
+        if is_expected || !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
+            return;
+        }
+        let boots =
+            machine.boots.is_some_and(|boots| self.now < boots && self.now < machine.rented + self.scenario.boot);
+        // A node's silence is borne for 45 s, any other's for 120 s.
+        let heard_within = if self.scenario.is_remote { 40 } else { 60 } * SECOND;
+        let is_heard = machine.agent.is_some() && machine.healthy_at.is_some_and(|at| self.now < at + heard_within);
+        if boots || (is_heard && known.state == InstanceState::Releasing) {
+            let what = if boots { "while it booted" } else { "while its agent was well" };
+            self.violate(format!("{instance} was given up {what}"));
+        }
+    }
+
     /// A run has made a step, or something has happened to it that takes time: from now on its stall counts.
     pub(crate) fn disturbed(&mut self, run: &RunId) {
         let at = self.worked.entry(run.clone()).or_default();

@@ -1,0 +1,48 @@
+//! The sweep that a simulated user asks for. Its trials are submitted by the controller.
+
+use domain::event::SweepSubmitted;
+use domain::job::Budget;
+use domain::sweep::{Between, Goal, Known, Method, Metric, Parameter, Range};
+use domain::{Event, Job, Money, RunId, Sweep, SweepId};
+
+use super::{job_of, plan_of};
+use crate::rule::Rule;
+use crate::scenario::Scenario;
+
+/// Its name.
+pub(crate) const SWEEP: &str = "s1";
+
+pub(crate) fn sweep_id() -> SweepId {
+    SweepId::new(SWEEP)
+}
+
+/// Whether this is the name of the sweep, or of one of its trials.
+pub(crate) fn is_of_sweep(run: &RunId) -> bool {
+    run.as_str().starts_with(SWEEP)
+}
+
+/// The sweep is asked for.
+pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: Option<Rule>) -> Event {
+    let seeds = Between { min: 1, max: 1_000, log: false, points: None };
+    let sweep = Sweep {
+        parameters: vec![Parameter { key: "seed".into(), range: Range::Integers(seeds) }],
+        method: Method::Random,
+        trials: Some(scenario.trials),
+        metric: Metric::Accuracy,
+        goal: Goal::Maximize,
+        seed: 1,
+        parallel: scenario.parallel,
+        max_failed: scenario.trials,
+    };
+    let budget = budget.filter(|_| rule != Some(Rule::TrialsShareABudget));
+    let budget = budget.map(|max| Budget { max, ..Budget::default() });
+    let job = Job { budget, sweep: Some(sweep), ..job_of(scenario) };
+    Event::SweepSubmitted(Box::new(SweepSubmitted {
+        sweep: sweep_id(),
+        job,
+        plan: plan_of(scenario),
+        known: Known::default(),
+        job_hash: "hash".into(),
+        file: "job.yaml".into(),
+    }))
+}

@@ -1,0 +1,94 @@
+//! Sweeps: that they end, what they cost, and how many of their trials are open at the same time.
+
+use domain::event::Event;
+use domain::run::StopBy;
+use domain::sweep::SweepEnd;
+use domain::{Money, RunId};
+use plan::{SweepState, World};
+
+use super::owed;
+use crate::job::sweep::{is_of_sweep, sweep_id};
+use crate::simulation::Simulation;
+
+impl Simulation {
+    /// The runs that users submit, and the trials of their sweep as far as they are in the log.
+    pub(crate) fn all_runs(&self) -> Vec<RunId> {
+        self.runs.iter().cloned().chain(self.trials()).collect()
+    }
+
+    fn trials(&self) -> Vec<RunId> {
+        self.process.archive.sweeps.get(&sweep_id()).map(|sweep| sweep.trials.clone()).unwrap_or_default()
+    }
+
+    /// The budget of a run. Trials have none of their own.
+    pub(crate) fn budget_of(&self, run: &RunId) -> Option<Money> {
+        self.budget.filter(|_| !is_of_sweep(run))
+    }
+
+    /// Whether its sweep, if there is one, is at an end that its user leaves it at.
+    pub(crate) fn is_sweep_done(&self) -> bool {
+        let Some(sweep) = self.process.archive.sweeps.get(&sweep_id()) else { return self.scenario.trials == 0 };
+        let is_stopped = matches!(sweep.state, SweepState::Ended { how: SweepEnd::Stopped { .. } });
+        sweep.state.is_final() && (self.sweep_budget.is_some() || !is_stopped)
+    }
+
+    /// A user stops or resumes the sweep, or stops one of its trials.
+    pub(crate) fn user_of_sweep(&mut self) {
+        let trials = self.trials();
+        let event = match (self.draws.below(3), trials.is_empty()) {
+            (0, _) => Event::SweepStopRequested { sweep: sweep_id(), by: StopBy::User },
+            (1, false) => {
+                let run = trials[self.draws.below(trials.len() as u64) as usize].clone();
+                Event::StopRequested { run, by: StopBy::User }
+            }
+            _ => resume_sweep(),
+        };
+        match self.draws.below(2) {
+            0 => self.user_asks(event),
+            _ => self.other_process(event),
+        }
+    }
+
+    /// In the quiet after the storm the sweep is resumed until it ends.
+    pub(crate) fn user_resumes_sweep(&mut self) {
+        if !self.is_sweep_done() && self.process.archive.sweeps.get(&sweep_id()).is_some_and(|it| it.state.is_final()) {
+            self.user_asks(resume_sweep());
+        }
+    }
+
+    /// No more trials are open than may be at the same time.
+    pub(crate) fn check_trials(&mut self) {
+        let world = &self.process.archive;
+        let Some(sweep) = world.sweeps.get(&sweep_id()) else { return };
+        let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
+        if open > self.scenario.parallel as usize {
+            self.violate(format!("{open} trials are open, and {} may be", self.scenario.parallel));
+        }
+    }
+}
+
+fn resume_sweep() -> Event {
+    Event::SweepResumeRequested { sweep: sweep_id(), budget: None, deadline: None, accept_data_change: false }
+}
+
+/// What is wrong with the sweep at the end, if anything.
+pub(super) fn wrong(simulation: &Simulation, world: &World) -> Option<String> {
+    if simulation.scenario.trials == 0 {
+        return None;
+    }
+    let Some(sweep) = world.sweeps.get(&sweep_id()) else { return Some("the sweep is lost".into()) };
+    let Some(total) = sweep.total else { return Some("the sweep has no total".into()) };
+    if sweep.trials.len() > simulation.scenario.trials as usize {
+        return Some(format!("{} trials were submitted of {}", sweep.trials.len(), simulation.scenario.trials));
+    }
+    let billed: Money = world.trials(sweep).filter_map(|(_, run)| Some(run.bill.as_ref()?.total)).sum();
+    if total != billed {
+        return Some(format!("the sweep has cost {total}, and its trials {billed}"));
+    }
+    let owed: Money = sweep.trials.iter().map(|run| owed(simulation, world, run)).sum();
+    if total != owed && !simulation.is_restored {
+        return Some(format!("the sweep has cost {total}, and owes {owed}"));
+    }
+    let budget = simulation.sweep_budget.filter(|budget| simulation.scenario.is_calm && total > *budget)?;
+    Some(format!("the sweep has cost {total} of a budget of {budget}"))
+}
