@@ -34,6 +34,7 @@ pub use due::{run_due, sweep_due};
 pub use lease::{expires, first_answer, lease};
 use limits::Affords;
 pub use limits::{budget_of, heartbeat, reached, time_to_end, wind_down};
+pub(crate) use limits::{live_rate, time_to_spend};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 pub use order::members;
@@ -42,7 +43,7 @@ pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
 pub use trials::is_limited;
-pub(crate) use trials::{spent_at_most, taken_at_most};
+pub(crate) use trials::{spent_at_most, taken_at_most, unreachable};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -272,6 +273,9 @@ fn for_run<'a>(
     }
     let up = machines.up();
     if let Some(members) = fleet::members(world, facts, policy, run, &machines) {
+        if !trials::may_start(world, facts, run) {
+            return Vec::new();
+        }
         let fence = Fence(run.attempts.len() as u64 + 1);
         let instances = up.into_iter().take(members).cloned().collect();
         return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
@@ -309,7 +313,13 @@ fn rent_chosen<'a>(
             // What it could do without is not asked for; the run begins with what it has.
             let is_needed = missing > 0 && usable.len() < run.job.least_nodes() as usize;
             let ends = affords == Affords::No && is_needed;
-            return ends.then_some(Action::Stop { run: id.clone(), by: StopBy::Budget }).into_iter().collect();
+            let by = StopBy::Budget;
+            let stop = match &run.trial {
+                // Its trials share the budget, and resume together.
+                Some(trial) => Action::StopSweep { sweep: trial.sweep.clone(), by },
+                None => Action::Stop { run: id.clone(), by },
+            };
+            return ends.then_some(stop).into_iter().collect();
         }
         chosen.pop();
     }

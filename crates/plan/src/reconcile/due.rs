@@ -4,7 +4,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
 use super::limits::{lease_due, live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
-use super::{ObservedState, Policy, choice, fleet, gang, lost, patience};
+use super::{ObservedState, Policy, choice, fleet, gang, lost, patience, trials};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes the actions for a run; `None` if only an event can. Any new information triggers a
@@ -34,7 +34,7 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
 }
 
 /// How long until time alone changes the actions for a sweep.
-pub fn sweep_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Option<Elapsed> {
+pub fn sweep_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
     // One that is stopping has reached its limits.
     if sweep.state != SweepState::Running {
         return None;
@@ -42,8 +42,10 @@ pub fn sweep_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> O
     let deadline = sweep.job.deadline.map(|deadline| until(facts.now, sweep.submitted, deadline.micros()));
     // Its budget is shared by all of its trials, whose rents grow together.
     let spends = sweep.job.budget.is_some() && world.live_instances().next().is_some();
-    let budget = spends.then_some(Elapsed(SWEEP_BUDGET));
-    [deadline, budget].into_iter().flatten().min()
+    let looked = spends.then_some(Elapsed(SWEEP_BUDGET));
+    let budget = crate::sweep::budget_due(world, facts, policy, sweep);
+    let lease = trials::lease_due(world, facts, policy, sweep).filter(|_| spends);
+    [deadline, looked, budget, lease].into_iter().flatten().min()
 }
 
 /// Between two looks at a sweep's budget, in microseconds.

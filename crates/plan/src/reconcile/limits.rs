@@ -5,7 +5,7 @@ use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, RunState, Sight, StopBy};
 use domain::{Elapsed, InstanceId, Job, Money, Offer, Rate, RunId};
 
-use super::{Action, ObservedState, Policy};
+use super::{Action, ObservedState, Policy, trials};
 use crate::world::{Instance, Run, World, spent};
 
 /// Minimum time for a run to save its state, whatever its budget.
@@ -80,14 +80,14 @@ pub(super) fn rate_now(world: &World, run: &Run) -> Rate {
 }
 
 /// What all machines of a run that are not known to have ended cost an hour, in micro-dollars.
-pub(super) fn live_rate(world: &World, run: &Run) -> i64 {
+pub(crate) fn live_rate(world: &World, run: &Run) -> i64 {
     let instances = run.instances.iter().filter_map(|id| world.instances.get(id));
     let live = instances.filter(|instance| !matches!(instance.state, InstanceState::Released { .. }));
     live.map(|instance| instance.offer.rate.micros_per_hour()).sum()
 }
 
 /// The time to spend this much; `None` at no price. An amount that is spent already is due now.
-pub(super) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
+pub(crate) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
     if hourly <= 0 {
         return None;
     }
@@ -125,7 +125,7 @@ pub(super) fn affords_rent(
     run: &Run,
     chosen: &[Offer],
 ) -> Affords {
-    let Some(budget) = run.job.budget.filter(|_| policy.is_admitting) else { return Affords::Yes };
+    let Some(budget) = budget_of(world, run).filter(|_| policy.is_admitting) else { return Affords::Yes };
     let least = reserve_for_ending(world, facts, policy, run).0.saturating_add(visible_within(facts, run));
     let traits = |offer: &Offer| facts.traits.get(&offer.provider);
     let billed = chosen.iter().filter_map(traits).map(|traits| traits.billing.billed(Elapsed(1)).0).max();
@@ -134,6 +134,9 @@ pub(super) fn affords_rent(
     let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);
     let rate = run.rate().micros_per_hour().max(chosen).saturating_add(live_rate(world, run));
     let useless = Rate::from_micros_per_hour(rate).cost(Elapsed(least));
+    if let Some(sweep) = world.sweep_of(run) {
+        return trials::affords(world, facts, policy, (sweep, run), useless, budget.max);
+    }
     let known = spent_so_far(world, facts, run) + useless;
     let most = spent(world, run, &facts.rents_at_most(world, run)) + useless;
     let most = most.max(known) + out_of_reach(world, facts, policy, run);
@@ -146,7 +149,7 @@ pub(super) fn affords_rent(
 
 /// What the machines of a run that cannot be reached may cost until their leases are over: nobody can tell their agents
 /// that others are paid for as well.
-fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
+pub(super) fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
     let called = called(world, run).filter(|(id, _)| {
         let machine = facts.machine(id);
         machine.is_unheard || machine.silence.is_some_and(|silence| silence >= policy.suspect)
@@ -154,9 +157,18 @@ fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run
     called.map(|(id, instance)| instance.offer.rate.cost(lease_left(facts, policy, id))).sum()
 }
 
-/// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget.
+/// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget. Trials
+/// wait for those of each other.
 pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    run.job.budget?;
+    budget_of(world, run)?;
+    match world.sweep_of(run) {
+        Some(sweep) => trials::lease_due(world, facts, policy, sweep),
+        None => next_lease(world, facts, policy, run),
+    }
+}
+
+/// The same of one run.
+pub(super) fn next_lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     called(world, run).map(|(id, _)| lease_left(facts, policy, id)).filter(|left| left.0 > 0).min()
 }
 

@@ -31,10 +31,14 @@ impl Scope {
         self.runs.is_empty() && self.sweeps.is_empty()
     }
 
-    /// Adds a run, and the sweep that it is a trial of.
+    /// Adds a run, and the sweep that it is a trial of, with all other trials that share its budget.
     pub fn add_run(&mut self, world: &World, id: &RunId) {
         let trial = world.runs.get(id).and_then(|run| run.trial.as_ref());
         self.sweeps.extend(trial.map(|trial| trial.sweep.clone()));
+        let sweep = trial.and_then(|trial| world.sweeps.get(&trial.sweep));
+        if let Some(sweep) = sweep.filter(|sweep| sweep.job.budget.is_some()) {
+            self.runs.extend(world.trials(sweep).filter(|(id, _)| world.is_open(id)).map(|(id, _)| id.clone()));
+        }
         if !self.runs.contains(id) {
             self.runs.insert(id.clone());
         }
@@ -46,7 +50,7 @@ impl Scope {
             let usable =
                 world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
             if !run.state.is_final() && usable.count() < run.job.machines() as usize {
-                self.runs.insert(id.clone());
+                self.add_run(world, id);
             }
         }
     }

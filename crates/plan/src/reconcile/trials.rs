@@ -2,7 +2,7 @@
 
 use domain::{Elapsed, Money};
 
-use super::limits::{live_rate, rate_now, reserve_of, time_to_spend};
+use super::limits::{Affords, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_spend};
 use super::{ObservedState, Policy};
 use crate::world::{Run, SweepRecord, World, spent};
 
@@ -24,18 +24,63 @@ pub(crate) fn taken_at_most(world: &World, facts: &ObservedState, policy: &Polic
     spent_at_most(world, facts, sweep) + open(world, sweep).map(ending).sum()
 }
 
+/// Whether what is left of a sweep's budget pays for `useless`, the cost of machines of one of its trials that turn out to
+/// be of no use. As long as another machine of it is there, the end of that is waited for.
+pub(super) fn affords(
+    world: &World,
+    facts: &ObservedState,
+    policy: &Policy,
+    (sweep, run): (&SweepRecord, &Run),
+    useless: Money,
+    max: Money,
+) -> Affords {
+    let others = open(world, sweep).filter(|other| !std::ptr::eq(*other, run));
+    let ending: Money = others.map(|other| rate_now(world, other).cost(reserve_of(world, facts, policy, other))).sum();
+    let most = spent_at_most(world, facts, sweep) + ending + useless + unreachable(world, facts, policy, sweep);
+    let is_any_live = world.trials(sweep).any(|(_, trial)| live_rate(world, trial) > 0);
+    match most < max {
+        true => Affords::Yes,
+        false if is_any_live => Affords::NotYet,
+        false => Affords::No,
+    }
+}
+
+/// Whether an attempt of a trial may start: not while the budget of its sweep may be spent already, by machines whose cost
+/// is not known because their agents have not called since the loop began.
+pub(super) fn may_start(world: &World, facts: &ObservedState, run: &Run) -> bool {
+    let Some((sweep, budget)) = world.sweep_of(run).and_then(|sweep| Some((sweep, sweep.job.budget?))) else {
+        return true;
+    };
+    let known: Money = world.trials(sweep).map(|(_, trial)| spent_so_far(world, facts, trial)).sum();
+    known.max(spent_at_most(world, facts, sweep)) < budget.max
+}
+
+/// What the machines of trials that cannot be reached may cost until their leases are over.
+pub(crate) fn unreachable(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    world.trials(sweep).map(|(_, trial)| out_of_reach(world, facts, policy, trial)).sum()
+}
+
+/// How long until the next lease of a sweep's machines is over, if none of them calls.
+pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
+    world.trials(sweep).filter_map(|(_, trial)| next_lease(world, facts, policy, trial)).min()
+}
+
 fn open<'a>(world: &'a World, sweep: &'a SweepRecord) -> impl Iterator<Item = &'a Run> {
     world.trials(sweep).map(|(_, run)| run).filter(|run| !run.state.is_final())
 }
 
 /// How long the trials of a sweep may train on with the machines that they have, if nobody can stop them: until its budget
-/// only pays for ending them all, or until its deadline. `None` without either.
+/// only pays for ending them all, or until its deadline. As many trials as may be open at a time may spend it meanwhile.
+/// `None` without either.
 pub(super) fn left(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
     let age = facts.now.since(sweep.submitted).0;
     let deadline = sweep.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(age)));
     let budget = sweep.job.budget.and_then(|budget| {
         let taken = taken_at_most(world, facts, policy, sweep);
-        let hourly = open(world, sweep).map(|run| live_rate(world, run)).fold(0, i64::saturating_add);
+        let live = open(world, sweep).map(|run| live_rate(world, run)).fold(0, i64::saturating_add);
+        let at_once = i64::from(sweep.search.parallel.max(1));
+        let planned = sweep.plan.offer.rate.times(sweep.job.machines()).micros_per_hour();
+        let hourly = live.max(planned.saturating_mul(at_once));
         time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(taken.micros())), hourly)
     });
     budget.into_iter().chain(deadline).min()

@@ -10,7 +10,8 @@ use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
-    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, spent_at_most, taken_at_most, time_to_end,
+    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, live_rate, spent_at_most, taken_at_most, time_to_end,
+    time_to_spend, unreachable,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -52,6 +53,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     if let Some(budget) = sweep.job.budget {
         // Until a machine has called again, its cost is not known.
         let taken = (spent_at_most(world, facts, sweep) + saving(open)).max(taken_at_most(world, facts, policy, sweep));
+        let taken = taken + unreachable(world, facts, policy, sweep);
         let useless = useless(facts, policy, sweep);
         affords_more = taken + useless < budget.max;
         is_spent = spent + saving(open) + useless >= budget.max;
@@ -103,6 +105,22 @@ fn epochs_of(job: &Job) -> u32 {
         Work::Train(train) => train.epochs,
         Work::Command(_) => 0,
     }
+}
+
+/// When a sweep has spent its budget except for what is kept back, or the share for its alert, with the machines that its
+/// trials have.
+pub fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
+    let budget = sweep.job.budget?;
+    let spent = spent(world, sweep, &facts.rents(world));
+    let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
+    let rest = |kept: Money| budget.max.micros().saturating_sub(kept.micros());
+    let stop = rest(saving(facts, policy, sweep, open.max(1)));
+    let last = rest(saving(facts, policy, sweep, open) + useless(facts, policy, sweep));
+    let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
+    let hourly = world.trials(sweep).map(|(_, run)| live_rate(world, run)).fold(0, i64::saturating_add);
+    // Those that are reached already have had their effect.
+    let next = [stop, last, alert].into_iter().filter(|at| *at > spent.micros()).min()?;
+    time_to_spend(Money::from_micros(next - spent.micros()), hourly)
 }
 
 /// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.
