@@ -51,6 +51,10 @@ fn plan_of(scenario: &Scenario) -> Plan {
 /// The job, with as many machines as it needs.
 fn job_of(scenario: &Scenario) -> Job {
     let mut job = job().clone();
+    if scenario.rank_fault > 0 {
+        // As often as the documented table says.
+        job.recovery = Recovery::default();
+    }
     if scenario.nodes > 1 {
         job.wants.nodes = vec![scenario.nodes];
         job.wants.min_nodes = (scenario.least < scenario.nodes).then_some(scenario.least);

@@ -185,6 +185,9 @@ impl Simulation {
         if !self.are_all_there(handle, attempt) {
             return self.rank_lost(handle, attempt);
         }
+        if self.rank_fails(handle, attempt) {
+            return;
+        }
         let is_saved = step % work.save_every == 0 || step >= work.steps;
         if is_saved {
             if !self.commit(&run, fence, step) {

@@ -97,6 +97,8 @@ pub enum Rule {
     ShrinkIsBounded,
     /// What the trials of a sweep cost counts against the budget of all of them.
     TrialsShareABudget,
+    /// What has ended an attempt decides whether another one follows.
+    CausesDecide,
     /// The design of before, not one rule: a launch in doubt counts as refused, what is not listed as gone, and a
     /// machine that boots as silent.
     DesignOfBefore,
@@ -104,7 +106,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 47] = [
+    pub const ALL: [Rule; 48] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -152,6 +154,7 @@ impl Rule {
         Rule::ShortagesEnd,
         Rule::ShrinkIsBounded,
         Rule::TrialsShareABudget,
+        Rule::CausesDecide,
     ];
 
     /// The promise that it is part of, by the number that it has in the list of requirements: R1 to R14 for what
@@ -175,7 +178,7 @@ impl Rule {
             Rule::MissingIsNotGone | Rule::LateRequestsCount => "L2",
             Rule::BootingIsNotSilence => "L3",
             Rule::DesignOfBefore => "L1-L3",
-            Rule::AllArePrepared | Rule::NodeLossIsTold | Rule::ReclaimIsHeeded => "-",
+            Rule::AllArePrepared | Rule::NodeLossIsTold | Rule::ReclaimIsHeeded | Rule::CausesDecide => "-",
             Rule::SilenceIsGivenUp
             | Rule::WaitingIsBounded
             | Rule::SuspectsAreLookedAt

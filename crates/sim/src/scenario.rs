@@ -18,6 +18,8 @@ pub struct Scenario {
     pub nodes: u32,
     /// Other kinds of machine that each run may be given.
     pub alternatives: u32,
+    /// Ranks fail by themselves: probability per step.
+    pub rank_fault: u64,
     /// Machines that the cloud has while faults happen; none where there are always more.
     pub capacity: Option<usize>,
     /// The provider's traits, which it keeps.
@@ -202,6 +204,7 @@ impl Scenario {
             agent_crash: 0,
             quota: 0,
             is_remote: false,
+            rank_fault: 0,
             trials: 0,
             parallel: 1,
             is_sweep_budgeted: false,
@@ -226,6 +229,8 @@ impl Scenario {
         if self.is_calm {
             return self;
         }
+        let mut ranks = Draws::new(key(seed, [13]));
+        self.rank_fault = if ranks.below(4) == 0 { 1 + ranks.below(5) } else { 0 };
         self.agent_crash = draws.below(20);
         self.quota = if has_quota { draws.below(6) } else { 0 };
         self.is_remote = is_remote;
@@ -246,6 +251,7 @@ impl Scenario {
             partial: 0,
             crash: 0,
             agent_crash: 0,
+            rank_fault: 0,
             quota: 0,
             user: 0,
             is_skewed: false,

@@ -11,7 +11,8 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 20] = [
+    let simpler: [fn(&mut Scenario); 21] = [
+        |scenario| scenario.rank_fault = 0,
         |scenario| scenario.trials = 0,
         |scenario| scenario.runs = 1,
         |scenario| (scenario.nodes, scenario.least) = (1, 1),

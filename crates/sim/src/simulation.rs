@@ -8,7 +8,7 @@ use domain::random::{Draws, key};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
 use domain::run::Keeper;
 use domain::wire::{Heartbeat, HeartbeatReply};
-use domain::{AttemptId, Elapsed, InstanceId, Money, RunId};
+use domain::{AttemptId, Cause, Elapsed, InstanceId, Money, RunId};
 
 use crate::cloud::Cloud;
 use crate::job::rate;
@@ -86,6 +86,8 @@ pub(crate) struct Simulation {
     pub acknowledged: BTreeSet<RunId>,
     pub budget: Option<Money>,
     pub sweep_budget: Option<Money>,
+    /// By what attempts have ended, as drawn.
+    pub causes: BTreeMap<AttemptId, Cause>,
     pub replies: BTreeMap<ReplyId, ReplyTo>,
     pub last_reply: u64,
     pub requests: u64,
@@ -149,6 +151,7 @@ impl Simulation {
             acknowledged: BTreeSet::new(),
             budget,
             sweep_budget,
+            causes: BTreeMap::new(),
             replies: BTreeMap::new(),
             last_reply: 0,
             requests: 0,
@@ -337,6 +340,7 @@ impl Simulation {
             ControllerOutput::Append(records) => {
                 records.iter().for_each(|record| {
                     self.check_release(&record.event);
+                    self.check_tried_again(&record.event);
                     self.note_append(&record.event);
                 });
                 if let Some(seq) = records.last().map(|record| record.seq) {

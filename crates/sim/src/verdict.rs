@@ -1,5 +1,6 @@
 //! Invariants at the end of a schedule.
 
+mod causes;
 pub(crate) mod goodput;
 mod promises;
 mod sweeps;
@@ -161,6 +162,9 @@ fn verdict(simulation: &Simulation) -> Option<String> {
                 "{run} has cost {beyond} micro-dollars beyond its budget, and says {}",
                 bill.adjustment
             ));
+        }
+        if let Some(wrong) = simulation.wrong_end(world, run, known) {
+            return Some(wrong);
         }
         if !simulation.asks_in_peace(run) {
             return Some(format!("{run} was asked for {} machines", known.instances.len()));

@@ -43,7 +43,8 @@ impl Controller {
                 (memory.sight, memory.missing) = (memory.sight.filter(|sight| *sight != Sight::Unknown), None);
             }
             // The rented time is now known more precisely.
-            if is_found || is_asked || self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some()) {
+            let has_budget = |run: &Run| plan::budget_of(&self.world, run).is_some();
+            if is_found || is_asked || self.world.runs.get(&run).is_some_and(has_budget) {
                 self.touch_run(&run);
             }
         }

@@ -76,6 +76,9 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     // One at a time: the next call counts it as open, so that each has its share of the budget.
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
+        if open >= sweep.search.parallel.max(1) as usize {
+            return Vec::new();
+        }
         return match (affords_more, open) {
             (true, _) => vec![Action::Resume { run: run.clone(), epochs: None }],
             (false, 0) if is_spent => stop(StopBy::Budget),

@@ -91,3 +91,73 @@ fn agents_of_trials_leave_while_the_budget_of_their_sweep_pays_for_saving() {
     let unlimited = Scene::new(&search, None, 0);
     assert!(unlimited.world.runs.values().all(|run| budget_of(&unlimited.world, run).is_none()));
 }
+
+/// A sweep of which one trial has had a machine at $1/s for so many seconds, that may have so many at a time.
+fn with_one_trial(budget: &str, parallel: u32, rent: u64) -> (Scene, ObservedState) {
+    let mut scene = Scene::new(&Sweep { parallel: 1, ..sweep(Method::Random, Some(4)) }, Some(budget), 0);
+    while scene.world.live_instances().all(|(_, instance)| instance.started.is_none()) {
+        let _ = scene.moment();
+    }
+    let record = scene.world.sweeps.values_mut().next().unwrap();
+    record.search.parallel = parallel;
+    let mut facts = scene.facts();
+    let live: Vec<_> = scene.world.live_instances().map(|(id, _)| id.clone()).collect();
+    assert_eq!(live.len(), 1);
+    facts.machine_mut(&live[0]).rent = Some(Elapsed(rent * 1_000_000));
+    (scene, facts)
+}
+
+#[test]
+fn the_lease_of_a_trial_leaves_to_others_what_they_may_spend_meanwhile() {
+    let left = |parallel: u32| {
+        let (scene, facts) = with_one_trial("$50", parallel, 1);
+        let (_, instance) = scene.world.live_instances().next().unwrap();
+        lease(&scene.world, &facts, &Policy::default(), &scene.world.runs[&instance.run]).0
+    };
+    let (alone, of_four) = (left(1), left(4));
+    assert!(alone > 30_000_000 && (of_four * 4).abs_diff(alone) < 100, "{alone} µs alone, {of_four} µs of four");
+}
+
+#[test]
+fn no_trial_begins_beside_one_that_may_spend_the_rest_unreached() {
+    let begins = |silence: u64| {
+        let (scene, mut facts) = with_one_trial("$55", 2, 1);
+        let id = scene.world.live_instances().next().unwrap().0.clone();
+        facts.machine_mut(&id).silence = Some(Elapsed(silence * 1_000_000));
+        let actions = crate::reconcile(&scene.world, &facts, &Policy::default());
+        actions.iter().any(|action| matches!(action, crate::Action::SubmitTrial(_)))
+    };
+    assert!(begins(0), "the budget pays for both");
+    assert!(!begins(15), "it may go on for the 45 s that are left of its lease");
+}
+
+#[test]
+fn the_moment_at_which_a_budget_is_spent_is_known_before() {
+    let due = |rent: u64| {
+        let (scene, facts) = with_one_trial("$100.1", 1, rent);
+        crate::sweep_due(&scene.world, &facts, &Policy::default(), scene.sweep()).unwrap().0
+    };
+    assert!((80_000..80_010).contains(&due(80)), "four fifths are spent after 80.08 s");
+    assert_eq!(due(10), crate::reconcile::SWEEP_BUDGET, "it is looked at twice a second all the same");
+}
+
+#[test]
+fn trials_that_resume_with_their_sweep_are_no_more_than_may_be_open() {
+    let (mut scene, facts) = with_one_trial("$100", 1, 1);
+    let trial = scene.sweep().trials[0].clone();
+    let mut paused = scene.world.runs[&trial].clone();
+    paused.state = domain::run::RunState::Stopped { by: domain::run::StopBy::Budget };
+    let other = domain::RunId::new("s-t2");
+    scene.world.runs.insert(other.clone(), paused);
+    let record = scene.world.sweeps.values_mut().next().unwrap();
+    record.trials.push(other.clone());
+    record.paused.insert(other);
+    let resumes = |scene: &Scene| {
+        let actions =
+            crate::sweep::actions(&scene.world, &facts, &Policy::default(), &domain::SweepId::new("s"), scene.sweep());
+        actions.iter().any(|action| matches!(action, crate::Action::Resume { .. }))
+    };
+    assert!(!resumes(&scene), "one is open");
+    scene.world.sweeps.values_mut().next().unwrap().search.parallel = 2;
+    assert!(resumes(&scene));
+}
