@@ -8,7 +8,7 @@ use domain::rental::{
     SeenMachine,
 };
 use domain::run::Usage;
-use domain::{Elapsed, InstanceId, Timestamp};
+use domain::{Elapsed, InstanceId, Rate, Timestamp};
 
 use crate::machine::Machine;
 use crate::rule::Rule;
@@ -99,7 +99,8 @@ impl Cloud {
         }
         let alive = self.machines.values().filter(|machine| machine.is_alive()).count();
         let is_full = scenario.capacity.is_some_and(|most| alive + request.members.len() > most);
-        if has_faults && (is_full || draws.below(100) < scenario.refusal) {
+        let is_sold_out = has_faults && scenario.market.is_sold_out(&request.offer.kind, now);
+        if has_faults && (is_full || is_sold_out || draws.below(100) < scenario.refusal) {
             let message = "none free in this zone".to_owned();
             return Outcome { answer: ProviderAnswer::Refused(Refusal::Capacity { message }), rented: Vec::new() };
         }
@@ -130,9 +131,14 @@ impl Cloud {
         let handle = MachineHandle(format!("m-{}", self.made));
         let visible = now + draws.below(scenario.traits.visible_within.0.max(1));
         // One in twenty never boots.
+        // What it was offered for, whatever the market does meanwhile.
+        let rate = match rule {
+            Some(Rule::PricesAreAgreed) => scenario.market.price(&request.offer.kind, now),
+            _ => request.offer.rate,
+        };
         let never = has_faults && draws.below(20) == 0;
         let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
-        let mut machine = Machine::new(instance.clone(), now, visible, boots);
+        let mut machine = Machine::new(instance.clone(), rate, now, visible, boots);
         machine.is_disk_lost = has_faults && scenario.has_lost_disks && draws.below(6) == 0;
         if let Some(time) = request.first_answer.filter(|_| rule != Some(Rule::LeaseWithinBudget)) {
             machine.first_answer = machine.first_answer.min(time.micros());
@@ -205,7 +211,7 @@ impl Cloud {
     /// A machine that was there before the log was: its agent is dead and the cloud lists it, or the other way round.
     pub(crate) fn hold_leftover(&mut self, is_alive: bool) -> Option<MachineHandle> {
         let boots = is_alive.then_some(SECOND);
-        let mut machine = Machine::new(InstanceId::new("lost-i1"), 0, 0, boots);
+        let mut machine = Machine::new(InstanceId::new("lost-i1"), Rate::default(), 0, 0, boots);
         machine.is_unlisted = is_alive;
         let handle = MachineHandle("m-0".into());
         self.machines.insert(handle.clone(), machine);

@@ -21,8 +21,8 @@ impl Simulation {
         if self.process.controller.is_some() {
             let from = self.reply_id(ReplyTo::User(run.clone()));
             let event = match is_of_sweep(&run) {
-                true => sweep_submitted(&self.scenario, self.sweep_budget, self.rule),
-                false => submitted(&run, &self.scenario, self.budget),
+                true => sweep_submitted(&self.scenario, self.sweep_budget, self.rule, self.now),
+                false => submitted(&run, &self.scenario, self.budget, self.now),
             };
             let event = Box::new(event);
             self.deliver(ControllerInput::Request { from, event });

@@ -16,7 +16,7 @@ pub(crate) const PROVIDER: &str = "sim";
 
 const TEXT: &str = "train:\n  model: cnn\n  data: {path: digits.csv.gz}\n  epochs: 30\n  batch: 64\n";
 
-/// The price of a machine. No round figure, so that rounding shows.
+/// The least price of a machine. No round figure, so that rounding shows.
 pub(crate) fn rate() -> Rate {
     Rate::from_micros_per_hour(1_234_567)
 }
@@ -34,17 +34,21 @@ fn job() -> &'static Job {
 }
 
 /// What is rented for the job.
-fn plan_of(scenario: &Scenario) -> Plan {
+fn plan_of(scenario: &Scenario, now: u64) -> Plan {
     let offer = Offer {
         provider: PROVIDER.into(),
         kind: "m1".into(),
         node: Node { cores: 2, ..Node::default() },
-        rate: rate(),
+        rate: scenario.market.price("m1", now),
         price_source: "test".into(),
     };
     let (share, memory, time, cost) = (None, None, None, None);
-    let alternatives =
-        (2..2 + scenario.alternatives).map(|number| Offer { kind: format!("m{number}"), ..offer.clone() }).collect();
+    let alternatives = (2..2 + scenario.alternatives)
+        .map(|number| {
+            let kind = format!("m{number}");
+            Offer { rate: scenario.market.price(&kind, now), kind, ..offer.clone() }
+        })
+        .collect();
     Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives }
 }
 
@@ -64,9 +68,9 @@ fn job_of(scenario: &Scenario) -> Job {
 }
 
 /// A run is asked for.
-pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>) -> Event {
+pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>, now: u64) -> Event {
     let budget = budget.map(|max| Budget { max, ..Budget::default() });
-    let (job, plan) = (Job { budget, ..job_of(scenario) }, plan_of(scenario));
+    let (job, plan) = (Job { budget, ..job_of(scenario) }, plan_of(scenario, now));
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),
         job,

@@ -2,13 +2,15 @@
 
 use control::{Supervisor, SupervisorInput, SupervisorOutput};
 use domain::wire::{Entry, NodeRank};
-use domain::{AttemptId, Elapsed, Fence, InstanceId, RunId, Timestamp};
+use domain::{AttemptId, Elapsed, Fence, InstanceId, Rate, RunId, Timestamp};
 
 /// A machine, from its rent to its end. Times are in microseconds of virtual time.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub instance: InstanceId,
     pub rented: u64,
+    /// What it costs.
+    pub rate: Rate,
     /// From when the cloud lists it.
     pub visible: u64,
     /// When its agent starts; `None` for never.
@@ -62,10 +64,11 @@ pub(crate) struct Rank {
 }
 
 impl Machine {
-    pub(crate) fn new(instance: InstanceId, rented: u64, visible: u64, boots: Option<u64>) -> Machine {
+    pub(crate) fn new(instance: InstanceId, rate: Rate, rented: u64, visible: u64, boots: Option<u64>) -> Machine {
         Machine {
             instance,
             rented,
+            rate,
             visible,
             boots,
             ended: None,

@@ -8,7 +8,7 @@ use domain::wire::{AgentEvent, HeartbeatReply, Start};
 use domain::{AttemptId, Cause, Elapsed, Finding, Money, RunId};
 
 use crate::job::sweep::{SWEEP, is_of_sweep};
-use crate::job::{checkpointed, model, rate, ready};
+use crate::job::{checkpointed, model, ready};
 use crate::machine::{Machine, Rank};
 use crate::rule::Rule;
 use crate::scenario::SECOND;
@@ -235,8 +235,8 @@ impl Simulation {
             |machine: &&Machine| machine.instance.as_str().strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
         let billing = self.scenario.traits.billing;
         let used = |machine: &Machine| match machine.ended {
-            Some(ended) => rate().cost(billing.billed(Elapsed(ended - machine.rented))),
-            None => rate().cost(Elapsed(self.now - machine.rented)),
+            Some(ended) => machine.rate.cost(billing.billed(Elapsed(ended - machine.rented))),
+            None => machine.rate.cost(Elapsed(self.now - machine.rented)),
         };
         let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
         if spent > budget {

@@ -99,6 +99,8 @@ pub enum Rule {
     TrialsShareABudget,
     /// What has ended an attempt decides whether another one follows.
     CausesDecide,
+    /// A machine costs what it was offered for, whatever the market does meanwhile.
+    PricesAreAgreed,
     /// The design of before, not one rule: a launch in doubt counts as refused, what is not listed as gone, and a
     /// machine that boots as silent.
     DesignOfBefore,
@@ -106,7 +108,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 48] = [
+    pub const ALL: [Rule; 49] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -155,6 +157,7 @@ impl Rule {
         Rule::ShrinkIsBounded,
         Rule::TrialsShareABudget,
         Rule::CausesDecide,
+        Rule::PricesAreAgreed,
     ];
 
     /// The promise that it is part of, by the number that it has in the list of requirements: R1 to R14 for what
@@ -169,7 +172,7 @@ impl Rule {
             Rule::MachinesPowerOff | Rule::DeadManSwitch => "R6",
             Rule::StaleWritesAreFenced => "R7",
             Rule::StateIsTheLog => "R8",
-            Rule::UsageIsExact | Rule::UsageIsMetered | Rule::RentIsRounded => "R9",
+            Rule::UsageIsExact | Rule::UsageIsMetered | Rule::RentIsRounded | Rule::PricesAreAgreed => "R9",
             Rule::EarlierCallsCount | Rule::LastEventsAreRead | Rule::DecisionsAreSpooled => "R11",
             Rule::CallsHaveDeadlines | Rule::ThrottlingIsHeeded | Rule::TriesAreSpaced => "R12",
             Rule::WaitsAreMonotonic => "R13",

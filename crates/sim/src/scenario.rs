@@ -1,8 +1,10 @@
 //! The parameters of a schedule, drawn from its seed: behaviour of the cloud, the network and the users, and durations.
 
-use domain::Elapsed;
 use domain::random::{Draws, key};
 use domain::rental::{BillingRule, ProviderTraits};
+use domain::{Elapsed, Rate};
+
+use crate::job::rate;
 
 /// One second, in microseconds.
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -80,6 +82,8 @@ pub struct Scenario {
     pub is_slow: bool,
     /// The clocks of machines all begin at the same time.
     pub are_clocks_alike: bool,
+    /// What its kinds of machine cost, and when there are any.
+    pub market: SimulatedMarket,
     /// Trials of the sweep that is submitted too; 0 for no sweep.
     pub trials: u32,
     /// How many of them may be open at the same time.
@@ -105,6 +109,53 @@ pub struct SimulatedWork {
     pub lag: u64,
     /// One of its machines ends without a word once in so long, on average; none where nothing is measured.
     pub failures: Option<u64>,
+}
+
+/// Prices and capacity by kind and time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SimulatedMarket {
+    /// Seed of the draws.
+    pub seed: u64,
+    /// In how many of a hundred minutes a kind is sold out.
+    pub sold_out: u64,
+    /// How much more each kind costs than the one before, in micro-dollars an hour.
+    pub step: i64,
+    /// By how much prices rise and fall from minute to minute at most, likewise.
+    pub drift: u64,
+}
+
+impl SimulatedMarket {
+    fn draw(seed: u64, is_calm: bool) -> SimulatedMarket {
+        let mut draws = Draws::new(key(seed, [14]));
+        let (is_priced, is_short) = (draws.below(3) == 0, draws.below(3) == 0);
+        SimulatedMarket {
+            seed,
+            sold_out: if is_short && !is_calm { 20 + draws.below(60) } else { 0 },
+            step: if is_priced { draws.below(400_000) as i64 } else { 0 },
+            drift: if is_priced { 1 + draws.below(300_000) } else { 0 },
+        }
+    }
+
+    /// Draws for a kind, such as `m3`, in the minute of this time.
+    fn minute(&self, kind: &str, now: u64, what: u64) -> Draws {
+        Draws::new(key(self.seed, [14, what, number(kind), now / (60 * SECOND)]))
+    }
+
+    /// Whether no machine of a kind can be had now.
+    pub(crate) fn is_sold_out(&self, kind: &str, now: u64) -> bool {
+        self.sold_out > 0 && self.minute(kind, now, 1).below(100) < self.sold_out
+    }
+
+    /// The price of a kind now.
+    pub(crate) fn price(&self, kind: &str, now: u64) -> Rate {
+        let drift = if self.drift > 0 { self.minute(kind, now, 2).below(self.drift) as i64 } else { 0 };
+        let more = self.step.saturating_mul(number(kind).saturating_sub(1) as i64);
+        Rate::from_micros_per_hour(rate().micros_per_hour() + more + drift)
+    }
+}
+
+fn number(kind: &str) -> u64 {
+    kind.trim_start_matches('m').parse().unwrap_or(0)
 }
 
 impl Default for SimulatedWork {
@@ -205,6 +256,7 @@ impl Scenario {
             quota: 0,
             is_remote: false,
             rank_fault: 0,
+            market: SimulatedMarket::default(),
             trials: 0,
             parallel: 1,
             is_sweep_budgeted: false,
@@ -218,6 +270,7 @@ impl Scenario {
     fn with_later_draws(mut self, seed: u64) -> Scenario {
         self.traits.billing = billing(Draws::new(key(seed, [8])));
         self.traits.rents_together = Draws::new(key(seed, [10])).below(2) == 0;
+        self.market = SimulatedMarket::draw(seed, self.is_calm);
         let mut sweeps = Draws::new(key(seed, [11]));
         if sweeps.below(6) == 0 {
             self.trials = 2 + sweeps.below(4) as u32;
@@ -252,6 +305,7 @@ impl Scenario {
             crash: 0,
             agent_crash: 0,
             rank_fault: 0,
+            market: SimulatedMarket { sold_out: 0, ..self.market },
             quota: 0,
             user: 0,
             is_skewed: false,

@@ -1,7 +1,7 @@
 //! Shrinks a failing schedule: kinds of faults are removed one at a time, as long as it still fails.
 
 use crate::rule::Rule;
-use crate::scenario::{SECOND, Scenario};
+use crate::scenario::{SECOND, Scenario, SimulatedMarket};
 use crate::verdict::run;
 
 /// The simplest scenario in which the schedule of a seed still fails; `None` if it does not fail.
@@ -11,7 +11,8 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 21] = [
+    let simpler: [fn(&mut Scenario); 22] = [
+        |scenario| scenario.market = SimulatedMarket::default(),
         |scenario| scenario.rank_fault = 0,
         |scenario| scenario.trials = 0,
         |scenario| scenario.runs = 1,

@@ -12,7 +12,6 @@ use domain::run::{AttemptEnd, Bill, RunState};
 use domain::{InstanceId, Money, Record, RunId};
 use plan::World;
 
-use crate::job::rate;
 use crate::machine::Machine;
 use crate::rule::Rule;
 use crate::scenario::{SECOND, Scenario};
@@ -219,7 +218,7 @@ fn owed(simulation: &Simulation, world: &World, run: &RunId) -> Money {
     let cost = |machine: &Machine| {
         let metered = machine.metered(simulation.now);
         let rent = simulation.settled_unseen.get(&machine.instance).copied().unwrap_or(billing.billed(metered));
-        rate().cost(rent)
+        machine.rate.cost(rent)
     };
     own.map(cost).sum()
 }

@@ -22,7 +22,7 @@ pub(crate) fn is_of_sweep(run: &RunId) -> bool {
 }
 
 /// The sweep is asked for.
-pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: Option<Rule>) -> Event {
+pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: Option<Rule>, now: u64) -> Event {
     let seeds = Between { min: 1, max: 1_000, log: false, points: None };
     let sweep = Sweep {
         parameters: vec![Parameter { key: "seed".into(), range: Range::Integers(seeds) }],
@@ -40,7 +40,7 @@ pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: 
     Event::SweepSubmitted(Box::new(SweepSubmitted {
         sweep: sweep_id(),
         job,
-        plan: plan_of(scenario),
+        plan: plan_of(scenario, now),
         known: Known::default(),
         job_hash: "hash".into(),
         file: "job.yaml".into(),

@@ -5,7 +5,7 @@ use domain::Elapsed;
 use domain::rental::{MachineHandle, ProviderTraits};
 use plan::spot::{CheckpointOverhead, SpotAvailability, interval, paid};
 
-use crate::scenario::{SECOND, Scenario, SimulatedWork};
+use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedWork};
 use crate::simulation::{SimEvent, Simulation};
 use crate::verdict::{Failure, finish};
 
@@ -95,6 +95,7 @@ impl GoodputCase {
             has_leftover: false,
             are_deaf: false,
             is_slow: false,
+            market: SimulatedMarket::default(),
             trials: 0,
             is_served: true,
             work,
