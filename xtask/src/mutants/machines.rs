@@ -124,6 +124,22 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "agents_of_trials_leave" },
     },
     SourceMutant {
+        name: "leases-of-trials-spend-the-same-money",
+        harm: "a trial that nobody reaches spends what others are rented from meanwhile: the sweep exceeds its budget",
+        file: "crates/plan/src/reconcile/trials.rs",
+        from: "live.max(planned.saturating_mul(at_once))",
+        to: "live.max(planned.saturating_mul(at_once.min(0)))",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "the_lease_of_a_trial_leaves" },
+    },
+    SourceMutant {
+        name: "trials-resume-all-at-once",
+        harm: "a sweep that is resumed opens more trials at a time than its file allows",
+        file: "crates/plan/src/sweep/actions.rs",
+        from: "if open >= sweep.search.parallel.max(1) as usize {",
+        to: "if open > sweep.trials.len() {",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "trials_that_resume_with" },
+    },
+    SourceMutant {
         name: "one-list-proves-an-end",
         harm: "a machine that one list of its cloud lacks is taken for gone, and is not ended any more",
         file: "crates/cloud/src/rented/mod.rs",

@@ -112,7 +112,12 @@ fn epochs_of(job: &Job) -> u32 {
 
 /// When a sweep has spent its budget except for what is kept back, or the share for its alert, with the machines that its
 /// trials have.
-pub fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
+pub(crate) fn budget_due(
+    world: &World,
+    facts: &ObservedState,
+    policy: &Policy,
+    sweep: &SweepRecord,
+) -> Option<Elapsed> {
     let budget = sweep.job.budget?;
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
