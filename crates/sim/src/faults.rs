@@ -69,7 +69,7 @@ impl Simulation {
                 _ => self.other_process(event),
             }
         }
-        if self.scenario.trials > 0 && self.chance(self.scenario.user) {
+        if self.scenario.sweep.trials > 0 && self.chance(self.scenario.user) {
             self.user_of_sweep();
         }
         if self.draws.below(8) == 0 {

@@ -26,7 +26,7 @@ mod simulation;
 mod verdict;
 
 pub use rule::Rule;
-pub use scenario::{Scenario, SimulatedMarket, SimulatedWork};
+pub use scenario::{Scenario, SimulatedMarket, SimulatedSweep, SimulatedWork};
 pub use shrink::shrink;
 pub use simulation::ScheduleStats;
 pub use verdict::goodput::GoodputCase;

@@ -84,12 +84,8 @@ pub struct Scenario {
     pub are_clocks_alike: bool,
     /// What its kinds of machine cost, and when there are any.
     pub market: SimulatedMarket,
-    /// Trials of the sweep that is submitted too; 0 for no sweep.
-    pub trials: u32,
-    /// How many of them may be open at the same time.
-    pub parallel: u32,
-    /// Whether the sweep has a budget.
-    pub is_sweep_budgeted: bool,
+    /// The sweep that is submitted too.
+    pub sweep: SimulatedSweep,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -109,6 +105,17 @@ pub struct SimulatedWork {
     pub lag: u64,
     /// One of its machines ends without a word once in so long, on average; none where nothing is measured.
     pub failures: Option<u64>,
+}
+
+/// A sweep.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SimulatedSweep {
+    /// Its trials; 0 where there is no sweep.
+    pub trials: u32,
+    /// How many of them may be open at the same time.
+    pub parallel: u32,
+    /// Whether it has a budget.
+    pub is_budgeted: bool,
 }
 
 /// Prices and capacity by kind and time.
@@ -182,6 +189,13 @@ fn traits(draws: &mut Draws, is_prompt: bool, has_tokens: bool, boot: u64) -> Pr
     }
 }
 
+/// How many machines there are while faults happen, if they are limited: one too few, or none.
+fn capacity(draws: &mut Draws, nodes: usize, is_calm: bool) -> Option<usize> {
+    let is_outage = !is_calm && nodes == 1 && draws.below(12) == 0;
+    let is_short = nodes > 1 && !is_calm && draws.below(4) == 0;
+    if is_outage { Some(0) } else { is_short.then(|| nodes - 1) }
+}
+
 /// How rent is counted: exactly, or as clouds do.
 fn billing(mut draws: Draws) -> BillingRule {
     let (step, least) = [(0, 0), (0, 0), (SECOND, 60 * SECOND), (60 * SECOND, 60 * SECOND)][draws.below(4) as usize];
@@ -211,10 +225,7 @@ impl Scenario {
         let boot = 10 * SECOND + draws.below(230 * SECOND);
         let mut gangs = Draws::new(key(seed, [4]));
         let nodes = if gangs.below(4) == 0 { 2 + gangs.below(3) as u32 } else { 1 };
-        let is_outage = !is_calm && nodes == 1 && gangs.below(12) == 0;
-        let capacity = (nodes > 1 && !is_calm && gangs.below(4) == 0).then_some(nodes as usize - 1);
-        // While faults happen there is no machine at all.
-        let capacity = if is_outage { Some(0) } else { capacity };
+        let capacity = capacity(&mut gangs, nodes as usize, is_calm);
         // Some list a machine at once, though a request may take its time.
         let is_prompt = Draws::new(key(seed, [3])).below(4) == 0;
         let mut kinds = Draws::new(key(seed, [6]));
@@ -257,9 +268,7 @@ impl Scenario {
             is_remote: false,
             rank_fault: 0,
             market: SimulatedMarket::default(),
-            trials: 0,
-            parallel: 1,
-            is_sweep_budgeted: false,
+            sweep: SimulatedSweep::default(),
             work: SimulatedWork::default(),
         };
         let scenario = scenario.with_later_draws(seed);
@@ -273,9 +282,8 @@ impl Scenario {
         self.market = SimulatedMarket::draw(seed, self.is_calm);
         let mut sweeps = Draws::new(key(seed, [11]));
         if sweeps.below(6) == 0 {
-            self.trials = 2 + sweeps.below(4) as u32;
-            self.parallel = 1 + sweeps.below(3) as u32;
-            self.is_sweep_budgeted = sweeps.below(2) == 0;
+            let (trials, parallel) = (2 + sweeps.below(4) as u32, 1 + sweeps.below(3) as u32);
+            self.sweep = SimulatedSweep { trials, parallel, is_budgeted: sweeps.below(2) == 0 };
         }
         let mut draws = Draws::new(key(seed, [9]));
         let (is_remote, has_quota) = (draws.below(6) == 0, draws.below(6) == 0);

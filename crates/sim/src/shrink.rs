@@ -14,7 +14,7 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     let simpler: [fn(&mut Scenario); 22] = [
         |scenario| scenario.market = SimulatedMarket::default(),
         |scenario| scenario.rank_fault = 0,
-        |scenario| scenario.trials = 0,
+        |scenario| scenario.sweep.trials = 0,
         |scenario| scenario.runs = 1,
         |scenario| (scenario.nodes, scenario.least) = (1, 1),
         |scenario| scenario.alternatives = 0,

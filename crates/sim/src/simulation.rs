@@ -137,7 +137,7 @@ impl Simulation {
         let rate = rate().times(scenario.nodes + scenario.spares);
         let budget = scenario.is_budgeted.then(|| rate.cost(Elapsed((100 + draws.below(400)) * SECOND)));
         let sweep_time = Elapsed((200 + Draws::new(key(seed, [12])).below(1_500)) * SECOND);
-        let sweep_budget = scenario.is_sweep_budgeted.then(|| rate.cost(sweep_time));
+        let sweep_budget = scenario.sweep.is_budgeted.then(|| rate.cost(sweep_time));
         let mut simulation = Simulation {
             rule,
             draws,
@@ -174,29 +174,30 @@ impl Simulation {
             worked_until: 0,
             throttled: BTreeMap::new(),
             patience: BTreeMap::new(),
-            runs: runs.clone(),
+            runs,
             scenario,
         };
-        if simulation.scenario.has_leftover {
-            let is_alive = simulation.scenario.is_leftover_alive;
-            if let Some(handle) = simulation.cloud.hold_leftover(is_alive) {
-                simulation.at(SECOND, SimEvent::AgentBoots(handle));
-            }
-        }
-        simulation.at(0, SimEvent::LoopStarts);
-        for run in runs {
-            let when = simulation.draws.below(60 * SECOND);
-            simulation.at(when, SimEvent::UserSubmits(run));
-        }
-        if simulation.scenario.trials > 0 {
-            let when = simulation.draws.below(60 * SECOND);
-            simulation.at(when, SimEvent::UserSubmits(RunId::new(SWEEP)));
-        }
-        simulation.next_failure();
-        simulation.at(ROUND, SimEvent::Faults);
-        simulation.at(60 * SECOND, SimEvent::Watchdog);
-        simulation.at(simulation.scenario.storm, SimEvent::Calm);
+        simulation.begin_schedule();
         simulation
+    }
+
+    /// What is bound to happen.
+    fn begin_schedule(&mut self) {
+        if self.scenario.has_leftover
+            && let Some(handle) = self.cloud.hold_leftover(self.scenario.is_leftover_alive)
+        {
+            self.at(SECOND, SimEvent::AgentBoots(handle));
+        }
+        self.at(0, SimEvent::LoopStarts);
+        let sweep = (self.scenario.sweep.trials > 0).then(|| RunId::new(SWEEP));
+        for work in self.runs.clone().into_iter().chain(sweep) {
+            let when = self.draws.below(60 * SECOND);
+            self.at(when, SimEvent::UserSubmits(work));
+        }
+        self.next_failure();
+        self.at(ROUND, SimEvent::Faults);
+        self.at(60 * SECOND, SimEvent::Watchdog);
+        self.at(self.scenario.storm, SimEvent::Calm);
     }
 
     /// Written records are synced, unless another process has appended first: then the loop starts over from the log.

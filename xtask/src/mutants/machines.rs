@@ -135,8 +135,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "trials-resume-all-at-once",
         harm: "a sweep that is resumed opens more trials at a time than its file allows",
         file: "crates/plan/src/sweep/actions.rs",
-        from: "if open >= sweep.search.parallel.max(1) as usize {",
-        to: "if open > sweep.trials.len() {",
+        from: "let has_place = open < sweep.search.parallel.max(1) as usize;",
+        to: "let has_place = open <= sweep.trials.len();",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "trials_that_resume_with" },
     },
     SourceMutant {

@@ -52,10 +52,9 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     let (mut affords_more, mut is_spent) = (true, false);
     if let Some(budget) = sweep.job.budget {
         // Until a machine has called again, its cost is not known.
-        let taken = (spent_at_most(world, facts, sweep) + saving(open)).max(taken_at_most(world, facts, policy, sweep));
-        let taken = taken + unreachable(world, facts, policy, sweep);
+        let taken = taken_at_most(world, facts, policy, sweep).max(spent_at_most(world, facts, sweep) + saving(open));
         let useless = useless(facts, policy, sweep);
-        affords_more = taken + useless < budget.max;
+        affords_more = taken + unreachable(world, facts, policy, sweep) + useless < budget.max;
         is_spent = spent + saving(open) + useless >= budget.max;
         if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
             return stop(StopBy::Budget);
@@ -76,13 +75,11 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     // One at a time: the next call counts it as open, so that each has its share of the budget.
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
-        if open >= sweep.search.parallel.max(1) as usize {
-            return Vec::new();
-        }
+        let has_place = open < sweep.search.parallel.max(1) as usize;
         return match (affords_more, open) {
-            (true, _) => vec![Action::Resume { run: run.clone(), epochs: None }],
+            (true, _) if has_place => vec![Action::Resume { run: run.clone(), epochs: None }],
             (false, 0) if is_spent => stop(StopBy::Budget),
-            (false, _) => Vec::new(),
+            (true | false, _) => Vec::new(),
         };
     }
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();

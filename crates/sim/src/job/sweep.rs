@@ -27,12 +27,12 @@ pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: 
     let sweep = Sweep {
         parameters: vec![Parameter { key: "seed".into(), range: Range::Integers(seeds) }],
         method: Method::Random,
-        trials: Some(scenario.trials),
+        trials: Some(scenario.sweep.trials),
         metric: Metric::Accuracy,
         goal: Goal::Maximize,
         seed: 1,
-        parallel: scenario.parallel,
-        max_failed: scenario.trials,
+        parallel: scenario.sweep.parallel,
+        max_failed: scenario.sweep.trials,
     };
     let budget = budget.filter(|_| rule != Some(Rule::TrialsShareABudget));
     let budget = budget.map(|max| Budget { max, ..Budget::default() });

@@ -5,7 +5,7 @@ use domain::Elapsed;
 use domain::rental::{MachineHandle, ProviderTraits};
 use plan::spot::{CheckpointOverhead, SpotAvailability, interval, paid};
 
-use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedWork};
+use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedSweep, SimulatedWork};
 use crate::simulation::{SimEvent, Simulation};
 use crate::verdict::{Failure, finish};
 
@@ -96,7 +96,7 @@ impl GoodputCase {
             are_deaf: false,
             is_slow: false,
             market: SimulatedMarket::default(),
-            trials: 0,
+            sweep: SimulatedSweep::default(),
             is_served: true,
             work,
             ..drawn.cleared()

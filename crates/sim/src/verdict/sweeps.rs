@@ -27,7 +27,7 @@ impl Simulation {
 
     /// Whether its sweep, if there is one, is at an end that its user leaves it at.
     pub(crate) fn is_sweep_done(&self) -> bool {
-        let Some(sweep) = self.process.archive.sweeps.get(&sweep_id()) else { return self.scenario.trials == 0 };
+        let Some(sweep) = self.process.archive.sweeps.get(&sweep_id()) else { return self.scenario.sweep.trials == 0 };
         let is_stopped = matches!(sweep.state, SweepState::Ended { how: SweepEnd::Stopped { .. } });
         sweep.state.is_final() && (self.sweep_budget.is_some() || !is_stopped)
     }
@@ -61,8 +61,8 @@ impl Simulation {
         let world = &self.process.archive;
         let Some(sweep) = world.sweeps.get(&sweep_id()) else { return };
         let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-        if open > self.scenario.parallel as usize {
-            self.violate(format!("{open} trials are open, and {} may be", self.scenario.parallel));
+        if open > self.scenario.sweep.parallel as usize {
+            self.violate(format!("{open} trials are open, and {} may be", self.scenario.sweep.parallel));
         }
     }
 }
@@ -73,13 +73,13 @@ fn resume_sweep() -> Event {
 
 /// What is wrong with the sweep at the end, if anything.
 pub(super) fn wrong(simulation: &Simulation, world: &World) -> Option<String> {
-    if simulation.scenario.trials == 0 {
+    if simulation.scenario.sweep.trials == 0 {
         return None;
     }
     let Some(sweep) = world.sweeps.get(&sweep_id()) else { return Some("the sweep is lost".into()) };
     let Some(total) = sweep.total else { return Some("the sweep has no total".into()) };
-    if sweep.trials.len() > simulation.scenario.trials as usize {
-        return Some(format!("{} trials were submitted of {}", sweep.trials.len(), simulation.scenario.trials));
+    if sweep.trials.len() > simulation.scenario.sweep.trials as usize {
+        return Some(format!("{} trials were submitted of {}", sweep.trials.len(), simulation.scenario.sweep.trials));
     }
     let billed: Money = world.trials(sweep).filter_map(|(_, run)| Some(run.bill.as_ref()?.total)).sum();
     if total != billed {
