@@ -12,6 +12,7 @@ use sim::{Failure, GoodputCase, Rule, Scenario, ScheduleStats};
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by default 0..10000
        cargo xtask sim --rules [--seeds FIRST..LAST]    break each rule, and find the first schedule that fails
+       cargo xtask sim --rule NAME [--seeds FIRST..LAST] the same of one rule
        cargo xtask sim --before [--seeds FIRST..LAST]   what becomes of them with the design of before
        cargo xtask sim --goodput [SEEDS]                how much of their time runs on 1 to 64 machines use, by the rate of failures
        cargo xtask sim --explain SEED [--rule NAME]     print what happens in one schedule
@@ -30,8 +31,10 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         [] => schedules(&mut out, 0..10_000),
         ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds)),
-        ["--rules"] => rules(&mut out, 0..20_000),
-        ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds)),
+        ["--rules"] => rules(&mut out, 0..20_000, &Rule::ALL),
+        ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds, &Rule::ALL)),
+        ["--rule", name] => rule(name).and_then(|rule| rules(&mut out, 0..20_000, &[rule])),
+        ["--rule", name, "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds, &[rule(name)?])),
         ["--before"] => before(&mut out, 0..20_000),
         ["--before", "--seeds", seeds] => range(seeds).and_then(|seeds| before(&mut out, seeds)),
         ["--goodput"] => goodput(&mut out, 4),
@@ -121,9 +124,9 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
 }
 
 /// Breaks each rule, and prints after how many schedules that is noticed.
-fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
+fn rules(out: &mut impl Write, seeds: Range<u64>, rules: &[Rule]) -> Result<(), String> {
     let mut unfound = Vec::new();
-    for rule in Rule::ALL {
+    for rule in rules.iter().copied() {
         match seeds.clone().find_map(|seed| sim::check(seed, Some(rule)).err()) {
             Some(failure) => {
                 let count = failure.seed - seeds.start + 1;
