@@ -3,9 +3,9 @@
 //! messages, ranks that die, and a disk that loses everything that was not synced.
 //!
 //! [`check`] runs one schedule, drawn from a seed: a storm of faults, then quiet until all work has ended. It fails if
-//! a machine leaks or is rented twice, a run, a sweep or an acknowledged request is lost, reported work is repeated, what
-//! has failed is tried again more or less often than documented, or a bill differs from what the cloud has metered. [`Rule`] lists the assumptions; each can be broken, and the simulation must
-//! then fail.
+//! a machine leaks or is rented twice, a run, a sweep or an acknowledged request is lost, reported work is repeated,
+//! what has failed is tried again more or less often than documented, or a bill differs from what the cloud has
+//! metered. [`Rule`] lists the assumptions; each can be broken, and the simulation must then fail.
 //!
 //! ```text
 //! rule, scenario, job → machine → cloud → loop_process → simulation, network, ranks, faults → verdict → shrink

@@ -207,7 +207,8 @@ impl Controller {
             self.dirty.runs.set(id, due);
         }
         for id in &seen.sweeps {
-            let due = self.world.sweeps.get(id).and_then(|sweep| plan::sweep_due(&self.world, &facts, &self.policy, sweep)).map(at);
+            let sweep = self.world.sweeps.get(id);
+            let due = sweep.and_then(|sweep| plan::sweep_due(&self.world, &facts, &self.policy, sweep)).map(at);
             let due = self.after_wait(RunOrSweep::Sweep(id.clone()), due);
             self.dirty.sweeps.set(id, due);
         }
