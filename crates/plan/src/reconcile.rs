@@ -264,7 +264,7 @@ fn for_run<'a>(
     if !losers.is_empty() {
         return losers;
     }
-    if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
+    if !facts.attended.contains(id) || !rested((world, facts, policy), id, run) {
         return Vec::new();
     }
     let machines = fleet::machines(world, facts, policy, run);
@@ -350,8 +350,8 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
 }
 
 /// Whether a run that failed without progress has waited long enough.
-fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool {
-    match choice::wait(facts, run) {
+fn rested((world, facts, policy): (&World, &ObservedState, &Policy), id: &RunId, run: &Run) -> bool {
+    match choice::wait(world, facts, run) {
         Some(wait) => wait == Elapsed(0),
         None => facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run)),
     }

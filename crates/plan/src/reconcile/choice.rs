@@ -29,9 +29,11 @@ fn is_short(facts: &ObservedState, offer: &Offer) -> bool {
 }
 
 /// How long a run waits until it asks for a machine, where it has a choice of them and was refused: until the first of them
-/// may be asked for. None where nothing was refused.
-pub(super) fn wait(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
-    if run.plan.alternatives.is_empty() {
+/// may be asked for. None where nothing was refused, or where it has a machine that is up: with that it may start, whatever
+/// is refused to others.
+pub(super) fn wait(world: &World, facts: &ObservedState, run: &Run) -> Option<Elapsed> {
+    let is_any_up = || world.live_instances_of(run).any(|(_, instance)| instance.state == InstanceState::Up);
+    if run.plan.alternatives.is_empty() || is_any_up() {
         return None;
     }
     let first = offers(run).map(|offer| shortage(facts, offer)).min()?;

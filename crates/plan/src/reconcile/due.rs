@@ -23,7 +23,7 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
     let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
     let budget = budget_due(world, facts, policy, run);
     let lease = lease_due(world, facts, policy, run);
-    let rested = match choice::wait(facts, run) {
+    let rested = match choice::wait(world, facts, run) {
         Some(wait) => Some(wait).filter(|wait| *wait > Elapsed(0)),
         None => facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)),
     };
