@@ -28,7 +28,7 @@ pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: 
         parameters: vec![Parameter { key: "seed".into(), range: Range::Integers(seeds) }],
         method: Method::Random,
         trials: Some(scenario.sweep.trials),
-        metric: Metric::Accuracy,
+        metric: Some(Metric::Accuracy),
         goal: Goal::Maximize,
         seed: 1,
         parallel: scenario.sweep.parallel,
