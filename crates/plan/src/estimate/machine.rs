@@ -6,7 +6,7 @@ use super::fitted::rates::{Generation, Shared};
 use super::setup::{Layout, NumericFormat, Setup};
 
 /// How a program runs a network, as far as time depends on it; by default as PyTorch's own modules do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ProgramStyle {
     pub modules: EagerModules,
     /// What passes between blocks is in fp32 beside weights in 16 bits, and is cast for each product.
@@ -22,7 +22,7 @@ pub struct ProgramStyle {
 }
 
 /// Whose code the modules of a network are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum EagerModules {
     /// PyTorch's own, or like them.
     #[default]

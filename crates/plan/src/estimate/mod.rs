@@ -27,4 +27,4 @@ pub use limits::{DataLimit, data_limit};
 pub use machine::{EagerModules, ProgramStyle};
 pub use ops::OpProfile;
 pub use setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Setup, Zero};
-pub use time::{StepTime, seconds, step, step_of};
+pub use time::{OperatorCosts, StepTime, seconds, seconds_with, step, step_of};

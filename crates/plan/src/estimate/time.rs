@@ -6,6 +6,7 @@
 mod class;
 mod division;
 mod exchanges;
+mod priced;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 use serde::Serialize;
 
 pub use class::class;
+pub use priced::OperatorCosts;
 
 use exchanges::{data_collectives, gradient_bytes, hybrid_collectives, layer_ring, passing};
 use stages::stages;
@@ -79,7 +81,7 @@ pub fn step(model: &ModelDescription, setup: &Setup, coefficients: &FittedCoeffi
 
 /// Estimates one step of a network that was digested before.
 pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> StepTime {
-    let (parts, terms, exchange) = parts(work, setup, coefficients);
+    let (parts, terms, exchange) = parts(work, setup, coefficients, &mut OperatorCosts::default());
     let class = class(work, setup, coefficients);
     let middle = parts.iter().sum();
     let [compute, communication, overhead] = parts;
@@ -97,9 +99,19 @@ pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficient
     }
 }
 
-/// Seconds of the middle estimate only, as a search or a fit calls it.
+/// Seconds of the middle estimate only, as a fit calls it.
 pub fn seconds(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> f64 {
-    parts(work, setup, coefficients).0.iter().sum()
+    seconds_with(work, setup, coefficients, &mut OperatorCosts::default())
+}
+
+/// The same as a search calls it, which keeps the `costs` of operators: they are of `work` and `coefficients` alone.
+pub fn seconds_with(
+    work: &OpProfile,
+    setup: &Setup,
+    coefficients: &FittedCoefficients,
+    costs: &mut OperatorCosts,
+) -> f64 {
+    parts(work, setup, coefficients, costs).0.iter().sum()
 }
 
 /// What a micro-batch costs on the heaviest stage of a pipeline, and on all stages together.
@@ -117,13 +129,14 @@ fn parts(
     work: &OpProfile,
     setup: &Setup,
     coefficients: &FittedCoefficients,
+    costs: &mut OperatorCosts,
 ) -> ([f64; 3], StepBreakdown, ExchangeNeeds) {
     let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
     let (data, pipeline) = (parallel.sharded_over(), f64::from(parallel.pipeline.max(1)));
     let micros = setup.accumulate.max(1) as f64;
-    let (stage, whole) = micro_batch(work, setup, coefficients, &machine);
+    let (stage, whole) = micro_batch(work, setup, coefficients, &machine, costs);
     let (stage, whole) = (division::divided(stage, work, setup, shared), division::divided(whole, work, setup, shared));
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
     let passing = passing(work, setup, shared);
@@ -180,12 +193,13 @@ fn micro_batch(
     setup: &Setup,
     coefficients: &FittedCoefficients,
     machine: &Machine,
+    costs: &mut OperatorCosts,
 ) -> (Micro, Micro) {
-    let parallel = &setup.parallel;
     let exchange = layer_ring(setup, &coefficients.shared);
     match &work.form {
         OpBreakdown::Groups(groups) => {
-            stages(groups, work, setup, machine, &exchange, f64::from(parallel.pipeline.max(1)))
+            let costs = costs.of(groups, machine, setup.micro_batch as f64);
+            stages((groups, costs), work, setup, machine, &exchange)
         }
         OpBreakdown::Totals(summary) => {
             let seconds = coefficients.totals.seconds(summary, setup, machine);

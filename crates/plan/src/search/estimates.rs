@@ -6,7 +6,7 @@ use super::calibration::CalibrationData;
 use super::parallel::{Estimator, RequiredMemory};
 use super::workload::ResolvedNetwork;
 use crate::estimate::memory::{Key, Profile};
-use crate::estimate::{FittedCoefficients, Setup, seconds};
+use crate::estimate::{FittedCoefficients, OperatorCosts, Setup, seconds_with};
 
 /// Estimates of one network.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub struct Estimates<'a> {
     network: &'a ResolvedNetwork,
     coefficients: &'a FittedCoefficients,
     profiles: BTreeMap<Key, Profile>,
+    costs: OperatorCosts,
     /// Measured steps of the network.
     measured: CalibrationData,
     /// Correction factors of estimates per GPU.
@@ -32,7 +33,14 @@ impl<'a> Estimates<'a> {
         coefficients: &'a FittedCoefficients,
         measured: CalibrationData,
     ) -> Estimates<'a> {
-        Estimates { network, coefficients, profiles: BTreeMap::new(), measured, factors: BTreeMap::new() }
+        Estimates {
+            network,
+            coefficients,
+            profiles: BTreeMap::new(),
+            costs: OperatorCosts::default(),
+            measured,
+            factors: BTreeMap::new(),
+        }
     }
 }
 
@@ -49,7 +57,7 @@ impl Estimator for Estimates<'_> {
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
-        let step = seconds(&self.network.ops, setup, self.coefficients);
+        let step = seconds_with(&self.network.ops, setup, self.coefficients, &mut self.costs);
         let estimated = step + self.network.host_seconds(setup, step);
         if self.measured.steps.is_empty() {
             return estimated;

@@ -3,6 +3,7 @@
 use super::Micro;
 use crate::estimate::collective::Ring;
 use crate::estimate::machine::Machine;
+use crate::estimate::operator::OperatorCost;
 use crate::estimate::ops::{BlockPosition, OpGroup, OpProfile};
 use crate::estimate::setup::{ActivationCheckpointing, Setup, Zero};
 use crate::model::graph::OpKind;
@@ -14,28 +15,27 @@ const HIDDEN: f64 = 0.5;
 /// (Transformer Engine's userbuffers, `tp_comm_overlap`): the first of four pieces.
 const OVERLAPPED: f64 = 0.25;
 
-/// The heaviest stage of a pipeline, and all of them together.
+/// The heaviest stage of a pipeline, and all of them together, from what each group costs for a micro-batch.
 pub(super) fn stages(
-    groups: &[OpGroup],
+    (groups, costs): (&[OpGroup], &[OperatorCost]),
     work: &OpProfile,
     setup: &Setup,
     machine: &Machine,
     exchange: &Ring,
-    pipeline: f64,
 ) -> (Micro, Micro) {
+    let pipeline = f64::from(setup.parallel.pipeline.max(1));
     let samples = setup.micro_batch as f64;
     let [mut before, mut blocks, mut after] = [Micro::default(); 3];
     let bytes = samples * setup.precision.compute_bytes();
     let launch = machine.launch();
-    for group in groups {
-        let cost = machine.cost(group, samples);
+    for (group, cost) in groups.iter().zip(costs) {
         let to = match group.place {
             BlockPosition::Before => &mut before,
             BlockPosition::Block => &mut blocks,
             BlockPosition::After => &mut after,
         };
         let runs_again = runs_again(group, work, setup);
-        to.add(group, &cost, runs_again, launch);
+        to.add(group, cost, runs_again, launch);
         if setup.parallel.tensor > 1 {
             let [forward, backward] =
                 group.exchanged.map(|values| if values > 0.0 { exchange.all_reduce(values * bytes) } else { 0.0 });
