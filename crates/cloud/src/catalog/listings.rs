@@ -33,16 +33,21 @@ pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Re
         "interrupted",
         "quotes",
     ];
+    // Rows of one cloud stand together.
+    let mut named = String::new();
+    let mut of_cloud = [None; KINDS.len()];
     rows("catalog/offers.csv", texts.offers, columns, |cells| {
         let [cloud, region, instance_type, prices @ .., interrupted, quoted] = cells;
         let machine = machines.get(cloud).and_then(|types| types.get(instance_type));
         let machine = machine.ok_or_else(|| format!("no instance type `{instance_type}` of `{cloud}`"))?;
         // Prices of one cloud from an unusual source have a name of their own.
-        let quotes = match quoted {
-            "" => quotes.get(cloud),
-            quoted => quotes.get(format!("{cloud} {quoted}").as_str()),
-        };
-        let price = |kind: usize| match quotes.and_then(|quotes| quotes.get(KINDS[kind])) {
+        let is_same = named.strip_prefix(cloud).and_then(|rest| rest.strip_prefix(' ')) == Some(quoted);
+        if !is_same {
+            named = format!("{cloud} {quoted}");
+            let quotes = quotes.get(named.trim_end());
+            of_cloud = KINDS.map(|kind| quotes.and_then(|quotes| quotes.get(kind)));
+        }
+        let price = |kind: usize| match of_cloud[kind] {
             _ if prices[kind].is_empty() => Ok(None),
             Some(quote) => quote.price(prices[kind]).map(Some),
             None => Err(format!("`catalog/quotes.csv` does not say where `{}` of `{cloud}` comes from", KINDS[kind])),

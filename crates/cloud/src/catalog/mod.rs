@@ -43,7 +43,7 @@ pub struct Catalog {
     /// In the order of their names.
     pub regions: Vec<Region>,
     pub tariffs: Vec<Tariff>,
-    /// Where machine types are available, for clouds that list prices for other regions too.
+    /// Where machine types are available, for clouds that list prices for other regions too; in the order of their names.
     pub availability: BTreeMap<Cloud, Vec<AvailabilityRow>>,
     /// Cloud, region and type of imported listings.
     imported: HashSet<(String, String, String)>,
@@ -246,9 +246,10 @@ impl Catalog {
     /// The availability row for a machine under given terms: the longest matching name wins.
     pub fn says(&self, listing: &Listing, terms: PurchaseOption) -> Option<&AvailabilityRow> {
         let rows = self.availability.get(&listing.cloud)?;
-        let named =
-            rows.iter().filter(|row| listing.instance_type.starts_with(&row.machines) && row.terms.contains(&terms));
-        named.max_by_key(|row| row.machines.len())
+        // What a name starts with stands before it, the longest last.
+        let end = rows.partition_point(|row| row.machines <= listing.instance_type);
+        let is_named = |row: &&AvailabilityRow| listing.instance_type.starts_with(&row.machines);
+        rows[..end].iter().rev().find(|row| is_named(row) && row.terms.contains(&terms))
     }
 
     /// Whether a listing is one of the user's imports.

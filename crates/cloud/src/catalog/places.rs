@@ -95,7 +95,7 @@ impl AvailabilityRow {
     }
 }
 
-/// Reads the availability of machines, by cloud. `?` in place of regions means that no source lists them, and after a
+/// Reads the availability of machines, by cloud, sorted by name. `?` in place of regions means that no source lists them, and after a
 /// region that sources contradict each other.
 ///
 /// # Errors
@@ -116,6 +116,9 @@ pub fn availability(text: &str) -> Result<BTreeMap<Cloud, Vec<AvailabilityRow>>,
         });
         Ok(())
     })?;
+    for rows in availability.values_mut() {
+        rows.sort_by(|one, other| one.machines.cmp(&other.machines));
+    }
     Ok(availability)
 }
 

@@ -26,11 +26,12 @@ pub fn optional_rows<const N: usize>(
     mut take: impl FnMut([&str; N], u64) -> Result<(), String>,
 ) -> Result<(), Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    // Cells are trimmed when they are taken: trimming a whole record copies it.
+    let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
     let at = |line: u64, message: String| Error::row(file, line, message);
     let wrong = |error: csv::Error| at(error.position().map_or(1, csv::Position::line), describe(&error));
-    let head = reader.headers().map_err(wrong)?.clone();
-    if head.iter().all(str::is_empty) {
+    let head: Vec<String> = reader.headers().map_err(wrong)?.iter().map(|name| name.trim().to_owned()).collect();
+    if head.iter().all(String::is_empty) {
         return Err(at(1, "the file is empty; its first line must name its columns".to_owned()));
     }
     let mut places = [None; N];
@@ -46,7 +47,7 @@ pub fn optional_rows<const N: usize>(
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record).map_err(wrong)? {
         let line = record.position().map_or(1, csv::Position::line);
-        let cells = places.map(|place| place.and_then(|place| record.get(place)).unwrap_or_default());
+        let cells = places.map(|place| place.and_then(|place| record.get(place)).unwrap_or_default().trim());
         take(cells, line).map_err(|message| at(line, message))?;
     }
     Ok(())

@@ -91,9 +91,11 @@ impl<'a> MarketIndex<'a> {
     ) -> MarketIndex<'a> {
         let mut market = MarketIndex::default();
         // Listings of one type stand together, so the last hardware is usually the one.
+        let mut gpus: BTreeMap<&str, Option<&'a Gpu>> = BTreeMap::new();
         let mut places: BTreeMap<(&Cloud, &str), Tariffs> = BTreeMap::new();
         for listing in listings {
-            let known = listing.gpus.name.as_deref().and_then(&gpu);
+            let named = listing.gpus.name.as_deref();
+            let known = named.and_then(|name| *gpus.entry(name).or_insert_with(|| gpu(name)));
             let (Some(gpu), true) = (known, listing.gpus.count > 0 && listing.gpus.slice == 1) else {
                 market.unknown.push(listing);
                 continue;

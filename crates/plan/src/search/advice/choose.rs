@@ -86,12 +86,8 @@ pub fn choose(
     let any_is_sure = answer.candidates.iter().any(|candidate| is_steady(candidate) && candidate.is_sure());
     let steady = answer.candidates.iter().enumerate();
     let steady = steady.filter(|(_, candidate)| is_steady(candidate) && (candidate.is_sure() || !any_is_sure));
-    let robust =
-        steady.min_by(|(_, one), (_, other)| match constraints.budget.is_some() || constraints.deadline.is_none() {
-            true => product(one).total_cmp(&product(other)),
-            false => one.point().1.cmp(&other.point().1),
-        });
-    if let Some((candidate, _)) = robust {
+    let is_knee = constraints.budget.is_some() || constraints.deadline.is_none();
+    if let Some(candidate) = least(steady, is_knee) {
         let why = doubt(candidate, "nobody takes its machines away, so its time is the surest");
         picks.push(Pick { role: Recommendation::Robust, candidate, why });
     }
@@ -110,7 +106,7 @@ fn recommended(
     // Not only the front: what is beaten in the middle may be what is still in time in nine runs of ten.
     let mut all = eligible(answer);
     if constraints.deadline.is_some() {
-        all.sort_by_key(|index| (at(*index).point().1, at(*index).point().0));
+        all.sort_by_cached_key(|index| (at(*index).point().1, at(*index).point().0));
         let safe = all.iter().copied().find(|index| !is_risky(at(*index)));
         return match (safe, has_budget) {
             (Some(safe), false) => Some((safe, "the cheapest that nine runs in ten finish before the deadline")),
@@ -123,14 +119,16 @@ fn recommended(
             }
         };
     }
-    all.sort_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
+    let mut all: Vec<(f64, usize)> = all.into_iter().map(|index| (product(at(index)), index)).collect();
     if !has_budget {
-        return all.first().map(|knee| {
-            (*knee, "the least of cost times time: what is faster costs more than it gains; with a `deadline`, the cheapest in time")
+        let knee = all.into_iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
+        return knee.map(|(_, knee)| {
+            (knee, "the least of cost times time: what is faster costs more than it gains; with a `deadline`, the cheapest in time")
         });
     }
-    match all.iter().find(|index| !is_risky(at(**index))) {
-        Some(knee) => Some((*knee, "the least of cost times time that nine runs in ten finish within the budget")),
+    all.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    match all.iter().find(|(_, index)| !is_risky(at(*index))) {
+        Some((_, knee)) => Some((*knee, "the least of cost times time that nine runs in ten finish within the budget")),
         None => {
             let why = "the cheapest: none stays within the budget in nine runs of ten";
             answer.front.last().map(|last| (*last, why))
@@ -144,11 +142,17 @@ fn on_one_machine(answer: &SearchResult, constraints: &Constraints) -> Option<us
     let any_is_sure = answer.candidates.iter().any(|candidate| is_one(candidate) && candidate.is_sure());
     let ones = answer.candidates.iter().enumerate();
     let ones = ones.filter(|(_, candidate)| is_one(candidate) && (candidate.is_sure() || !any_is_sure));
-    let best = ones.min_by(|(_, one), (_, other)| match constraints.deadline {
-        Some(_) => one.point().1.cmp(&other.point().1),
-        None => product(one).total_cmp(&product(other)),
+    least(ones, constraints.deadline.is_none())
+}
+
+/// The index of the first candidate with the least of cost times time, or of cost.
+fn least<'a>(candidates: impl Iterator<Item = (usize, &'a Candidate)>, is_knee: bool) -> Option<usize> {
+    let measured = candidates.map(|(index, candidate)| match is_knee {
+        true => (product(candidate), 0, index),
+        false => (0.0, candidate.point().1, index),
     });
-    best.map(|(index, _)| index)
+    let best = measured.min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    best.map(|(_, _, index)| index)
 }
 
 /// The same machines under the other terms, where that is allowed and keeps the limits.
