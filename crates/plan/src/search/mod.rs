@@ -35,6 +35,7 @@ pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
+pub use parallel::ahead::{HardwareCount, Ways};
 pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
@@ -43,6 +44,7 @@ pub use workload::{
 };
 
 use crate::money::Cost;
+use parallel::ahead;
 use crate::spot::SpotAvailability;
 
 /// Numbers of machines that are looked at when the job names none.
@@ -131,7 +133,7 @@ pub struct Search<'a, E> {
     pub spec: &'a TrainingSpec,
     pub market: &'a MarketIndex<'a>,
     estimator: E,
-    ways: BTreeMap<(usize, u32), Result<ParallelConfig, Infeasible>>,
+    ways: Ways,
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
@@ -142,13 +144,9 @@ impl<'a, E: Estimator> Search<'a, E> {
 
     /// The fastest configuration on this many machines of a kind of hardware, estimated on first use.
     pub fn way(&mut self, hardware: usize, nodes: u32) -> &Result<ParallelConfig, Infeasible> {
-        // A single machine uses no network, so kinds of hardware that differ only in it are one.
-        let hardware = if nodes == 1 { self.market.hardware[hardware].alone } else { hardware };
+        let one = ahead::estimated_as(self.market, hardware, nodes);
         let (spec, market, estimator) = (self.spec, self.market, &mut self.estimator);
-        self.ways.entry((hardware, nodes)).or_insert_with(|| {
-            let device = crate::estimate::Device { nodes, ..market.hardware[hardware].device.clone() };
-            parallel::fastest(spec, &device, estimator)
-        })
+        self.ways.entry(one).or_insert_with(|| ahead::estimate(spec, market, one, estimator))
     }
 
     /// The number of configurations estimated.

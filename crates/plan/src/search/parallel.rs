@@ -5,6 +5,7 @@
 //! hardware. If none surely fits, one that may fit is used, and marked. Prices are irrelevant here: on given machines a
 //! faster run costs less, at any hourly price.
 
+pub mod ahead;
 pub(super) mod layouts;
 #[cfg(test)]
 mod tests;

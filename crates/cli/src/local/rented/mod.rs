@@ -2,6 +2,7 @@
 
 mod clouds;
 pub mod constraints;
+pub mod cores;
 #[cfg(test)]
 mod phantoms;
 mod ranked;

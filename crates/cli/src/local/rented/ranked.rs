@@ -11,6 +11,7 @@ use plan::estimate::{Device, FittedCoefficients};
 use plan::search::{Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, choose, forecast, resolve};
 
 use super::constraints::{market, question};
+use super::cores::estimate_ahead;
 use crate::error::Error;
 
 /// Offers in their order, and what is known of the first one.
@@ -47,7 +48,9 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
     let mut question = question(job, catalog, None)?;
     question.nodes = vec![job.nodes()];
     let market = market(catalog);
-    let mut search = Search::new(&subject.spec, &market, Estimates::new(&subject.network, &coefficients));
+    let estimator = || Estimates::new(&subject.network, &coefficients);
+    let mut search = Search::new(&subject.spec, &market, estimator());
+    estimate_ahead(&mut search, &question, estimator);
     let answer = search.answer(&question);
     let mut forecast_of = |candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];

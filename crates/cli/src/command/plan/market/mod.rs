@@ -37,6 +37,7 @@ use crate::error::exit;
 use crate::figures::day_of;
 use crate::local::job_file::JobSource;
 use crate::local::rented::constraints::{described, market, question};
+use crate::local::rented::cores::estimate_ahead;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -236,8 +237,9 @@ impl PlanInputs {
     /// [`Error::Infeasible`] if no offer remains, with a hint.
     fn plan<'a>(&'a self, market: &'a MarketIndex<'a>, args: &Args, begun: f64) -> Result<MarketPlan<'a>, Error> {
         let PlanInputs { job, subject, catalog, question, coefficients, lessons } = self;
-        let estimates = Estimates::calibrated(&subject.network, coefficients, lessons.clone());
-        let mut search = Search::new(&subject.spec, market, estimates);
+        let estimator = || Estimates::calibrated(&subject.network, coefficients, lessons.clone());
+        let mut search = Search::new(&subject.spec, market, estimator());
+        estimate_ahead(&mut search, question, estimator);
         let answer = search.answer(question);
         let process = processor_seconds();
         let timings = args.timings.then(|| {
