@@ -28,11 +28,16 @@ pub fn plan(root: &Path, rounds: usize) -> Outcome {
         let file = root.join("examples").join(format!("{example}.yaml"));
         let (mut least, mut last) = ([f64::INFINITY; 4], Value::Null);
         for _ in 0..rounds {
+            let plan = |arguments: &[&str]| {
+                let mut command = std::process::Command::new(&program);
+                command.arg("--home").arg(&home).arg("plan").args(arguments).arg(&file);
+                doing::read(&mut command)
+            };
+            // As a user asks for it: with the timings it would be searched twice.
             let begun = Instant::now();
-            let mut command = std::process::Command::new(&program);
-            command.arg("--home").arg(&home).args(["plan", "--json", "--timings"]).arg(&file);
-            let text = doing::read(&mut command)?;
+            plan(&[])?;
             let wall = begun.elapsed().as_secs_f64();
+            let text = plan(&["--json", "--timings"])?;
             last = serde_json::from_str(&text)?;
             if last["timings"]["same"] != true {
                 return Err(format!("`{example}` was answered differently when it was asked again").into());

@@ -187,6 +187,31 @@ impl Catalog {
     }
 
     fn read(texts: &Texts) -> Result<Catalog, Error> {
+        // Where machines stand is read beside what they are: one does not depend on the other.
+        std::thread::scope(|scope| {
+            let places = scope.spawn(|| -> Result<_, Error> {
+                let regions = places::regions(texts.regions, texts.region_sources)?;
+                Ok((regions, places::tariffs(texts.tariffs)?, places::availability(texts.availability)?))
+            });
+            let (gpus, currencies, listings) = Catalog::machines(texts)?;
+            let places = places.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (regions, tariffs, availability) = places?;
+            Ok(Catalog {
+                listings,
+                gpus,
+                currencies,
+                regions,
+                tariffs,
+                availability,
+                imported: HashSet::new(),
+                confirmed: HashSet::new(),
+                imports: Vec::new(),
+            })
+        })
+    }
+
+    /// The tables of machines and their prices.
+    fn machines(texts: &Texts) -> Result<(GpuTable, Vec<Currency>, Vec<Listing>), Error> {
         let gpus = GpuTable::read(texts.gpus, texts.aliases, texts.mig)?;
         let mut currencies = Vec::new();
         let columns = ["currency", "per_dollar", "dated", "source"];
@@ -200,20 +225,7 @@ impl Catalog {
             Ok(())
         })?;
         let listings = listings::read(texts, &gpus, &currencies)?;
-        let regions = places::regions(texts.regions, texts.region_sources)?;
-        let tariffs = places::tariffs(texts.tariffs)?;
-        let availability = places::availability(texts.availability)?;
-        Ok(Catalog {
-            listings,
-            gpus,
-            currencies,
-            regions,
-            tariffs,
-            availability,
-            imported: HashSet::new(),
-            confirmed: HashSet::new(),
-            imports: Vec::new(),
-        })
+        Ok((gpus, currencies, listings))
     }
 
     /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, if given, decides between

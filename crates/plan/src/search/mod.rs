@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 use domain::{Elapsed, Money};
 use serde::Serialize;
 
+use self::parallel::ahead;
+
 pub use crate::estimate::memory::MemoryFit;
 pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
 pub use advice::choose::{Pick, Recommendation, choose};
@@ -44,7 +46,6 @@ pub use workload::{
 };
 
 use crate::money::Cost;
-use parallel::ahead;
 use crate::spot::SpotAvailability;
 
 /// Numbers of machines that are looked at when the job names none.

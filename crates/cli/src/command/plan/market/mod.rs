@@ -201,16 +201,23 @@ impl PlanInputs {
             Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
             None => None,
         };
-        let mut catalog = Catalog::open(&settings.home)?;
+        // The catalog takes longest, so all that does not depend on it is read beside it.
+        let (catalog, coefficients, subject) = std::thread::scope(|scope| {
+            let coefficients = scope.spawn(|| (FittedCoefficients::embedded(), resolve(&job, bytes.as_deref())));
+            let catalog = Catalog::open(&settings.home);
+            let (coefficients, subject) = coefficients.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (catalog, coefficients, subject)
+        });
+        let mut catalog = catalog?;
         described(&job, &mut catalog).map_err(|error| source.placed(error))?;
         let availability = args.spot_trace.as_deref().map(trace).transpose()?;
         // A GPU or cloud that nobody has is said before what else is missing.
         let mut question = question(&job, &catalog, availability).map_err(|error| source.placed(error))?;
-        let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
+        let subject = subject.map_err(|problem| source.wrong(problem))?;
         if let (ParallelChoice::Requested(request), true) = (&subject.spec.division, job.wants.nodes.is_empty()) {
             question.nodes = request.nodes(&subject.spec.network, &question.nodes);
         }
-        let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
+        let coefficients = coefficients.map_err(|error| Error::Code {
             message: format!("the fitted figures of this program cannot be read: {error}"),
             hint: Some("build it again from a clean tree".to_owned()),
             code: exit::INTERNAL,
