@@ -222,6 +222,20 @@ fn a_price_is_not_a_machine() {
 }
 
 #[test]
+fn the_longest_name_says_whether_a_machine_is_there() {
+    let catalog = embedded();
+    for listing in &catalog.listings {
+        for terms in PurchaseOption::ALL {
+            let rows = catalog.availability.get(&listing.cloud).into_iter().flatten();
+            let named = rows
+                .filter(|row| listing.instance_type.starts_with(&row.machines) && row.terms.contains(&terms))
+                .max_by_key(|row| row.machines.len());
+            assert_eq!(catalog.says(listing, terms), named, "{} {terms:?}", listing.instance_type);
+        }
+    }
+}
+
+#[test]
 fn of_every_offer_it_is_said_whether_it_is_there() {
     let catalog = embedded();
     for listing in &catalog.listings {

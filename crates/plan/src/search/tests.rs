@@ -289,6 +289,13 @@ proptest! {
         let again = search.answer(&constraints);
         prop_assert_eq!(again.candidates, answer.candidates.clone());
         prop_assert_eq!(search.estimated(), estimated);
+        // Estimated ahead, each by an estimator of its own, it answers the same.
+        let mut prepared = Search::new(&spec, &market, rough);
+        let ones = prepared.unestimated(&constraints).into_iter().flatten();
+        prepared.learn(ones.map(|one| (one, ahead::estimate(&spec, &market, one, &mut { rough }))).collect());
+        prop_assert_eq!(prepared.estimated(), estimated);
+        prop_assert_eq!(prepared.answer(&constraints).candidates, answer.candidates.clone());
+        prop_assert_eq!(prepared.estimated(), estimated);
         // Every offer is compared or ruled out, for one reason.
         let kept: std::collections::BTreeSet<(usize, PurchaseOption)> =
             answer.candidates.iter().map(|candidate| (candidate.listing, candidate.terms)).collect();

@@ -233,3 +233,27 @@ fn adapters_of_transformers_start_more_kernels() {
     ];
     assert!(ours > 2.0 * plain && quantized > 1.1 * ours, "{plain} s, {ours} s, in 4 bits {quantized} s");
 }
+
+#[test]
+fn costs_that_are_kept_change_no_estimate() {
+    let (work, fitted, mut costs) = (wide_vocabulary(), fitted(), OperatorCosts::default());
+    let plain = setup(degrees(8, 1, 1));
+    let gpu = Gpu { bandwidth: 2e12, ..plain.device.gpu.clone() };
+    let setups = [
+        plain.clone(),
+        Setup { micro_batch: 2, ..plain.clone() },
+        Setup { accumulate: 1, ..plain.clone() },
+        Setup { device: Device { gpu, ..plain.device.clone() }, ..plain.clone() },
+        Setup { compiled: true, ..plain.clone() },
+        Setup { flash_attention: false, ..plain.clone() },
+        Setup { precision: NumericFormat::Fp32, ..plain.clone() },
+        Setup { precision: NumericFormat::Fp8, ..plain.clone() },
+        Setup { recompute: ActivationCheckpointing::Full, ..plain.clone() },
+        Setup { parallel: degrees(4, 2, 1), ..plain.clone() },
+        Setup { parallel: degrees(1, 2, 4), ..plain.clone() },
+        Setup { parallel: ParallelDegrees { zero: Zero::Parameters, ..plain.parallel }, ..plain },
+    ];
+    for setup in setups.iter().chain(&setups) {
+        assert_eq!(seconds_with(&work, setup, &fitted, &mut costs), seconds(&work, setup, &fitted), "{setup:?}");
+    }
+}
