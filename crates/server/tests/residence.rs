@@ -151,7 +151,7 @@ fn runs_are_listed_and_named_from_their_rows() {
     let before = RunFilter { limit: 2, before: Some(all[0].run.clone()), ..RunFilter::default() };
     let (page, has_more) = reader.list(&before).unwrap();
     assert_eq!((&page[..], has_more), (&all[1..3], true));
-    let state = RunFilter { limit: 9, before: None, state: Some("failed".into()), name: None };
+    let state = RunFilter { limit: 9, state: Some("failed".into()), ..RunFilter::default() };
     assert_eq!(reader.list(&state).unwrap().0.len(), 1);
     let unknown = RunFilter { limit: 9, before: Some(RunId::new("nobody")), ..RunFilter::default() };
     assert!(reader.list(&unknown).unwrap_err().to_string().contains("nobody"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use domain::{Record, RunId, Timestamp};
+use domain::{Record, RunId, SweepId, Timestamp};
 use plan::World;
 use rusqlite::{Connection, params};
 
@@ -35,6 +35,15 @@ pub fn page(db: &Connection, path: &Path, seq: u64, limit: usize) -> Result<Vec<
 pub fn of_run(db: &Connection, path: &Path, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
     let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
     select(db, path, sql, params![run.as_str(), i64::try_from(seq).unwrap_or(i64::MAX)])
+}
+
+/// Events of the trials of a sweep and of all sweeps after `seq`, oldest first, at most so many. Read in the order of the log,
+/// because who follows a sweep asks for what is new again and again.
+pub fn of_trials(db: &Connection, path: &Path, sweep: &SweepId, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT seq, at, event FROM events WHERE seq > ?1
+        AND (+run IS NULL OR +run IN (SELECT id FROM run_rows WHERE sweep = ?2)) ORDER BY seq LIMIT ?3";
+    let (seq, limit) = (i64::try_from(seq).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+    select(db, path, sql, params![seq, sweep.as_str(), limit])
 }
 
 /// Writes an event that was applied to this world.

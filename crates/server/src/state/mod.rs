@@ -11,6 +11,7 @@ mod opening;
 mod reader;
 mod rows;
 pub(crate) mod sqlite;
+mod sweeps;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub(crate) use follow::Foreign;
 use follow::{follow, foreign};
 use opening::read;
 pub use reader::{ListedRun, RunFilter, StateReader};
+pub use sweeps::{SweepEvents, SweepFilter};
 
 /// The event log and the world it amounts to.
 #[derive(Debug)]

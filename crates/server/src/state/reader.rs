@@ -16,8 +16,8 @@ use crate::home::Home;
 /// Reads a home's state while another process, or another thread, appends to it. Results are durable.
 #[derive(Debug)]
 pub struct StateReader {
-    db: Mutex<Connection>,
-    path: PathBuf,
+    pub(super) db: Mutex<Connection>,
+    pub(super) path: PathBuf,
 }
 
 /// Which runs to list.
@@ -29,6 +29,8 @@ pub struct RunFilter {
     pub name: Option<String>,
     /// Only those that were submitted before this one.
     pub before: Option<RunId>,
+    /// Without the trials of sweeps.
+    pub no_trials: bool,
     /// Maximum number, newest first.
     pub limit: usize,
 }
@@ -46,6 +48,8 @@ pub struct ListedRun {
     pub attempts: u64,
     /// Micro-dollars of its final bill.
     pub billed_micro_usd: Option<i64>,
+    /// The sweep that it is a trial of.
+    pub sweep: Option<SweepId>,
 }
 
 impl StateReader {
@@ -61,7 +65,7 @@ impl StateReader {
         Ok(StateReader { db: Mutex::new(db), path })
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+    pub(super) fn ask<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = db.unchecked_transaction().map_err(Error::sqlite("read", &self.path))?;
         ask(&transaction).map_err(Error::sqlite("read", &self.path))
@@ -129,24 +133,32 @@ impl StateReader {
                 submitted: Timestamp(row.get(2)?),
                 attempts: row.get::<_, i64>(3)?.unsigned_abs(),
                 billed_micro_usd: row.get(4)?,
+                sweep: row.get::<_, Option<String>>(5)?.map(SweepId::new),
             })
         };
-        let columns = "SELECT id, state, submitted, attempts, cost FROM run_rows";
+        let columns = "SELECT id, state, submitted, attempts, cost, sweep FROM run_rows";
+        let alone = filter.no_trials;
         let mut runs: Vec<ListedRun> = self.ask(|db| match (&filter.name, &filter.state) {
             (Some(name), state) => {
                 let sql = format!(
-                    "{columns} WHERE id >= ?3 AND id < ?4 AND ord < ?1 AND (?5 IS NULL OR state = ?5) ORDER BY ord DESC LIMIT ?2"
+                    "{columns} WHERE id >= ?3 AND id < ?4 AND ord < ?1 AND (?5 IS NULL OR state = ?5)
+                        AND (?6 = 0 OR sweep IS NULL) ORDER BY ord DESC LIMIT ?2"
                 );
-                let parameters = params![before, limit, name, format!("{name}\u{10FFFF}"), state];
+                let parameters = params![before, limit, name, format!("{name}\u{10FFFF}"), state, alone];
                 db.prepare_cached(&sql)?.query_map(parameters, listed)?.collect()
             }
             (None, None) => {
-                let sql = format!("{columns} INDEXED BY runs_listed WHERE ord < ?1 ORDER BY ord DESC LIMIT ?2");
-                db.prepare_cached(&sql)?.query_map(params![before, limit], listed)?.collect()
+                let sql = format!(
+                    "{columns} INDEXED BY runs_listed WHERE ord < ?1 AND (?3 = 0 OR sweep IS NULL)
+                        ORDER BY ord DESC LIMIT ?2"
+                );
+                db.prepare_cached(&sql)?.query_map(params![before, limit, alone], listed)?.collect()
             }
             (None, Some(state)) => {
-                let sql = format!("{columns} WHERE state = ?3 AND ord < ?1 ORDER BY ord DESC LIMIT ?2");
-                db.prepare_cached(&sql)?.query_map(params![before, limit, state], listed)?.collect()
+                let sql = format!(
+                    "{columns} WHERE state = ?3 AND ord < ?1 AND (?4 = 0 OR sweep IS NULL) ORDER BY ord DESC LIMIT ?2"
+                );
+                db.prepare_cached(&sql)?.query_map(params![before, limit, state, alone], listed)?.collect()
             }
         })?;
         let has_more = runs.len() > filter.limit;

@@ -2,7 +2,7 @@
 
 use domain::subject::EventSubject;
 use domain::{AttemptId, Event, InstanceId, RunId, SweepId};
-use plan::{RunOrSweep, World};
+use plan::{RunOrSweep, SweepRecord, World};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params};
 use serde::de::DeserializeOwned;
@@ -49,14 +49,7 @@ pub fn load_all(db: &Connection) -> rusqlite::Result<World> {
 pub fn load(db: &Connection, work: &RunOrSweep) -> rusqlite::Result<Option<World>> {
     let mut world = World::at(head(db)?.unwrap_or(0));
     match work {
-        RunOrSweep::Run(run) => {
-            let part = Rows {
-                runs: "SELECT id, body FROM run_rows WHERE id = ?1",
-                instances: "SELECT id, body FROM instance_rows WHERE run = ?1",
-                attempts: "SELECT id, body FROM attempt_rows WHERE run = ?1",
-            };
-            part.load(db, &mut world, [run.as_str()])?;
-        }
+        RunOrSweep::Run(run) => OF_RUN.load(db, &mut world, [run.as_str()])?,
         RunOrSweep::Sweep(sweep) => {
             let sweeps = table(db, "SELECT id, body FROM sweep_rows WHERE id = ?1", [sweep.as_str()])?;
             world.sweeps = sweeps.into_iter().map(|(id, body)| (SweepId::new(id), body)).collect();
@@ -71,6 +64,32 @@ pub fn load(db: &Connection, work: &RunOrSweep) -> rusqlite::Result<Option<World
     }
     world.find_open();
     Ok(world.holds(work).then_some(world))
+}
+
+/// A sweep with `limit` of its trials after the first `after`, and nothing of the others; `None` if there is no such sweep.
+pub fn load_trials(
+    db: &Connection,
+    sweep: &SweepId,
+    (after, limit): (usize, usize),
+) -> rusqlite::Result<Option<World>> {
+    let Some((_, record)) = sweeps(db, "WHERE id = ?1", [sweep.as_str()])?.pop() else { return Ok(None) };
+    let mut world = World::at(head(db)?.unwrap_or(0));
+    for run in record.trials.iter().skip(after).take(limit) {
+        OF_RUN.load(db, &mut world, [run.as_str()])?;
+    }
+    world.sweeps.insert(sweep.clone(), record);
+    world.find_open();
+    Ok(Some(world))
+}
+
+/// The rows of sweeps that a condition selects, without their trials.
+pub fn sweeps(
+    db: &Connection,
+    condition: &str,
+    parameters: impl Params,
+) -> rusqlite::Result<Vec<(SweepId, SweepRecord)>> {
+    let rows = table(db, &format!("SELECT id, body FROM sweep_rows {condition}"), parameters)?;
+    Ok(rows.into_iter().map(|(id, body)| (SweepId::new(id), body)).collect())
 }
 
 /// The unit that a run is loaded with: its sweep, or itself. `None` if there is no such run.
@@ -125,6 +144,13 @@ struct Rows<'a> {
     instances: &'a str,
     attempts: &'a str,
 }
+
+/// The parts of one run.
+const OF_RUN: Rows<'static> = Rows {
+    runs: "SELECT id, body FROM run_rows WHERE id = ?1",
+    instances: "SELECT id, body FROM instance_rows WHERE run = ?1",
+    attempts: "SELECT id, body FROM attempt_rows WHERE run = ?1",
+};
 
 impl Rows<'_> {
     /// Adds the results of the queries to a world.
