@@ -107,20 +107,21 @@ fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
     open == *job
 }
 
-/// The name of a new run: derived from the key if there is one, else unique.
-pub(crate) fn named(job: &str, key: Option<&str>) -> RunId {
+/// The name of a new run or sweep: derived from the key if there is one, else unique.
+pub(crate) fn named(job: &str, key: Option<&str>) -> String {
     match key {
-        Some(key) => RunId::new(format!("{job}-{}", &sha256(key.as_bytes())[..10])),
-        None => RunId::new(unique(job)),
+        Some(key) => format!("{job}-{}", &sha256(key.as_bytes())[..10]),
+        None => unique(job),
     }
 }
 
-/// A submission with an `Idempotency-Key`: the run that it was given, and the SHA-256 of what it asked for. It is stored
-/// before the run is written into the log, so that the key means this run whenever the server was killed.
+/// A submission with an `Idempotency-Key`: the run or sweep that it was given, and the SHA-256 of what it asked for. It is
+/// stored before that is written into the log, so that the key means the same whenever the server was killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyedSubmission {
-    /// The run.
-    pub run: RunId,
+    /// Name of the run or sweep.
+    #[serde(rename = "run")]
+    pub name: String,
     /// SHA-256 of what it asked for.
     pub request: String,
 }
@@ -181,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let submission =
-            |run: &str, request: &str| KeyedSubmission { run: RunId::new(run), request: request.to_owned() };
+            |run: &str, request: &str| KeyedSubmission { name: run.to_owned(), request: request.to_owned() };
         let (first, second) = (submission("a-1", "one"), submission("b-1", "another"));
         assert_eq!(keyed(&home, "k").unwrap(), None);
         assert_eq!(claim_key(&home, "k", first.clone()).unwrap(), first);

@@ -258,7 +258,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "submissions-spend-the-same-money",
         harm: "runs that are submitted over the API at the same time spend more than the month's budget",
-        file: "crates/server/src/api/runs.rs",
+        file: "crates/server/src/api/runs/mod.rs",
         from: "        Ok(admitted) => admitted,\n",
         to: "        Ok(admitted) => drop(admitted),\n",
         test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
@@ -266,7 +266,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "what-is-resumed-is-not-admitted",
         harm: "a run that is resumed over the API spends what was promised to others",
-        file: "crates/server/src/api/resume.rs",
+        file: "crates/server/src/api/runs/resume.rs",
         from: "let admitted = admit(&api, &world, &id, &event).await?;",
         to: "let admitted = admit(&api, &world, &id, &event).await.unwrap_or_default();",
         test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },

@@ -39,6 +39,10 @@ impl ApiError {
         ApiError::new(404, format!("no run is called `{run}`")).hint("list runs with `GET /v1/runs`")
     }
 
+    pub(super) fn no_sweep(sweep: &str) -> ApiError {
+        ApiError::new(404, format!("no sweep is called `{sweep}`")).hint("list sweeps with `GET /v1/sweeps`")
+    }
+
     /// The loop is starting, ending, or was overtaken by another process.
     pub(super) fn away() -> ApiError {
         ApiError::new(503, "the control loop does not answer now").hint("send the request again")

@@ -1,4 +1,4 @@
-//! Server-Sent Events: streams the progress of a run until it has ended and is billed.
+//! Server-Sent Events: streams the progress of a run or a sweep until it has ended and is billed.
 //!
 //! Each message has an `id`. A client that has lost the connection sends the last one as `Last-Event-ID`, and misses
 //! nothing. A stream polls only when its client has consumed earlier messages, so a slow client costs no memory.
@@ -12,14 +12,17 @@ use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use domain::RunId;
+use domain::{RunId, SweepId};
 use futures_util::stream::unfold;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
 use super::failure::ApiError;
 use super::reading::blocking;
+use crate::error::Error;
+use crate::state::StateReader;
 
 /// Polling interval.
 const LOOK: Duration = Duration::from_millis(100);
@@ -77,54 +80,84 @@ pub(super) struct Message {
     pub data: Value,
 }
 
-/// Reads the next messages of a stream from a position, and returns the new position. The flag says whether the run had
-/// already ended, so that no further messages will come.
-pub(super) type Read<P> = fn(&Api, &RunId, P, bool) -> Result<(Vec<Message>, P), ApiError>;
+/// What a stream follows to its end.
+pub(super) trait Followed: Clone + Serialize + Send + 'static {
+    /// What it is called in the message `end`.
+    const NOUN: &'static str;
+
+    /// Its state, once no further events will come; `None` before.
+    fn ended(&self, reader: &StateReader) -> Result<Option<String>, Error>;
+}
+
+impl Followed for RunId {
+    const NOUN: &'static str = "run";
+
+    fn ended(&self, reader: &StateReader) -> Result<Option<String>, Error> {
+        reader.billed(self)
+    }
+}
+
+impl Followed for SweepId {
+    const NOUN: &'static str = "sweep";
+
+    fn ended(&self, reader: &StateReader) -> Result<Option<String>, Error> {
+        reader.ended_sweep(self)
+    }
+}
+
+/// Reads the next messages of a stream from a position, and returns the new position. The flag says whether what is followed
+/// had already ended, so that no further messages will come.
+pub(super) type Read<S, P> = fn(&Api, &S, P, bool) -> Result<(Vec<Message>, P), ApiError>;
 
 /// Streams messages from a position on.
-pub(super) fn stream<P: Send + 'static>(api: Api, run: RunId, place: P, read: Read<P>) -> Result<Response, ApiError> {
+pub(super) fn stream<S: Followed, P: Send + 'static>(
+    api: Api,
+    subject: S,
+    place: P,
+    read: Read<S, P>,
+) -> Result<Response, ApiError> {
     let permit = api.streams.clone().try_acquire_owned().map_err(|_| {
         ApiError::new(503, format!("{STREAMS} streams are open, which is as many as there may be"))
             .hint("close another one, or ask again without `follow`")
     })?;
-    let following = Following { api, run, place, read, ready: VecDeque::new(), _permit: permit };
+    let following = Following { api, subject, place, read, ready: VecDeque::new(), _permit: permit };
     let messages = unfold(Some(following), |following| async move { following?.next().await });
     Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-struct Following<P> {
+struct Following<S, P> {
     api: Api,
-    run: RunId,
+    subject: S,
     place: P,
-    read: Read<P>,
+    read: Read<S, P>,
     ready: VecDeque<Message>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<P: Send + 'static> Following<P> {
+impl<S: Followed, P: Send + 'static> Following<S, P> {
     /// The next message, and the remaining stream; `None` at the end.
-    async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Following<P>>)> {
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Following<S, P>>)> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 let event = Event::default().event(message.kind).id(message.id).data(message.data.to_string());
                 return Some((Ok(event), Some(self)));
             }
-            let Following { api, run, place, read, ready: _, _permit } = self;
-            let (asked, of) = (api.clone(), run.clone());
+            let Following { api, subject, place, read, ready: _, _permit } = self;
+            let (asked, of) = (api.clone(), subject.clone());
             let looked = blocking(move || {
                 // Checked first: what is read afterwards is then complete.
-                let ended = asked.reader.billed(&of).map_err(ApiError::inside)?;
+                let ended = of.ended(&asked.reader).map_err(ApiError::inside)?;
                 let (messages, place) = read(&asked, &of, place, ended.is_some())?;
                 Ok((messages, place, ended))
             });
             match looked.await {
                 Ok((messages, _, Some(state))) if messages.is_empty() => {
-                    let data = json!({ "run": run, "state": state });
+                    let data = json!({ (S::NOUN): subject, "state": state });
                     return Some((Ok(Event::default().event("end").data(data.to_string())), None));
                 }
                 Ok((messages, place, _)) => {
                     let is_idle = messages.is_empty();
-                    self = Following { api, run, place, read, ready: messages.into(), _permit };
+                    self = Following { api, subject, place, read, ready: messages.into(), _permit };
                     if is_idle {
                         tokio::time::sleep(LOOK).await;
                     }

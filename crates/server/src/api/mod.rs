@@ -16,8 +16,8 @@ mod market;
 mod metrics;
 mod openapi;
 mod reading;
-mod resume;
 mod runs;
+mod sweeps;
 mod views;
 
 use std::net::SocketAddr;
@@ -28,8 +28,9 @@ use std::sync::mpsc::Sender;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use domain::sweep::Known;
 use domain::{Job, Money, Plan, RunId};
-use plan::{Run, World};
+use plan::{Run, SweepRecord, World};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -47,10 +48,21 @@ pub use failure::ApiError;
 pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
-pub use views::{SubmitRequest, SubmittedRun};
+pub use views::{SubmitRequest, SubmittedRun, SubmittedSweep};
+
+/// A job with its plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedJob {
+    /// The job.
+    pub job: Job,
+    /// Its plan; of a sweep, that of its first trial.
+    pub plan: Plan,
+    /// Known properties of the data; `None` for a job without `sweep:`.
+    pub known: Option<Known>,
+}
 
 /// Reads and plans a job: the command line's own way, so that both say the same.
-pub type Planner = dyn Fn(&SubmitRequest) -> Result<(Job, Plan), ApiError> + Send + Sync;
+pub type Planner = dyn Fn(&SubmitRequest) -> Result<PlannedJob, ApiError> + Send + Sync;
 
 /// Work that may cost money.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +71,8 @@ pub enum PaidRequest<'a> {
     Submit(&'a Job, &'a Plan),
     /// A run is resumed, perhaps with another budget.
     Resume(&'a RunId, &'a Run, Option<Money>),
+    /// A sweep is resumed, perhaps with another budget.
+    ResumeSweep(&'a SweepRecord, Option<Money>),
 }
 
 /// Refuses what does not fit into the budgets of the home. What this returns is held until the work is on disk, so that two
@@ -170,11 +184,17 @@ fn router(api: Api) -> Router {
         .route("/v1/runs/{run}/checkpoints", get(files::checkpoints))
         .route("/v1/runs/{run}/cost", get(runs::cost))
         .route("/v1/runs/{run}/stop", post(runs::stop))
-        .route("/v1/runs/{run}/resume", post(resume::resume))
+        .route("/v1/runs/{run}/resume", post(runs::resume::resume))
         .route("/v1/runs/{run}/events", get(reading::events))
         .route("/v1/runs/{run}/series", get(reading::series))
         .route("/v1/runs/{run}/files", get(files::files))
         .route("/v1/runs/{run}/logs", get(logs::logs))
+        .route("/v1/sweeps", get(sweeps::list).post(sweeps::submit::submit))
+        .route("/v1/sweeps/{sweep}", get(sweeps::show))
+        .route("/v1/sweeps/{sweep}/stop", post(sweeps::stop))
+        .route("/v1/sweeps/{sweep}/resume", post(sweeps::resume::resume))
+        .route("/v1/sweeps/{sweep}/events", get(sweeps::events))
+        .route("/v1/sweeps/{sweep}/report", get(sweeps::report))
         .fallback(failure::unknown)
         .method_not_allowed_fallback(failure::not_allowed)
         .layer(middleware::from_fn(bodies::read))

@@ -3,7 +3,7 @@
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-use super::views::{ResumeRequest, RunSummary, SubmitRequest};
+use super::views::{ResumeRequest, RunSummary, SubmitRequest, SweepResumeRequest, SweepSummary};
 
 /// One operation: method, path, description, query, the type of its body, and the statuses of its answers.
 struct Operation {
@@ -47,8 +47,16 @@ const OPERATIONS: &[Operation] = &[
     get("/v1/events", "The events of all runs and sweeps after one of them", &[("after", "integer")]),
     get(
         "/v1/runs",
-        "List runs, the newest first: those in a state, whose names begin with `name`, or before a run",
-        &[("state", "string"), ("limit", "integer"), ("before", "string"), ("name", "string"), ("details", "boolean")],
+        "List runs, the newest first: those in a state, whose names begin with `name`, or before a run; with `trials=false` \
+         those that are no trial of a sweep",
+        &[
+            ("state", "string"),
+            ("limit", "integer"),
+            ("before", "string"),
+            ("name", "string"),
+            ("details", "boolean"),
+            ("trials", "boolean"),
+        ],
     ),
     Operation {
         method: "post",
@@ -101,6 +109,47 @@ const OPERATIONS: &[Operation] = &[
         "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
         &[("file", "string"), ("offset", "integer"), FOLLOW],
     ),
+    get(
+        "/v1/sweeps",
+        "List sweeps, the newest first: those whose names begin with `name`, or before a sweep",
+        &[("limit", "integer"), ("before", "string"), ("name", "string")],
+    ),
+    Operation {
+        method: "post",
+        path: "/v1/sweeps",
+        summary: "Submit a job with `sweep:`; with the header `Idempotency-Key`, the same request sent again finds the same \
+                  sweep",
+        query: &[],
+        body: Some("SubmitRequest"),
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+    },
+    get(
+        "/v1/sweeps/{sweep}",
+        "Show a sweep with `limit` of its trials, by number, after one of them",
+        &[("after", "integer"), ("limit", "integer")],
+    ),
+    Operation {
+        method: "post",
+        path: "/v1/sweeps/{sweep}/stop",
+        summary: "Save a checkpoint of each running trial of a sweep, then stop it",
+        query: &[],
+        body: None,
+        statuses: &[202, 404, 409, 503],
+    },
+    Operation {
+        method: "post",
+        path: "/v1/sweeps/{sweep}/resume",
+        summary: "Resume a sweep with the trials that it would have had",
+        query: &[],
+        body: Some("SweepResumeRequest"),
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
+    },
+    get(
+        "/v1/sweeps/{sweep}/events",
+        "The events of a sweep and its trials after one of them; with `follow`, as they come, each as a message `record`",
+        &[("after", "integer"), FOLLOW],
+    ),
+    get("/v1/sweeps/{sweep}/report", "The report of a sweep, as a page of HTML", &[]),
 ];
 
 /// Serves the description.
@@ -124,6 +173,8 @@ fn description() -> Value {
                 "SubmitRequest": schema(schemars::schema_for!(SubmitRequest)),
                 "ResumeRequest": schema(schemars::schema_for!(ResumeRequest)),
                 "RunSummary": schema(schemars::schema_for!(RunSummary)),
+                "SweepResumeRequest": schema(schemars::schema_for!(SweepResumeRequest)),
+                "SweepSummary": schema(schemars::schema_for!(SweepSummary)),
                 "ApiError": {
                     "type": "object",
                     "required": ["error"],
@@ -156,8 +207,8 @@ fn described(operation: &Operation) -> Value {
             json!({ "name": name, "in": "query", "required": false, "schema": schema })
         })
         .collect();
-    if operation.path.contains("{run}") {
-        parameters.push(json!({ "name": "run", "in": "path", "required": true, "schema": { "type": "string" } }));
+    if let Some(noun) = subject(operation) {
+        parameters.push(json!({ "name": noun, "in": "path", "required": true, "schema": { "type": "string" } }));
     }
     let is_followed = operation.query.contains(&FOLLOW);
     if is_followed {
@@ -167,7 +218,11 @@ fn described(operation: &Operation) -> Value {
             "schema": { "type": "string" },
         }));
     }
-    let kind = if operation.path == "/v1/metrics" { "text/plain" } else { "application/json" };
+    let kind = match operation.path {
+        "/v1/metrics" => "text/plain",
+        "/v1/sweeps/{sweep}/report" => "text/html",
+        _ => "application/json",
+    };
     let response = |status: u16| match status {
         200..300 => {
             let mut content = json!({ kind: { "schema": {} } });
@@ -194,20 +249,31 @@ fn described(operation: &Operation) -> Value {
         described["security"] = json!([]);
     }
     if let Some(body) = operation.body {
-        described["requestBody"] = request_body(body);
+        described["requestBody"] = request_body(operation.path, body);
     }
-    if (operation.method, operation.path) == ("post", "/v1/runs") {
-        described["responses"]["201"]["links"] = links();
+    match (operation.method, operation.path) {
+        ("post", "/v1/runs") => described["responses"]["201"]["links"] = links("run"),
+        ("post", "/v1/sweeps") => described["responses"]["201"]["links"] = links("sweep"),
+        _ => {}
     }
     described
 }
 
+/// What a path is about one of: `run`, `sweep`, or nothing.
+fn subject(operation: &Operation) -> Option<&'static str> {
+    ["run", "sweep"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
+}
+
 /// A body of this schema, with an example.
-fn request_body(schema: &str) -> Value {
-    let is_required = schema == "SubmitRequest";
-    let example = match is_required {
-        true => json!({ "job": "name: hello\nrun: echo hello\n", "folder": "/" }),
-        false => json!({ "budget": "$20", "set": ["epochs=60"] }),
+fn request_body(path: &str, schema: &str) -> Value {
+    let (is_required, example) = match schema {
+        "SubmitRequest" if path == "/v1/sweeps" => {
+            let job = "name: seeds\nenvs: {SEED: 1}\nrun: echo $SEED\nsweep:\n  method: grid\n  parameters:\n    envs.SEED: [1, 2]\n";
+            (true, json!({ "job": job, "folder": "/" }))
+        }
+        "SubmitRequest" => (true, json!({ "job": "name: hello\nrun: echo hello\n", "folder": "/" })),
+        "SweepResumeRequest" => (false, json!({ "budget": "$20" })),
+        _ => (false, json!({ "budget": "$20", "set": ["epochs=60"] })),
     };
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
     json!({ "required": is_required, "content": { "application/json": { "schema": schema, "example": example } } })
@@ -215,20 +281,22 @@ fn request_body(schema: &str) -> Value {
 
 /// The name of an operation for programs, such as `get_run_logs`.
 fn operation_id(operation: &Operation) -> String {
-    let is_of_a_run = operation.path.contains("{run}");
-    let words = operation.path.trim_start_matches("/v1/").split(['/', '.']).filter(|word| *word != "{run}");
-    let words = words.map(|word| if is_of_a_run && word == "runs" { "run" } else { word });
+    let noun = subject(operation);
+    let words = operation.path.trim_start_matches("/v1/").split(['/', '.']).filter(|word| !word.starts_with('{'));
+    // `/v1/runs/{run}/logs` is about one run.
+    let words = words.map(|word| noun.filter(|noun| word.strip_suffix('s') == Some(*noun)).unwrap_or(word));
     std::iter::once(operation.method).chain(words).collect::<Vec<_>>().join("_")
 }
 
-/// What can be asked about a run that was submitted: its name is that of the answer.
-fn links() -> Value {
-    let of_a_run = OPERATIONS.iter().filter(|operation| operation.path.contains("{run}"));
+/// What can be asked about a run or sweep that was submitted: its name is that of the answer.
+fn links(noun: &'static str) -> Value {
+    let of_one = OPERATIONS.iter().filter(|operation| subject(operation) == Some(noun));
     let link = |operation: &Operation| {
         let id = operation_id(operation);
-        (id.clone(), json!({ "operationId": id, "parameters": { "run": "$response.body#/run" } }))
+        let parameters = json!({ (noun): format!("$response.body#/{noun}") });
+        (id.clone(), json!({ "operationId": id, "parameters": parameters }))
     };
-    of_a_run.map(link).collect::<Map<String, Value>>().into()
+    of_one.map(link).collect::<Map<String, Value>>().into()
 }
 
 #[cfg(test)]
@@ -247,6 +315,9 @@ mod tests {
         }
         let links = &described["paths"]["/v1/runs"]["post"]["responses"]["201"]["links"];
         assert_eq!(links.as_object().unwrap().len(), 9, "all that a run can be asked: {links}");
+        let of_sweeps = &described["paths"]["/v1/sweeps"]["post"]["responses"]["201"]["links"];
+        assert_eq!(of_sweeps["get_sweep_report"]["parameters"]["sweep"], "$response.body#/sweep");
+        assert_eq!(of_sweeps.as_object().unwrap().len(), 5, "all that a sweep can be asked: {of_sweeps}");
         assert_eq!(
             links["get_run_logs"]["operationId"],
             described["paths"]["/v1/runs/{run}/logs"]["get"]["operationId"]

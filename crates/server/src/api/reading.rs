@@ -16,14 +16,14 @@ use super::follow::{self, Message};
 use crate::series::{Series, goodput_json, newest_step};
 
 /// Points or events in one answer, at most.
-const PAGE: usize = 10_000;
+pub(super) const PAGE: usize = 10_000;
 
 /// The position to continue from, and whether to follow.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct After {
-    after: u64,
-    follow: Option<String>,
+    pub(super) after: u64,
+    pub(super) follow: Option<String>,
 }
 
 /// The position to continue from.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Elapsed, InstanceId, Money, Plan, RunId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, Plan, RunId, SweepId, Timestamp};
 use plan::{Run, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,17 @@ pub struct SubmittedRun {
     pub plan: Plan,
 }
 
+/// A sweep that was submitted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubmittedSweep {
+    /// Its name.
+    pub sweep: SweepId,
+    /// Whether this request has submitted it; false when an earlier one with the same `Idempotency-Key` had.
+    pub is_new: bool,
+    /// The plan of its first trial.
+    pub plan: Plan,
+}
+
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(super) struct RunSummary {
@@ -59,6 +70,9 @@ pub(super) struct RunSummary {
     pub submitted: i64,
     /// Whether the cost is final.
     pub is_billed: bool,
+    /// The sweep that it is a trial of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<String>,
     /// Details, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<RunDetails>,
@@ -71,6 +85,41 @@ pub(super) struct RunDetails {
     pub state: serde_json::Value,
     /// The newest step that is known of.
     pub step: Option<u64>,
+}
+
+/// A sweep in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(super) struct SweepSummary {
+    /// Its name.
+    pub sweep: String,
+    /// Where it stands, with what belongs to it.
+    pub state: serde_json::Value,
+    /// Its state, as one word.
+    pub word: String,
+    /// What trials are judged by; null where they are not compared.
+    pub metric: serde_json::Value,
+    /// Whether the highest or the lowest of it is best.
+    pub goal: serde_json::Value,
+    /// Number of trials that were submitted.
+    pub trials: u64,
+    /// The best trial so far.
+    pub best: serde_json::Value,
+    /// Cost of all trials up to now in micro-dollars.
+    pub cost_micro_usd: i64,
+    /// When it was submitted, in microseconds since 1970.
+    pub submitted: i64,
+}
+
+/// Changes to a sweep that is resumed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct SweepResumeRequest {
+    /// New budget of all trials together, such as `$20`.
+    pub budget: Option<String>,
+    /// New deadline, counted from the submission, such as `12h`.
+    pub deadline: Option<String>,
+    /// Resume although the data has changed since the checkpoints.
+    pub accept_data_change: bool,
 }
 
 /// Changes to a run that is resumed.
@@ -96,6 +145,7 @@ impl RunSummary {
             cost_micro_usd,
             submitted: listed.submitted.0,
             is_billed: listed.billed_micro_usd.is_some(),
+            sweep: listed.sweep.map(|sweep| sweep.to_string()),
             details,
         }
     }
@@ -107,4 +157,9 @@ pub(super) fn spent(world: &World, run: &Run, now: Timestamp) -> Money {
     let meters: BTreeMap<InstanceId, Elapsed> =
         live.filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect();
     plan::spent(world, run, &meters)
+}
+
+/// The rented time of every machine that is not released, by the clock.
+pub(super) fn rents(world: &World, now: Timestamp) -> BTreeMap<InstanceId, Elapsed> {
+    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect()
 }

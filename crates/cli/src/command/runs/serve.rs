@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use domain::{Bytes, Elapsed, Job, Plan, Rate};
-use server::api::{self, Answers, ApiError, Listen, PaidRequest, SubmitRequest, TlsIdentity};
+use domain::file::JobPipeline;
+use domain::{Bytes, Elapsed, Rate};
+use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
@@ -21,6 +22,7 @@ use crate::local::spending::{self, SpendingRequest};
 use crate::local::{draft, machine, weights};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
+use crate::sweep::preview::Preview;
 
 /// Arguments of `gradus serve`.
 #[derive(Debug, clap::Args)]
@@ -141,9 +143,9 @@ fn unusable(error: server::Error) -> Error {
 /// Plans jobs as `gradus run` does.
 fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planner> {
     Arc::new(move |request| {
-        let (job, plan) = plan(request, &settings, &home, price)?;
-        machine::require_served(&home, &plan.offer.provider).map_err(|error| refusal(409, error))?;
-        Ok((job, plan))
+        let planned = plan(request, &settings, &home, price)?;
+        machine::require_served(&home, &planned.plan.offer.provider).map_err(|error| refusal(409, error))?;
+        Ok(planned)
     })
 }
 
@@ -153,6 +155,9 @@ fn admitter(home: Home) -> Arc<api::Admitter> {
         let asked = match request {
             PaidRequest::Submit(job, plan) => SpendingRequest::submitted(job, plan),
             PaidRequest::Resume(id, run, budget) => SpendingRequest::resumed(id, run, budget).hinting("send `budget`"),
+            PaidRequest::ResumeSweep(sweep, budget) => {
+                SpendingRequest::resumed_sweep(sweep, budget).hinting("send `budget`")
+            }
         };
         // A list that cannot be read is no fault of who asks.
         spending::allowances(&home).map_err(|error| refusal(500, error))?;
@@ -190,11 +195,14 @@ fn refusal(status: u16, error: Error) -> ApiError {
     }
 }
 
-fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<(Job, Plan), ApiError> {
+fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<PlannedJob, ApiError> {
     let failure = |error: Error| refusal(422, error);
     if !Path::new(&request.folder).is_absolute() {
         let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
         return Err(ApiError::new(422, format!("`folder`: `{}` is not absolute", request.folder)).hint(hint));
+    }
+    if matches!(JobPipeline::read(&request.job, &request.file), Ok(Some(_)) | Err(_)) {
+        return Err(no_pipeline(&request.file));
     }
     let pair = |(name, value): (&String, &String)| format!("{name}={value}");
     let typed = JobOverrides {
@@ -210,12 +218,22 @@ fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: 
     if let Some(unrentable) = read.unrentable {
         return Err(failure(Error::Job(unrentable)));
     }
-    if read.job.sweep.is_some() {
-        let hint = "submit it with `gradus run` on the server's machine";
-        return Err(ApiError::new(422, "a sweep cannot be submitted over the API yet").hint(hint));
-    }
     weights::require_files(&read.job, &read.source).map_err(failure)?;
     require_secrets(&read.job).map_err(failure)?;
     let plan = draft::draft_here(&read.job, price, settings, home, &mut printer).map_err(failure)?;
-    Ok((read.job, plan))
+    let known = match &read.job.sweep {
+        None => None,
+        Some(sweep) => {
+            let known = draft::known(settings, home, &read.job, &mut printer).map_err(failure)?;
+            Some(Preview::of(&read.job, sweep, &plan, known, &request.file).map_err(failure)?.known)
+        }
+    };
+    Ok(PlannedJob { job: read.job, plan, known })
+}
+
+/// The refusal of a file of several documents: its tasks are started one after the other by the command that runs them.
+fn no_pipeline(file: &str) -> ApiError {
+    let message = format!("`{file}` has several documents (a pipeline), which cannot be submitted over the API");
+    let hint = format!("run it in the foreground on the server's machine: `gradus run {file} --server local`");
+    ApiError::new(422, message).hint(hint).exit_code(exit::USAGE)
 }

@@ -1,7 +1,7 @@
 //! Resuming a run, once for each request however often it is sent.
 
 use std::fs;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -13,24 +13,25 @@ use domain::{Duration, Event, Money, Problems, RunId, Work};
 use plan::{Resumption, World};
 use serde_json::{Value, json};
 
-use super::failure::ApiError;
-use super::runs::{Admitted, admitted};
-use super::views::ResumeRequest;
-use super::{Api, PaidRequest, reading};
+use super::keys::key;
+use super::{Admitted, admitted, unreadable};
+use crate::api::failure::ApiError;
+use crate::api::views::ResumeRequest;
+use crate::api::{Api, PaidRequest, reading};
 use crate::clock;
 use crate::submit::sha256;
 
 /// Resumes a run that was stopped, has failed or has reached a limit. With an `Idempotency-Key`, a repeated request has
 /// no effect.
-pub(super) async fn resume(
+pub(in crate::api) async fn resume(
     State(api): State<Api>,
     Path(run): Path<String>,
     headers: HeaderMap,
     request: Result<Option<Json<ResumeRequest>>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let Json(request) = request.map_err(super::runs::unreadable)?.unwrap_or_default();
+    let Json(request) = request.map_err(unreadable)?.unwrap_or_default();
     let id = RunId::new(run.clone());
-    let key = super::runs::key(&headers)?.map(|key| sha256(key.as_bytes()));
+    let key = key(&headers)?.map(|key| sha256(key.as_bytes()));
     let wrong = |what: &str, why: String| ApiError::new(400, format!("`{what}`: {why}"));
     let budget = request.budget.map(|text| text.parse::<Money>()).transpose();
     let deadline = request.deadline.map(|text| text.parse::<Duration>()).transpose();
@@ -95,16 +96,32 @@ fn settings(world: &World, id: &RunId, set: &[String]) -> Result<Vec<Setting>, A
     }
 }
 
-/// Resume requests with a key, and the event after which each follows: stored in the run's folder before the event is
-/// requested, so that a repeated request is recognized whenever the server was killed.
+/// Whether a request with this key came before, and the run was resumed after it.
+async fn was_resumed(api: &Api, id: &RunId, key: &str) -> Result<bool, ApiError> {
+    let (api, id, key) = (api.clone(), id.clone(), key.to_owned());
+    reading::blocking(move || {
+        let Some(seq) = asked_after(&api.home.run(&id), &key)? else { return Ok(false) };
+        let records = api.reader.records(&id, seq).map_err(ApiError::inside)?;
+        Ok(records.iter().any(|record| matches!(record.event, Event::ResumeRequested { .. })))
+    })
+    .await
+}
+
+/// Remembers a request with a key.
+async fn note(api: &Api, id: &RunId, key: String, seq: u64) -> Result<(), ApiError> {
+    let folder = api.home.run(id);
+    reading::blocking(move || remember(&folder, key, seq)).await
+}
+
+/// Resume requests with a key, and the event after which each follows: stored in the folder of the run or sweep before the
+/// event is requested, so that a repeated request is recognized whenever the server was killed.
 type Asked = Vec<(String, u64)>;
 
-/// Requests that are remembered for each run.
+/// Requests that are remembered for each run or sweep.
 const REMEMBERED: usize = 16;
 
-fn path(api: &Api, id: &RunId) -> PathBuf {
-    api.home.run(id).join("resumed.json")
-}
+/// The file of these requests.
+const FILE: &str = "resumed.json";
 
 fn asked(path: &FilePath) -> Result<Asked, ApiError> {
     match fs::read(path) {
@@ -114,31 +131,21 @@ fn asked(path: &FilePath) -> Result<Asked, ApiError> {
     }
 }
 
-/// Whether a request with this key came before, and the run was resumed after it.
-async fn was_resumed(api: &Api, id: &RunId, key: &str) -> Result<bool, ApiError> {
-    let (api, id, key) = (api.clone(), id.clone(), key.to_owned());
-    reading::blocking(move || {
-        let before = asked(&path(&api, &id))?.into_iter().rev().find(|(known, _)| *known == key);
-        let Some((_, seq)) = before else { return Ok(false) };
-        let records = api.reader.records(&id, seq).map_err(ApiError::inside)?;
-        Ok(records.iter().any(|record| matches!(record.event, Event::ResumeRequested { .. })))
-    })
-    .await
+/// The event after which a request with this key came before, for the run or sweep of this folder.
+pub(in crate::api) fn asked_after(folder: &FilePath, key: &str) -> Result<Option<u64>, ApiError> {
+    let before = asked(&folder.join(FILE))?.into_iter().rev().find(|(known, _)| known == key);
+    Ok(before.map(|(_, seq)| seq))
 }
 
-/// Remembers a request with a key.
-async fn note(api: &Api, id: &RunId, key: String, seq: u64) -> Result<(), ApiError> {
-    let path = path(api, id);
-    reading::blocking(move || {
-        let mut all = asked(&path)?;
-        all.retain(|(known, _)| *known != key);
-        all.push((key, seq));
-        let newest = &all[all.len().saturating_sub(REMEMBERED)..];
-        let draft = path.with_extension("json.partial");
-        let text = serde_json::to_vec(newest).map_err(ApiError::inside)?;
-        let folder = path.parent().unwrap_or(&path);
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&draft, text));
-        written.and_then(|()| fs::rename(&draft, &path)).map_err(ApiError::inside)
-    })
-    .await
+/// Remembers a request with a key for the run or sweep of this folder.
+pub(in crate::api) fn remember(folder: &FilePath, key: String, seq: u64) -> Result<(), ApiError> {
+    let path = folder.join(FILE);
+    let mut all = asked(&path)?;
+    all.retain(|(known, _)| *known != key);
+    all.push((key, seq));
+    let newest = &all[all.len().saturating_sub(REMEMBERED)..];
+    let draft = path.with_extension("json.partial");
+    let text = serde_json::to_vec(newest).map_err(ApiError::inside)?;
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&draft, text));
+    written.and_then(|()| fs::rename(&draft, &path)).map_err(ApiError::inside)
 }

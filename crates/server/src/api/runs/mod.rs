@@ -1,4 +1,7 @@
-//! Runs: plan, submit, list, show, stop.
+//! Runs: plan, submit, list, show, stop; [`resume`].
+
+pub(super) mod keys;
+pub(super) mod resume;
 
 use std::sync::{Arc, Mutex};
 
@@ -12,20 +15,21 @@ use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::keys::{SubmissionKey, key, other_request};
 use super::failure::ApiError;
 use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
-use super::{Api, PaidRequest, reading};
+use super::{Api, PaidRequest, PlannedJob, reading};
 use crate::clock;
 use crate::error::Error;
 use crate::series::{Series, newest_step};
 use crate::state::{ListedRun, RunFilter};
-use crate::submit::{KeyedSubmission, claim_key, job_hash, keyed, named, sha256};
+use crate::submit::{job_hash, named};
 
 /// Runs in one answer, at most.
 const PAGE: usize = 1_000;
 
-/// Number of names drawn for a run before giving up.
-const NAMES: usize = 10;
+/// Number of names drawn for a run or sweep before giving up.
+pub(super) const NAMES: usize = 10;
 
 /// Plans a job without submitting it.
 pub(super) async fn plan(
@@ -33,8 +37,12 @@ pub(super) async fn plan(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let request = body(request)?;
-    let (job, plan) = reading::blocking(move || (api.answers.planner)(&request)).await?;
-    Ok(Json(json!({ "job": job.name, "plan": plan })))
+    let PlannedJob { job, plan, known } = reading::blocking(move || (api.answers.planner)(&request)).await?;
+    let mut answer = json!({ "job": job.name, "plan": plan });
+    if let (Some(known), Some(sweep)) = (known, &job.sweep) {
+        answer["sweep"] = json!({ "known": known, "search": sweep });
+    }
+    Ok(Json(answer))
 }
 
 /// Submits a job. With an `Idempotency-Key`, the same request sent again finds the same run.
@@ -53,9 +61,13 @@ pub(super) async fn submit(
     }
     let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
-    let (mut job, plan) = reading::blocking(move || (planning.answers.planner)(&request)).await?;
+    let planned = reading::blocking(move || (planning.answers.planner)(&request)).await?;
+    let PlannedJob { mut job, plan, known } = planned;
+    if known.is_some() {
+        return Err(ApiError::new(422, "this job has a `sweep:`, and is no single run").hint("send it to `/v1/sweeps`"));
+    }
     let hash = job_hash(&job, &plan);
-    let mut run = named(&job.name, key.as_ref().map(|key| &*key.text));
+    let mut run = RunId::new(named(&job.name, key.as_ref().map(|key| &*key.text)));
     if key.is_some()
         && let Some(answer) = answered_by_name(&api, &run, &hash).await?
     {
@@ -72,7 +84,7 @@ pub(super) async fn submit(
         }
     };
     if let Some(key) = &key {
-        run = claimed(&api, key, run).await?;
+        run = RunId::new(key.claimed(&api, run.to_string()).await?);
     }
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
     let mut event = domain::event::Submitted {
@@ -92,7 +104,7 @@ pub(super) async fn submit(
                 return answer_of(&api, &event.run).await?.ok_or(failure);
             }
             // Another run has the name that was drawn.
-            Err(failure) if failure.status == 409 => event.run = named(&event.job.name, None),
+            Err(failure) if failure.status == 409 => event.run = RunId::new(named(&event.job.name, None)),
             Err(failure) => return Err(failure),
         }
     }
@@ -113,46 +125,13 @@ pub(super) async fn admitted(
     reading::blocking(admit).await.map(|admitted| Arc::new(Mutex::new(admitted)))
 }
 
-/// The `Idempotency-Key` of a request: the same request with the same key is carried out once.
-pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
-    key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
-}
-
-/// The `Idempotency-Key` of a submission, and the SHA-256 of what it asks for. The key is part of what is hashed, so that
-/// secrets cannot be tried one after the other.
-struct SubmissionKey {
-    text: String,
-    request: String,
-}
-
-impl SubmissionKey {
-    fn new(key: String, request: &SubmitRequest) -> SubmissionKey {
-        let SubmitRequest { job, folder, file, envs, secrets } = request;
-        let asked = json!([key, job, folder, file, envs, secrets]).to_string();
-        SubmissionKey { text: key, request: sha256(asked.as_bytes()) }
-    }
-
-    /// The run of this key, if its request was this one.
-    fn run_of(&self, first: KeyedSubmission) -> Result<RunId, ApiError> {
-        if first.request == self.request { Ok(first.run) } else { Err(other_request(&first.run)) }
-    }
-}
-
-fn other_request(run: &RunId) -> ApiError {
-    let message = format!("this `Idempotency-Key` was used for another request, run `{run}`");
-    ApiError::new(409, message).hint("send another key")
-}
-
 /// A submission, as it is answered.
 type Submission = (StatusCode, Json<SubmittedRun>);
 
 /// The answer to a request that came before with this key, if it asked for the same.
 async fn answered_before(api: &Api, key: &SubmissionKey) -> Result<Option<Submission>, ApiError> {
-    let (home, text) = (api.home.clone(), key.text.clone());
-    let first = reading::blocking(move || keyed(&home, &text).map_err(ApiError::inside)).await?;
-    match first {
-        Some(first) => answer_of(api, &key.run_of(first)?).await,
+    match key.known(api).await? {
+        Some(name) => answer_of(api, &RunId::new(name)).await,
         None => Ok(None),
     }
 }
@@ -160,7 +139,7 @@ async fn answered_before(api: &Api, key: &SubmissionKey) -> Result<Option<Submis
 /// The same for a request to a server of an earlier version, which stored the key in the name of the run alone.
 async fn answered_by_name(api: &Api, run: &RunId, hash: &str) -> Result<Option<Submission>, ApiError> {
     match submitted_before(api, run).await? {
-        Some((before, _)) if before != hash => Err(other_request(run)),
+        Some((before, _)) if before != hash => Err(other_request(run.as_str())),
         Some(_) => answer_of(api, run).await,
         None => Ok(None),
     }
@@ -170,14 +149,6 @@ async fn answered_by_name(api: &Api, run: &RunId, hash: &str) -> Result<Option<S
 async fn answer_of(api: &Api, run: &RunId) -> Result<Option<Submission>, ApiError> {
     let Some((_, plan)) = submitted_before(api, run).await? else { return Ok(None) };
     Ok(Some((StatusCode::OK, Json(SubmittedRun { run: run.clone(), is_new: false, plan }))))
-}
-
-/// The run that a key stands for from now on: this one, or that of the same request, sent at the same time.
-async fn claimed(api: &Api, key: &SubmissionKey, run: RunId) -> Result<RunId, ApiError> {
-    let (home, text) = (api.home.clone(), key.text.clone());
-    let submission = KeyedSubmission { run, request: key.request.clone() };
-    let claim = move || claim_key(&home, &text, submission).map_err(ApiError::inside);
-    key.run_of(reading::blocking(claim).await?)
 }
 
 /// The hash of the job and the plan of a run that is known already.
@@ -201,6 +172,8 @@ pub(super) struct ListQuery {
     before: Option<String>,
     /// Only runs whose names begin with this.
     name: Option<String>,
+    /// Whether trials of sweeps are among them.
+    trials: Option<bool>,
     /// Also the full state of each and its newest step, and the number of runs.
     #[serde(default)]
     details: bool,
@@ -213,7 +186,9 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::new(400, error.body_text()))?;
     let limit = query.limit.unwrap_or(100).min(PAGE);
-    let filter = RunFilter { state: query.state, name: query.name, before: query.before.map(RunId::new), limit };
+    let before = query.before.map(RunId::new);
+    let no_trials = query.trials == Some(false);
+    let filter = RunFilter { state: query.state, name: query.name, before, no_trials, limit };
     let listed = reading::blocking(move || {
         let (listed, has_more) = api.reader.list(&filter).map_err(|error| match error {
             Error::NoRun(name) => ApiError::no_run(&name),
@@ -327,7 +302,7 @@ pub(super) async fn stop(
 }
 
 /// The body of a request, if it is right.
-fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
+pub(super) fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiError> {
     request.map(|Json(body)| body).map_err(unreadable)
 }
 
