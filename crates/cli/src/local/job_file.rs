@@ -70,20 +70,6 @@ pub fn text(file: &Path) -> Result<String, Error> {
     })
 }
 
-/// The text of a file that `sweep.table` names, or why it cannot be had.
-fn table_text(file: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let about = std::fs::metadata(file).map_err(unreadable)?;
-    // A pipe would be waited for without end.
-    if !about.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    if about.len() > domain::file::MAX_BYTES as u64 {
-        return Err(format!("has {} bytes; a table has at most {}", about.len(), domain::file::MAX_BYTES));
-    }
-    std::fs::read_to_string(file).map_err(unreadable)
-}
-
 /// The file that a job was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSource {
@@ -165,7 +151,7 @@ pub fn read(
 }
 
 /// A job file and its overrides as the API takes them, and the job as it is without its paths being looked at: they are
-/// paths of the server's machine.
+/// paths of the server's machine. Only a table of trials is read here as well, because the job is not whole without it.
 ///
 /// # Errors
 /// As [`read`].
@@ -175,7 +161,8 @@ pub fn request(
     printer: &mut Printer,
 ) -> Result<(Job, Value), Error> {
     let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
-    let mut job = Job::parse(&text, &name).map_err(Error::Job)?.job;
+    let here = args.file.parent().unwrap_or(Path::new(""));
+    let mut job = Job::parse_with(&text, &name, &|path| table(here, path)).map_err(Error::Job)?.job;
     let envs = envs(&args.typed, variable)?;
     secrets(&mut job, &args.typed, variable, printer)?;
     require_secrets(&job)?;
@@ -187,6 +174,21 @@ pub fn request(
         "job": text, "folder": folder, "file": file.to_string_lossy(), "envs": envs, "secrets": secrets,
     });
     Ok((job, body))
+}
+
+/// The text of a file that `sweep.table` names, relative to the job file's folder; or why it cannot be had.
+fn table(folder: &Path, path: &str) -> Result<String, String> {
+    let file = folder.join(path);
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let about = std::fs::metadata(&file).map_err(unreadable)?;
+    // A pipe would be waited for without end.
+    if !about.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if about.len() > domain::file::MAX_BYTES as u64 {
+        return Err(format!("has {} bytes; a table has at most {}", about.len(), domain::file::MAX_BYTES));
+    }
+    std::fs::read_to_string(&file).map_err(unreadable)
 }
 
 /// A variable of `--env`: `NAME=VALUE`, or `NAME` alone, whose value the environment has.
@@ -276,8 +278,7 @@ pub fn load_edited(
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
     let name = name.to_owned();
-    let table = |path: &str| table_text(&folder.join(path));
-    let parsed = Job::parse_with(&text, &name, &table).map_err(Error::Job)?;
+    let parsed = Job::parse_with(&text, &name, &|path| table(folder, path)).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();
         printer.say(format!("warning: {}", Problems { file, problems: vec![warning] }));

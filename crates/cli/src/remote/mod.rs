@@ -9,6 +9,7 @@ mod failure;
 pub mod login;
 mod runs;
 mod stream;
+mod sweeps;
 
 use std::io::Read;
 
@@ -21,6 +22,7 @@ use address::Address;
 
 pub use runs::{KnownRun, point};
 pub use stream::StreamMessage;
+pub use sweeps::KnownSweep;
 
 /// What `--server` is given to use this machine's home in spite of `gradus login`.
 pub const HERE: &str = "local";

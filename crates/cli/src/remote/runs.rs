@@ -60,16 +60,23 @@ impl Server {
     /// # Errors
     /// [`server::Error::NoRun`]; [`Error::Usage`] where more than one is meant; as [`Server::get`].
     pub fn find(&self, name: &str) -> Result<RunId, Error> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let missing = || Err(server::Error::NoRun(name.to_owned()).into());
         let listed = match name {
             "last" => self.get("/v1/runs?limit=1")?,
-            _ if name.is_empty() || !name.chars().all(is_plain) => return missing(),
+            _ if !is_plain(name) => return missing(),
             _ => self.get(&format!("/v1/runs?limit=20&name={name}"))?,
         };
         let names: Vec<&str> =
             listed["runs"].as_array().into_iter().flatten().filter_map(|run| run["run"].as_str()).collect();
-        match (names.iter().find(|id| **id == name), &names[..]) {
+        let exact = names.iter().find(|id| **id == name);
+        if exact.is_none()
+            && name != "last"
+            && let Some(trial) = self.trial_of(name)
+        {
+            let message = format!("`{name}` is a sweep; this command takes a single run");
+            return Err(Error::Usage { message, hint: format!("give one of its trials, such as {trial}") });
+        }
+        match (exact, &names[..]) {
             (Some(id), _) | (None, [id]) => Ok(RunId::new(*id)),
             (None, []) => missing(),
             // The exact name may be older than many that begin with it.
@@ -222,13 +229,18 @@ pub fn point(mut value: Value) -> Option<Point> {
     Some(Point { at: Timestamp(value["at"].as_i64()?), attempt, report })
 }
 
-fn taken(value: &mut Value) -> Vec<Value> {
+/// Whether a name can be one of a run or sweep.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+pub(super) fn taken(value: &mut Value) -> Vec<Value> {
     match value.take() {
         Value::Array(items) => items,
         _ => Vec::new(),
     }
 }
 
-fn parts(mut value: Value, names: [&str; 2]) -> [Value; 2] {
+pub(super) fn parts(mut value: Value, names: [&str; 2]) -> [Value; 2] {
     names.map(|name| value.get_mut(name).map(Value::take).unwrap_or_default())
 }

@@ -1,11 +1,14 @@
 //! Sweeps on the command line: the preview, the messages while one runs, and its result.
 //!
-//! `preview` → `narrator`, `table` → `attend`.
+//! `preview`, `facts` → `told`, `table` → `narrator` → `attend`; `elsewhere` does the same with a server.
 
 mod attend;
+pub mod elsewhere;
+pub mod facts;
 pub mod narrator;
 pub mod preview;
 pub mod table;
+mod told;
 
 use domain::run::StopBy;
 use domain::sweep::SweepEnd;
@@ -22,6 +25,7 @@ use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use attend::attend_sweep;
+use facts::SweepFacts;
 use preview::Preview;
 
 /// Confirms, submits and follows a sweep, or resumes the unfinished sweep of the same job.
@@ -75,16 +79,19 @@ pub fn finish(
     let mut state = State::open_lean(home)?;
     state.recall(&RunOrSweep::Sweep(sweep.clone()))?;
     write_report(home, &state, sweep)?;
-    let Some(known) = state.world().sweeps.get(sweep) else {
-        return Err(server::Error::NoRun(sweep.to_string()).into());
-    };
-    if printer.is_json() {
-        printer.json(&table::last_line(home, &state, sweep, known));
-    } else {
-        table::result_lines(home, &state, sweep, known).iter().for_each(|line| printer.data(line));
-    }
+    let facts = SweepFacts::of_home(home, state.world(), sweep)?;
+    show(&facts, printer);
     home.mark_reported(&home.sweep(sweep))?;
-    verdict(sweep, known)
+    verdict(sweep, facts.record)
+}
+
+/// Prints the result of a sweep.
+fn show(facts: &SweepFacts<'_>, printer: &mut Printer) {
+    if printer.is_json() {
+        printer.json(&table::last_line(facts));
+    } else {
+        table::result_lines(facts).iter().for_each(|line| printer.data(line));
+    }
 }
 
 /// The exit code of a sweep. One without another end than its budget or deadline succeeds when it reaches them.

@@ -4,15 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use domain::event::RunEnd;
-use domain::run::Outcome;
-use domain::{Event, Record, RunId, SweepId};
+use domain::{Event, Record, SweepId};
 use plan::RunOrSweep;
 use server::{Home, Series, State};
 
-use super::preview::said;
+use super::told;
 use crate::error::Error;
-use crate::follow::narrator::{record_json, stopping};
 use crate::follow::report;
 use crate::printer::Printer;
 
@@ -50,7 +47,7 @@ impl<'a> SweepNarrator<'a> {
             self.state.refresh()?;
             for record in self.state.records_after(self.told)? {
                 self.told = record.seq;
-                if self.concerns(&record.event) {
+                if told::concerns(self.state.world(), &self.sweep, &record.event) {
                     self.record(printer, &record)?;
                 }
             }
@@ -62,11 +59,7 @@ impl<'a> SweepNarrator<'a> {
     }
 
     fn record(&self, printer: &mut Printer, record: &Record) -> Result<(), Error> {
-        if printer.is_json() {
-            printer.json(&record_json(record));
-        } else if let Some(sentence) = self.sentence(&record.event) {
-            printer.say(sentence);
-        }
+        told::tell(printer, self.state.world(), &self.sweep, record);
         if let Event::Billed { run, .. } = &record.event {
             report::write(self.home, &self.state, &self.series, run)?;
             self.home.mark_reported(&self.home.run(run))?;
@@ -74,73 +67,4 @@ impl<'a> SweepNarrator<'a> {
         }
         Ok(())
     }
-
-    fn trial(&self, run: &RunId) -> Option<&plan::Run> {
-        let run = self.state.world().runs.get(run)?;
-        run.trial.as_ref().filter(|trial| trial.sweep == self.sweep).map(|_| run)
-    }
-
-    fn concerns(&self, event: &Event) -> bool {
-        match event {
-            Event::SweepSubmitted(submitted) => submitted.sweep == self.sweep,
-            Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => *sweep == self.sweep,
-            Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => *sweep == self.sweep,
-            Event::Submitted(submitted) => self.trial(&submitted.run).is_some(),
-            Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } => self.trial(run).is_some(),
-            Event::Ended { run, .. } | Event::Billed { run, .. } => self.trial(run).is_some(),
-            _ => false,
-        }
-    }
-
-    /// The message for an event, if it has one.
-    fn sentence(&self, event: &Event) -> Option<String> {
-        let world = self.state.world();
-        let sweep = world.sweeps.get(&self.sweep)?;
-        let number = |run: &RunId| self.trial(run).and_then(|run| run.trial.as_ref()).map_or(0, |trial| trial.number);
-        let text = match event {
-            Event::SweepSubmitted(submitted) => format!("sweep {}: submitted", submitted.sweep),
-            Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
-            Event::SweepResumeRequested { .. } => "resuming".to_owned(),
-            Event::SweepBudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
-            Event::Submitted(submitted) => {
-                let trial = submitted.trial.as_ref()?;
-                let is_counted = sweep.search.trials.is_some() || plan::sweep::most(&sweep.search) < u32::MAX;
-                let all = plan::sweep::most(&sweep.search);
-                let of =
-                    if is_counted && all < domain::sweep::MOST_TRIALS { format!(" of {all}") } else { String::new() };
-                format!("trial {}{of}: {}", trial.number, said(&trial.values))
-            }
-            Event::ResumeRequested { run, epochs: Some(epochs), .. } => {
-                format!("trial {}: resumed, to {epochs} epochs", number(run))
-            }
-            Event::ResumeRequested { run, .. } => format!("trial {}: resumed", number(run)),
-            Event::Ended { run, end } => {
-                let known = self.trial(run)?;
-                let number = number(run);
-                match end {
-                    RunEnd::Done { outcome: Outcome::Trained { model } } => {
-                        let metric = sweep.search.metric?;
-                        // The newest result may be of a later rung by now; the model that the event names is of this one.
-                        let value = metric.measured(model).map_or("unknown".to_owned(), |value| metric.say(value));
-                        let epochs = epochs_of(known, model.steps);
-                        format!("trial {number}: {} {value} after {epochs}", metric.name())
-                    }
-                    RunEnd::Done { outcome: Outcome::Failed { finding } } => {
-                        let first = finding.message.lines().next().unwrap_or_default();
-                        format!("trial {number}: failed: {first}")
-                    }
-                    RunEnd::Done { outcome: Outcome::Succeeded } => format!("trial {number}: succeeded"),
-                    RunEnd::Stopped { .. } => format!("trial {number}: stopped; checkpoint saved"),
-                }
-            }
-            _ => return None,
-        };
-        Some(text)
-    }
-}
-
-/// `3 epochs`, from steps.
-fn epochs_of(run: &plan::Run, steps: u64) -> String {
-    let epochs = run.ready.as_ref().map_or(0, |ready| steps / ready.steps_per_epoch.max(1));
-    if epochs == 1 { "1 epoch".to_owned() } else { format!("{epochs} epochs") }
 }

@@ -1,32 +1,28 @@
 //! The trials of a sweep as a table, and its result: for people and for scripts.
 
-use domain::SweepId;
 use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::{Best, SweepEnd};
 use plan::SweepState;
-use plan::sweep::{Stand, TrialRow, rows};
+use plan::sweep::{Stand, TrialRow};
 use serde_json::{Map, Value, json};
-use server::{Home, State};
 
+use super::facts::SweepFacts;
 use super::preview::said;
 use crate::figures::counted;
-use crate::follow::liveness::meters;
 use crate::table::lines as table_lines;
 
 /// A sweep for people: its state, then its trials, best first.
-pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
-    let world = state.world();
-    let meters = meters(home, world);
-    let rows = rows(world, sweep, &meters);
+pub fn lines(facts: &SweepFacts<'_>) -> Vec<String> {
+    let (id, sweep, rows) = (facts.id, facts.record, facts.rows());
     let mut lines = vec![format!("sweep    {id}: {}", sweep.state.word())];
-    if let Some(why) = why(home, id, sweep) {
+    if let Some(why) = why(facts) {
         lines.push(format!("why      {why}"));
     }
     lines.push(format!("job      {}", sweep.file));
     let count = |state: Stand| rows.iter().filter(|row| row.state == state).count();
     let (open, failed) = (count(Stand::Open), count(Stand::Failed));
     lines.push(format!("trials   {}, {open} running, {failed} failed", rows.len()));
-    lines.push(format!("cost     {}", plan::sweep::spent(world, sweep, &meters)));
+    lines.push(format!("cost     {}", facts.spent()));
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(trials(sweep, &rows));
@@ -55,20 +51,18 @@ pub fn trials(sweep: &plan::SweepRecord, rows: &[TrialRow]) -> Vec<String> {
 }
 
 /// Everything about a sweep, for scripts.
-pub fn json(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
-    let world = state.world();
-    let meters = meters(home, world);
-    let rows = rows(world, sweep, &meters);
-    let trials: Vec<Value> = rows.iter().map(trial_json).collect();
+pub fn json(facts: &SweepFacts<'_>) -> Value {
+    let sweep = facts.record;
+    let trials: Vec<Value> = facts.rows().iter().map(trial_json).collect();
     json!({
-        "sweep": id,
+        "sweep": facts.id,
         "state": sweep.state,
         "word": sweep.state.word(),
         "metric": sweep.search.metric,
         "goal": sweep.search.goal,
         "trials": trials,
-        "best": plan::sweep::best(world, sweep),
-        "cost_micro_usd": plan::sweep::spent(world, sweep, &meters).micros(),
+        "best": plan::sweep::best(facts.world, sweep),
+        "cost_micro_usd": facts.spent().micros(),
         "submitted": sweep.submitted,
     })
 }
@@ -88,9 +82,9 @@ fn trial_json(row: &TrialRow) -> Value {
 }
 
 /// The result for people.
-pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
-    let world = state.world();
-    let rows = rows(world, sweep, &meters(home, world));
+pub fn result_lines(facts: &SweepFacts<'_>) -> Vec<String> {
+    let SweepFacts { id, world, record: sweep, home, .. } = facts;
+    let rows = facts.rows();
     let mut lines = trials(sweep, &rows);
     lines.push(String::new());
     lines.push(format!("sweep    {id}: {}", sweep.state.word()));
@@ -98,13 +92,13 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
         let run = world.runs.get(&best.run);
         let values = run.and_then(|run| run.trial.as_ref()).map(|trial| said(&trial.values)).unwrap_or_default();
         lines.push(format!("best     trial {}: {} {}, {values}", best.number, metric.name(), metric.say(best.value)));
-        let model = home.run(&best.run).join("export/model.safetensors");
-        if model.exists() {
+        let model = home.map(|home| home.run(&best.run).join("export/model.safetensors"));
+        if let Some(model) = model.filter(|model| model.exists()) {
             lines.push(format!("model    {}", model.display()));
         }
     }
-    let report = home.sweep(id).join("report.html");
-    if report.exists() {
+    let report = home.map(|home| home.sweep(id).join("report.html"));
+    if let Some(report) = report.filter(|report| report.exists()) {
         lines.push(format!("report   {}", report.display()));
     }
     if let SweepState::Ended { how: SweepEnd::Stopped { by, .. } } = &sweep.state {
@@ -126,19 +120,20 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
 }
 
 /// The last line of `--json`: a stable interface for scripts.
-pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
-    let mut value = json(home, state, id, sweep);
+pub fn last_line(facts: &SweepFacts<'_>) -> Value {
+    let sweep = facts.record;
+    let mut value = json(facts);
     let total = sweep.total.unwrap_or_default();
     value["event"] = json!("done");
     value["outcome"] = json!(sweep.state.word());
     value["seconds"] = json!(sweep.ended.map_or(0.0, |ended| ended.since(sweep.submitted).as_secs_f64()));
     value["bill_usd"] = json!(total.micros() as f64 / 1e6);
     value["bill_micro_usd"] = json!(total.micros());
-    value["folder"] = json!(home.sweep(id));
+    value["folder"] = json!(facts.home.map(|home| home.sweep(facts.id)));
     if let SweepState::Ended { how: SweepEnd::Failed { finding, .. } } = &sweep.state {
         value["finding"] = json!(finding);
     }
-    let best = best(sweep).and_then(|best| state.world().runs.get(&best.run));
+    let best = best(sweep).and_then(|best| facts.world.runs.get(&best.run));
     if let Some(RunState::Done { outcome: Outcome::Trained { model } }) = best.map(|run| &run.state) {
         value["test_accuracy"] = json!(model.test_accuracy);
         value["model"] = json!(model.model);
@@ -157,11 +152,12 @@ fn best(sweep: &plan::SweepRecord) -> Option<&Best> {
 }
 
 /// Why a sweep makes no progress, if it makes none.
-fn why(home: &Home, id: &SweepId, sweep: &plan::SweepRecord) -> Option<String> {
-    match &sweep.state {
-        SweepState::Running | SweepState::Stopping { .. } if home.is_watched(&home.sweep(id)) => None,
+fn why(facts: &SweepFacts<'_>) -> Option<String> {
+    match &facts.record.state {
         SweepState::Running | SweepState::Stopping { .. } => {
-            Some(format!("unattended: no process runs it; resume it with `gradus resume {id}`"))
+            let is_unattended = facts.home.is_some_and(|home| !home.is_watched(&home.sweep(facts.id)));
+            let resume = || format!("unattended: no process runs it; resume it with `gradus resume {}`", facts.id);
+            is_unattended.then(resume)
         }
         SweepState::Ended { how: SweepEnd::Failed { finding, .. } } => Some(finding.message.clone()),
         SweepState::Ended { how: SweepEnd::Done { .. } | SweepEnd::Stopped { .. } } => None,

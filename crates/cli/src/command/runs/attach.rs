@@ -4,7 +4,7 @@ use domain::RunId;
 use domain::run::{Outcome, RunState};
 use server::Home;
 
-use crate::command::find::{find, open_named};
+use crate::command::find::{RunOrSweep, find, open_named};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::result::finish;
@@ -16,7 +16,7 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus attach`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run: its name, a unique prefix of it, or `last`
+    /// Run, or sweep of a server: its name, a unique prefix of it, or `last`
     run: String,
 }
 
@@ -26,7 +26,10 @@ pub struct Args {
 /// [`Error`]; [`Error::Code`] for a run that has ended.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
-        let id = server.find(&args.run)?;
+        let id = match server.find_any(&args.run)? {
+            RunOrSweep::Run(id) => id,
+            RunOrSweep::Sweep(id) => return crate::sweep::elsewhere::attach(&server, printer, &id),
+        };
         let known = server.run(&id, 0)?;
         refuse_ended(&id, known.run()?)?;
         return elsewhere::finish(&server, printer, &id, Since::Event(known.world.last_seq));

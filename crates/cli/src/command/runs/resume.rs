@@ -4,6 +4,7 @@ use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::Setting;
 use domain::{Duration, Event, Money, Problems, RunId, SweepId, Work};
 use plan::{Resumption, World};
+use serde_json::Value;
 use server::{Home, State};
 
 use super::checkpoints;
@@ -177,7 +178,10 @@ pub fn refuse_damaged(home: &Home, world: &plan::World, id: &RunId) -> Result<()
 
 /// The same for a run of a server.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
-    let id = server.find(&args.run)?;
+    let id = match server.find_any(&args.run)? {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => return sweep_of_server(args, server, printer, &id),
+    };
     let known = server.run(&id, 0)?;
     let since = Since::Event(known.world.last_seq);
     let resumption = plan::resume::run(&known.world, server::clock::now(), &id, &args.event(&known.world, &id)?);
@@ -188,12 +192,16 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
             "accept_data_change": args.accept_data_change,
             "set": args.set,
         });
-        // A request whose answer was lost is repeated, and resumes once.
-        let (path, key) = (format!("/v1/runs/{id}/resume"), remote::idempotency_key());
-        let resume = || server.post(&path, Some(&body), Some(&key));
-        resume().or_else(|error| if error.code() == exit::WORLD { resume() } else { Err(error) })?;
+        request(server, &format!("/v1/runs/{id}/resume"), &body)?;
     }
     elsewhere::finish(server, printer, &id, since)
+}
+
+/// Requests a resume. A request whose answer was lost is repeated, and resumes once.
+fn request(server: &Server, path: &str, body: &Value) -> Result<Value, Error> {
+    let key = remote::idempotency_key();
+    let resume = || server.post(path, Some(body), Some(&key));
+    resume().or_else(|error| if error.code() == exit::WORLD { resume() } else { Err(error) })
 }
 
 /// Whether to resume, rather than follow a run that needs no resuming; an error if neither is possible as requested.
@@ -230,6 +238,33 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
     Err(Error::Usage { message, hint })
 }
 
+/// The event that resumes a sweep; none where there is nothing to resume, and it can be followed.
+fn resumed_sweep(args: &Args, world: &World, id: &SweepId) -> Result<Option<Event>, Error> {
+    if !args.set.is_empty() {
+        let message = "`--set` changes one run; the trials of a sweep have the values that it searches".to_owned();
+        return Err(Error::Usage { message, hint: "leave `--set` out, or change the job file".to_owned() });
+    }
+    let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
+    let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
+    let resumption = plan::resume::sweep(world, server::clock::now(), id, &resume);
+    let is_allowed = is_allowed(resumption.map_err(server::Error::from)?, args, "sweep", id.as_str())?;
+    Ok(is_allowed.then_some(resume))
+}
+
+/// Resumes a sweep of a server.
+fn sweep_of_server(args: &Args, server: &Server, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
+    let known = server.sweep(id)?;
+    if resumed_sweep(args, &known.world, id)?.is_some() {
+        let body = serde_json::json!({
+            "budget": args.budget.map(|budget| budget.to_string()),
+            "deadline": args.deadline.map(|deadline| deadline.to_string()),
+            "accept_data_change": args.accept_data_change,
+        });
+        request(server, &format!("/v1/sweeps/{id}/resume"), &body)?;
+    }
+    crate::sweep::elsewhere::finish(server, printer, id, known.world.last_seq)
+}
+
 /// Resumes a sweep.
 fn sweep(
     mut state: State,
@@ -239,15 +274,8 @@ fn sweep(
     home: &Home,
     id: &SweepId,
 ) -> Result<u8, Error> {
-    if !args.set.is_empty() {
-        let message = "`--set` changes one run; the trials of a sweep have the values that it searches".to_owned();
-        return Err(Error::Usage { message, hint: "leave `--set` out, or change the job file".to_owned() });
-    }
     let since = state.world().last_seq;
-    let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
-    let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
-    let resumption = plan::resume::sweep(state.world(), server::clock::now(), id, &resume);
-    if is_allowed(resumption.map_err(server::Error::from)?, args, "sweep", id.as_str())? {
+    if let Some(resume) = resumed_sweep(args, state.world(), id)? {
         let asked = state.world().sweeps.get(id).map(|sweep| SpendingRequest::resumed_sweep(sweep, args.budget));
         let admitted = asked.map(|asked| spending::admit(&asked, home)).transpose()?.unwrap_or_default();
         admitted.notes.iter().for_each(|note| printer.say(note));

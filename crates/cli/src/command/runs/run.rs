@@ -50,7 +50,8 @@ pub struct StartOptions {
     /// Start a new run even if an unfinished run of the same job exists
     #[arg(long)]
     new: bool,
-    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`. Not for sweeps
+    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`. Sweeps need a server
+    /// for it
     #[arg(long, short)]
     detach: bool,
     /// Show neither progress nor the program's output; see `gradus logs`
@@ -97,8 +98,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, &job, printer)?;
         if args.start.detach {
-            let message = "`--detach` does not apply to a job with `sweep:`".to_owned();
-            return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
+            let message = "`--detach` of a job with `sweep:` needs a server, which continues it".to_owned();
+            let hint =
+                "submit it to one (`gradus serve`, `gradus login`), remove `--detach`, or use `nohup`".to_owned();
+            return Err(Error::Usage { message, hint });
         }
         let preview = Preview::of(&job, sweep, &plan, known, &args.job.file.to_string_lossy())?;
         let flags = (args.start.new, args.start.yes);
@@ -239,6 +242,10 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     }
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
     let planned = server.post("/v1/plans", Some(&body), None)?;
+    if job.sweep.is_some() {
+        let flags = (args.start.yes, args.start.detach);
+        return crate::sweep::elsewhere::run(server, printer, (job, &body), planned, flags);
+    }
     let plan = server.typed(planned["plan"].clone())?;
     if !printer.is_json() {
         for line in lines(&job, &plan) {

@@ -14,6 +14,8 @@ use crate::follow::watch::Since;
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
+use crate::sweep::elsewhere as elsewhere_sweep;
+use crate::sweep::facts::SweepFacts;
 use crate::sweep::table::last_line;
 
 /// Arguments of `gradus stop`.
@@ -56,9 +58,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
-/// Stops a run of a server.
+/// Stops a run or sweep of a server.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
-    let id = server.find(&args.run)?;
+    let id = match server.find_any(&args.run)? {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => return elsewhere_sweep::stop(server, printer, &id),
+    };
     let known = server.run(&id, 0)?;
     let run = known.run()?;
     if run.state.is_final() && run.bill.is_some() {
@@ -84,19 +89,18 @@ fn sweep(
     id: &SweepId,
 ) -> Result<u8, Error> {
     let since = state.world().last_seq;
-    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
-    match &sweep.state {
-        SweepState::Ended { .. } => {
-            if printer.is_json() {
-                printer.json(&last_line(home, &state, id, sweep));
-            }
-            printer.say(format!("sweep {id} is already {}", sweep.state.word()));
-            return Ok(exit::DONE);
+    let facts = SweepFacts::of_home(home, state.world(), id)?;
+    if facts.record.state.is_final() {
+        if printer.is_json() {
+            printer.json(&last_line(&facts));
         }
-        SweepState::Running => {
-            state.append(vec![Event::SweepStopRequested { sweep: id.clone(), by: StopBy::User }])?;
-        }
-        SweepState::Stopping { .. } => {}
+        printer.say(format!("sweep {id} is already {}", facts.record.state.word()));
+        return Ok(exit::DONE);
+    }
+    let is_running = facts.record.state == SweepState::Running;
+    drop(facts);
+    if is_running {
+        state.append(vec![Event::SweepStopRequested { sweep: id.clone(), by: StopBy::User }])?;
     }
     drop(state);
     match crate::sweep::finish(settings, printer, home, id, since)? {

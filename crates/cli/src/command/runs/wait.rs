@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::RunId;
 use server::Home;
 
-use crate::command::find::{find, open_named};
+use crate::command::find::{RunOrSweep, find, open_named};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::liveness::Liveness;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Arguments of `gradus wait`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run: its name, a unique prefix of it, or `last`
+    /// Run, or sweep of a server: its name, a unique prefix of it, or `last`
     run: String,
 }
 
@@ -30,7 +30,10 @@ pub struct Args {
 /// [`Error::Failed`] if it failed, [`Error::Code`] if no process runs it, so that it would never end.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
-        return of_server(&server, &server.find(&args.run)?, printer);
+        return match server.find_any(&args.run)? {
+            RunOrSweep::Run(id) => of_server(&server, &id, printer),
+            RunOrSweep::Sweep(id) => crate::sweep::elsewhere::wait(&server, printer, &id),
+        };
     }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::follow::liveness::meters;
 use crate::printer::Printer;
-use crate::remote::{self, Server};
+use crate::remote::{self, KnownSweep, Server};
 use crate::settings::GlobalSettings;
 use crate::table;
 
@@ -72,8 +72,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
 
 /// The same of a server's runs.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
-    let runs = match &args.run {
-        Some(name) => vec![server.find(name)?],
+    let only = args.run.as_ref().map(|name| server.find_any(name)).transpose()?;
+    let runs = match only {
+        Some(RunOrSweep::Run(id)) => vec![id],
+        Some(RunOrSweep::Sweep(id)) => return of_sweep(&server.sweep(&id)?, printer),
         None => {
             let (listed, _) = server.list(usize::MAX)?;
             listed.iter().rev().filter_map(|run| run["run"].as_str().map(RunId::new)).collect()
@@ -83,6 +85,16 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     for id in runs {
         let cost = server.cost(&id)?;
         costs.add(&id, cost.bill.as_ref(), cost.rate, Money::from_micros(cost.cost_micro_usd), printer);
+    }
+    costs.print(printer);
+    Ok(exit::DONE)
+}
+
+/// The same of a server's sweep: its trials, by number.
+fn of_sweep(known: &KnownSweep, printer: &mut Printer) -> Result<u8, Error> {
+    let (meters, mut costs) = (known.meters(), Costs::default());
+    for (id, run) in known.world.trials(known.record()?) {
+        costs.add(id, run.bill.as_ref(), run.rate(), plan::spent(&known.world, run, &meters), printer);
     }
     costs.print(printer);
     Ok(exit::DONE)

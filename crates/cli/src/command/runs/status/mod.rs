@@ -14,6 +14,7 @@ use crate::follow::liveness::{Liveness, meters};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
+use crate::sweep::facts::SweepFacts;
 use crate::sweep::table as table_of;
 use crate::table;
 
@@ -31,6 +32,9 @@ pub struct Args {
 /// Number of runs that are listed besides open ones.
 const LISTED: usize = 100;
 
+/// Number of a server's sweeps that are listed, the newest.
+const LISTED_SWEEPS: usize = 100;
+
 /// Lists runs, newest last, or shows the state of one.
 ///
 /// # Errors
@@ -38,7 +42,10 @@ const LISTED: usize = 100;
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
         return match args.run {
-            Some(name) => one::show(&(&one::of_server(&server, &server.find(&name)?)?).into(), None, printer),
+            Some(name) => match server.find_any(&name)? {
+                RunOrSweep::Run(id) => one::show(&(&one::of_server(&server, &id)?).into(), None, printer),
+                RunOrSweep::Sweep(id) => sweep(&SweepFacts::of_server(&server.sweep(&id)?)?, printer),
+            },
             None => list_of_server(&server, args.all, printer),
         };
     }
@@ -49,7 +56,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         state.recall_named(&name)?;
         return match find_any(state.world(), &name)? {
             RunOrSweep::Run(id) => one::show(&one::of_home(&home, &state, series, &id)?, Some(state.key()), printer),
-            RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
+            RunOrSweep::Sweep(id) => sweep(&SweepFacts::of_home(&home, state.world(), &id)?, printer),
         };
     }
     let all = state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
@@ -120,11 +127,11 @@ fn table_of_rows(rows: &[Vec<String>], hidden: u64, printer: &mut Printer) {
     }
 }
 
-/// Lists the runs of a server. It lists trials as runs, and no sweeps.
+/// Lists the runs and sweeps of a server.
 fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u8, Error> {
     let (mut runs, total) = server.list(if all { usize::MAX } else { LISTED })?;
     runs.reverse();
-    let listed = |run: &Value| {
+    let listed = |run: &Value, printer: &mut Printer| {
         let details = &run["details"];
         let listed = Listed {
             id: run["run"].as_str()?,
@@ -137,7 +144,17 @@ fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u
         };
         run_row(&listed, printer)
     };
-    let rows: Vec<Vec<String>> = runs.iter().filter_map(listed).collect();
+    let mut sweeps = server.sweeps(LISTED_SWEEPS, None)?.unwrap_or_default();
+    // One that has no trial among these stands at the end.
+    sweeps.sort_by(|one, other| one["sweep"].as_str().cmp(&other["sweep"].as_str()));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for run in &runs {
+        if let Some(at) = sweeps.iter().position(|sweep| !run["sweep"].is_null() && sweep["sweep"] == run["sweep"]) {
+            rows.extend(listed_sweep(&sweeps.remove(at), printer));
+        }
+        rows.extend(listed(run, printer));
+    }
+    rows.extend(sweeps.iter().filter_map(|sweep| listed_sweep(sweep, printer)));
     table_of_rows(&rows, total.saturating_sub(runs.len() as u64), printer);
     Ok(exit::DONE)
 }
@@ -155,24 +172,29 @@ fn measurements(home: &Home, printer: &mut Printer) -> Option<Series> {
 
 /// The row of a sweep; with `--json` it is printed at once.
 fn sweep_row(home: &Home, state: &State, printer: &mut Printer, id: &SweepId) -> Option<Vec<String>> {
-    let sweep = state.world().sweeps.get(id)?;
-    if printer.is_json() {
-        let mut value = table_of::json(home, state, id, sweep);
-        value["trials"] = json!(sweep.trials.len());
-        printer.json(&value);
-        return None;
-    }
-    let spent = plan::sweep::spent(state.world(), sweep, &meters(home, state.world()));
-    let (word, trials) = (sweep.state.word().to_owned(), format!("{} trials", sweep.trials.len()));
-    Some(vec![id.to_string(), word, String::new(), trials, spent.to_string(), time(sweep.submitted)])
+    let facts = SweepFacts::of_home(home, state.world(), id).ok()?;
+    let mut value = table_of::json(&facts);
+    value["trials"] = json!(facts.record.trials.len());
+    listed_sweep(&value, printer)
 }
 
-fn sweep(home: &Home, state: &State, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
-    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+/// The row of a sweep as `--json` has it, which is printed at once there.
+fn listed_sweep(value: &Value, printer: &mut Printer) -> Option<Vec<String>> {
     if printer.is_json() {
-        printer.json(&table_of::json(home, state, id, sweep));
+        printer.json(value);
+        return None;
+    }
+    let (id, word) = (value["sweep"].as_str()?.to_owned(), value["word"].as_str()?.to_owned());
+    let cost = Money::from_micros(value["cost_micro_usd"].as_i64()?);
+    let trials = format!("{} trials", value["trials"]);
+    Some(vec![id, word, String::new(), trials, cost.to_string(), time(Timestamp(value["submitted"].as_i64()?))])
+}
+
+fn sweep(facts: &SweepFacts<'_>, printer: &mut Printer) -> Result<u8, Error> {
+    if printer.is_json() {
+        printer.json(&table_of::json(facts));
     } else {
-        table_of::lines(home, state, id, sweep).iter().for_each(|line| printer.data(line));
+        table_of::lines(facts).iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
 }
