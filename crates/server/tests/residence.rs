@@ -1,8 +1,8 @@
 //! Settled work leaves memory and is loaded again on demand, whichever process has settled or resumed it.
 
-use domain::{Event, Record, RunId};
+use domain::{Event, Record, RunId, SweepId};
 use plan::{RunOrSweep, World};
-use server::state::{RunFilter, StateReader};
+use server::state::{RunFilter, StateReader, SweepFilter};
 use server::{Home, State};
 
 const FIRST: &str = include_str!("histories/first.jsonl");
@@ -153,6 +153,10 @@ fn runs_are_listed_and_named_from_their_rows() {
     assert_eq!((&page[..], has_more), (&all[1..3], true));
     let state = RunFilter { limit: 9, state: Some("failed".into()), ..RunFilter::default() };
     assert_eq!(reader.list(&state).unwrap().0.len(), 1);
+    let alone = RunFilter { limit: 9, no_trials: true, ..RunFilter::default() };
+    let alone = reader.list(&alone).unwrap().0;
+    assert!(alone.len() == 2 && alone.iter().all(|one| one.sweep.is_none()), "{alone:?}");
+    assert_eq!(all.iter().filter(|one| one.sweep.is_some()).count(), 2);
     let unknown = RunFilter { limit: 9, before: Some(RunId::new("nobody")), ..RunFilter::default() };
     assert!(reader.list(&unknown).unwrap_err().to_string().contains("nobody"));
     let mut named = State::open_lean(&home).unwrap();
@@ -162,4 +166,42 @@ fn runs_are_listed_and_named_from_their_rows() {
     let mut newest = State::open_lean(&home).unwrap();
     assert_eq!(newest.recall_newest(1).unwrap(), 4);
     assert!(newest.world().runs.contains_key(&all[0].run));
+}
+
+#[test]
+fn a_sweep_is_read_with_a_page_of_its_trials_and_its_own_events() {
+    let (_folder, home, whole) = home();
+    let reader = StateReader::open(&home).unwrap();
+    let (id, sweep) = whole.sweeps.iter().next().unwrap();
+    let listed = |name: Option<&str>, before: Option<&SweepId>| {
+        let filter = SweepFilter { name: name.map(str::to_owned), before: before.cloned(), limit: 1 };
+        reader.sweeps(&filter).map(|(listed, has_more)| (listed.len(), has_more))
+    };
+    assert_eq!(reader.sweeps(&SweepFilter { limit: 1, ..SweepFilter::default() }).unwrap().0[0].1, *sweep);
+    assert_eq!(listed(Some("search"), None).unwrap(), (1, false));
+    assert_eq!(listed(Some("nobody"), None).unwrap(), (0, false));
+    assert_eq!(listed(None, Some(id)).unwrap(), (0, false), "none is older");
+    assert!(listed(None, Some(&SweepId::new("nobody"))).unwrap_err().to_string().contains("nobody"));
+
+    let page = reader.trials(id, 1, 5).unwrap().unwrap();
+    let second = &sweep.trials[1];
+    assert_eq!((page.runs.len(), page.instances.len(), page.last_seq), (1, 2, whole.last_seq));
+    assert_eq!((&page.runs[second], &page.sweeps[id]), (&whole.runs[second], sweep));
+    assert_eq!(reader.sweep(id).unwrap().unwrap().runs.len(), 2);
+    assert_eq!(reader.ended_sweep(id).unwrap().as_deref(), Some("done"));
+    let nobody = SweepId::new("nobody");
+    assert!(reader.trials(&nobody, 0, 9).unwrap().is_none() && reader.ended_sweep(&nobody).unwrap().is_none());
+
+    let (mut read, mut after) = (Vec::new(), 0);
+    loop {
+        let part = reader.sweep_records(id, after, 5).unwrap();
+        read.extend(part.records);
+        after = part.next;
+        if !part.has_more {
+            break;
+        }
+    }
+    let others = FIRST.lines().count() as u64;
+    assert_eq!(read, State::open(&home).unwrap().records_after(others).unwrap());
+    assert_eq!(after, whole.last_seq);
 }

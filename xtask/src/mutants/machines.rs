@@ -272,6 +272,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "budgets" },
     },
     SourceMutant {
+        name: "a-resumed-sweep-is-not-admitted",
+        harm: "a sweep that is resumed over the API spends what was promised to others",
+        file: "crates/server/src/api/sweeps/resume.rs",
+        from: "PaidRequest::ResumeSweep(&record, budget)",
+        to: "PaidRequest::ResumeSweep(&record, budget.and(Some(Money::default())))",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "background::sweeps" },
+    },
+    SourceMutant {
         name: "a-machine-that-was-not-heard-costs-nothing",
         harm: "after a crash a machine is rented that the budget does not pay for",
         file: "crates/plan/src/reconcile/limits.rs",

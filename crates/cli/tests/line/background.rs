@@ -4,6 +4,7 @@ mod budgets;
 mod hostile;
 mod remote;
 mod serve;
+mod sweeps;
 mod versions;
 
 use crate::home::{Home, gated, said, signal, text};

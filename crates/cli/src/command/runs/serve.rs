@@ -201,7 +201,7 @@ fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: 
         let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
         return Err(ApiError::new(422, format!("`folder`: `{}` is not absolute", request.folder)).hint(hint));
     }
-    if matches!(JobPipeline::read(&request.job, &request.file), Ok(Some(_)) | Err(_)) {
+    if JobPipeline::read(&request.job, &request.file).map_err(Error::Job).map_err(failure)?.is_some() {
         return Err(no_pipeline(&request.file));
     }
     let pair = |(name, value): (&String, &String)| format!("{name}={value}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::serve::Server;
 use crate::home::Home;
 
-fn with_budgets(text: &str) -> Home {
+pub fn with_budgets(text: &str) -> Home {
     let home = Home::new();
     fs::create_dir_all(home.path()).unwrap();
     fs::write(home.path().join("budgets.json"), text).unwrap();

@@ -43,7 +43,7 @@ pub fn token_file(home: &Home) -> String {
 }
 
 /// A server's home, the server, and the home of a client that is logged in to it.
-fn logged_in() -> (Home, Served, Home) {
+pub fn logged_in() -> (Home, Served, Home) {
     let (there, here) = (Home::new(), Home::new());
     let served = Served::start(&there, &[]);
     let said = here.gradus(&["login", &served.url, "--token-file", &token_file(&there)]);
@@ -52,7 +52,7 @@ fn logged_in() -> (Home, Served, Home) {
     (there, served, here)
 }
 
-fn succeeded(said: Said) -> String {
+pub fn succeeded(said: Said) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     said.out
 }

@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// The messages of a stream, each with its kind, its id and what it says, until it ends.
-    fn follow(&self, path: &str, headers: &[&str]) -> impl Iterator<Item = (String, String, Value)> {
+    pub fn follow(&self, path: &str, headers: &[&str]) -> impl Iterator<Item = (String, String, Value)> {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let asked = format!("GET {path} HTTP/1.1\r\nHost: gradus\r\nConnection: close\r\n{more}\r\n");
