@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use domain::{Job, Plan, Record, SweepId};
 use plan::World;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::facts::SweepFacts;
 use super::preview::{self, Preview};
-use super::{show, table, told, verdict};
+use super::{detached, ended, refuse_ended, show, table, told, verdict};
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::follow::result::confirm;
@@ -51,20 +51,6 @@ pub fn run(
         return Ok(detached(&sweep, printer));
     }
     finish(server, printer, &sweep, 0)
-}
-
-/// Prints that a sweep continues on its server, and how to follow it.
-fn detached(sweep: &SweepId, printer: &mut Printer) -> u8 {
-    match printer.is_json() {
-        true => printer.json(&json!({ "event": "detached", "sweep": sweep, "pid": null })),
-        false => {
-            printer.data(format!("sweep    {sweep}: continues in the background"));
-            printer.data(format!("follow   gradus attach {sweep}"));
-            printer.data(format!("wait     gradus wait {sweep}"));
-            printer.data(format!("stop     gradus stop {sweep}"));
-        }
-    }
-    exit::DONE
 }
 
 /// Follows a sweep of a server to its end, and prints its result. Only events after `since` are told.
@@ -126,18 +112,13 @@ fn told_to_end(
     }
 }
 
-/// Follows a sweep that has not ended; otherwise says so, with its result for scripts.
+/// Follows a sweep that has not ended.
 ///
 /// # Errors
 /// As [`finish`]; [`Error::Code`] for a sweep that has ended.
 pub fn attach(server: &Server, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
     let known = server.sweep(id)?;
-    let state = &known.record()?.state;
-    if state.is_final() {
-        let message = format!("sweep `{id}` has ended: {}", state.word());
-        let hint = Some(format!("see its trials with `gradus status {id}`"));
-        return Err(Error::Code { message, hint, code: exit::USAGE });
-    }
+    refuse_ended(id, &known.record()?.state)?;
     finish(server, printer, id, known.world.last_seq)
 }
 
@@ -149,12 +130,7 @@ pub fn wait(server: &Server, printer: &mut Printer, id: &SweepId) -> Result<u8, 
     let after = server.sweep(id)?.world.last_seq;
     server.follow(&format!("/v1/sweeps/{id}/events?follow=true&after={after}"), None, &mut |_| true)?;
     let known = server.sweep(id)?;
-    let facts = SweepFacts::of_server(&known)?;
-    match printer.is_json() {
-        true => printer.json(&table::last_line(&facts)),
-        false => printer.data(format!("sweep    {id}: {}", facts.record.state.word())),
-    }
-    verdict(id, facts.record)
+    ended(&SweepFacts::of_server(&known)?, printer)
 }
 
 /// Stops a sweep with all of its trials, and follows it to its end.

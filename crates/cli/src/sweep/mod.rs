@@ -10,11 +10,14 @@ pub mod preview;
 pub mod table;
 mod told;
 
+use std::time::Duration;
+
 use domain::run::StopBy;
 use domain::sweep::SweepEnd;
 use domain::{Job, Plan, Sweep, SweepId};
 use plan::RunOrSweep;
 use plan::SweepState;
+use serde_json::json;
 use server::{Home, State, submit};
 
 use crate::error::Error;
@@ -27,6 +30,9 @@ use crate::settings::GlobalSettings;
 use attend::attend_sweep;
 use facts::SweepFacts;
 use preview::Preview;
+
+/// Polling interval of who waits.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Confirms, submits and follows a sweep, or resumes the unfinished sweep of the same job.
 ///
@@ -41,7 +47,7 @@ pub fn run(
     plan: Plan,
     preview: &Preview,
     file: &str,
-    (is_new, yes): (bool, bool),
+    (is_new, yes, is_detached): (bool, bool, bool),
 ) -> Result<u8, Error> {
     let mut state = State::open_lean(home)?;
     let unfinished = if is_new { None } else { submit::unfinished_sweep(home, &mut state, &job, &plan, file)? };
@@ -49,6 +55,9 @@ pub fn run(
         printer.say(format!("resuming sweep {sweep}; use `--new` to start another"));
         let since = state.world().last_seq;
         drop(state);
+        if is_detached {
+            return Ok(detached(&sweep, printer));
+        }
         return finish(settings, printer, home, &sweep, since);
     }
     if !printer.is_json() {
@@ -61,7 +70,24 @@ pub fn run(
     let since = state.world().last_seq;
     let sweep = submit::submit_sweep(&mut state, job, plan, preview.known, file)?;
     drop((state, admitted));
+    if is_detached {
+        return Ok(detached(&sweep, printer));
+    }
     finish(settings, printer, home, &sweep, since)
+}
+
+/// Prints that a sweep continues on its server, and how to follow it.
+fn detached(sweep: &SweepId, printer: &mut Printer) -> u8 {
+    match printer.is_json() {
+        true => printer.json(&json!({ "event": "detached", "sweep": sweep, "pid": null })),
+        false => {
+            printer.data(format!("sweep    {sweep}: continues in the background"));
+            printer.data(format!("follow   gradus attach {sweep}"));
+            printer.data(format!("wait     gradus wait {sweep}"));
+            printer.data(format!("stop     gradus stop {sweep}"));
+        }
+    }
+    exit::DONE
 }
 
 /// Follows a sweep and prints its result.
@@ -83,6 +109,48 @@ pub fn finish(
     show(&facts, printer);
     home.mark_reported(&home.sweep(sweep))?;
     verdict(sweep, facts.record)
+}
+
+/// Waits until a sweep has ended.
+///
+/// # Errors
+/// [`Error::Code`] if it failed, or if no process runs it, so that it would never end.
+pub fn wait(home: &Home, mut state: State, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
+    loop {
+        state.refresh()?;
+        let facts = SweepFacts::of_home(home, state.world(), id)?;
+        if facts.record.state.is_final() {
+            return ended(&facts, printer);
+        }
+        if !home.is_watched(&home.sweep(id)) {
+            let message = format!("no process runs `{id}`, so it does not end by itself");
+            let hint = Some(format!("resume it with `gradus resume {id}`"));
+            return Err(Error::Code { message, hint, code: exit::NOT_FINISHED });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Prints that a sweep has ended, with its result for scripts, and returns its exit code.
+fn ended(facts: &SweepFacts<'_>, printer: &mut Printer) -> Result<u8, Error> {
+    match printer.is_json() {
+        true => printer.json(&table::last_line(facts)),
+        false => printer.data(format!("sweep    {}: {}", facts.id, facts.record.state.word())),
+    }
+    verdict(facts.id, facts.record)
+}
+
+/// Refuses to follow a sweep that has ended.
+///
+/// # Errors
+/// [`Error::Code`].
+pub fn refuse_ended(id: &SweepId, state: &SweepState) -> Result<(), Error> {
+    if !state.is_final() {
+        return Ok(());
+    }
+    let message = format!("sweep `{id}` has ended: {}", state.word());
+    let hint = Some(format!("see its trials with `gradus status {id}`"));
+    Err(Error::Code { message, hint, code: exit::USAGE })
 }
 
 /// Prints the result of a sweep.

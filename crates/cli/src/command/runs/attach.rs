@@ -4,7 +4,7 @@ use domain::RunId;
 use domain::run::{Outcome, RunState};
 use server::Home;
 
-use crate::command::find::{RunOrSweep, find, open_named};
+use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::result::finish;
@@ -16,7 +16,7 @@ use crate::settings::GlobalSettings;
 /// Arguments of `gradus attach`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run, or sweep of a server: its name, a unique prefix of it, or `last`
+    /// Run or sweep: its name, a unique prefix of it, or `last`
     run: String,
 }
 
@@ -37,7 +37,17 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let home = Home::open(&settings.home)?;
     let state = open_named(&home, &args.run)?;
     let world = state.world();
-    let id = find(world, &args.run)?;
+    let id = match find_any(world, &args.run)? {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => {
+            if let Some(sweep) = world.sweeps.get(&id) {
+                crate::sweep::refuse_ended(&id, &sweep.state)?;
+            }
+            let since = world.last_seq;
+            drop(state);
+            return crate::sweep::finish(settings, printer, &home, &id, since);
+        }
+    };
     if let Some(run) = world.runs.get(&id) {
         refuse_ended(&id, run)?;
     }

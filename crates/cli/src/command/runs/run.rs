@@ -97,14 +97,13 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let file = file.to_string_lossy().into_owned();
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, &job, printer)?;
-        if args.start.detach {
+        if args.start.detach && !home.has_server() {
             let message = "`--detach` of a job with `sweep:` needs a server, which continues it".to_owned();
-            let hint =
-                "submit it to one (`gradus serve`, `gradus login`), remove `--detach`, or use `nohup`".to_owned();
+            let hint = "start `gradus serve`, remove `--detach`, or run it under `nohup`".to_owned();
             return Err(Error::Usage { message, hint });
         }
         let preview = Preview::of(&job, sweep, &plan, known, &args.job.file.to_string_lossy())?;
-        let flags = (args.start.new, args.start.yes);
+        let flags = (args.start.new, args.start.yes, args.start.detach);
         return crate::sweep::run(settings, printer, &home, job, plan, &preview, &file, flags);
     }
     start(job, plan, &file, &args.start, settings, &home, printer)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::RunId;
 use server::Home;
 
-use crate::command::find::{RunOrSweep, find, open_named};
+use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::liveness::Liveness;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Arguments of `gradus wait`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run, or sweep of a server: its name, a unique prefix of it, or `last`
+    /// Run or sweep: its name, a unique prefix of it, or `last`
     run: String,
 }
 
@@ -37,7 +37,10 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
-    let id = find(state.world(), &args.run)?;
+    let id = match find_any(state.world(), &args.run)? {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => return crate::sweep::wait(&home, state, printer, &id),
+    };
     loop {
         state.refresh()?;
         let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(id.to_string()).into()) };

@@ -132,7 +132,7 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
     assert_eq!((&last["event"], &last["outcome"]), (&"done".into(), &"done".into()), "{last}");
     assert!(here.path().join("sweeps").read_dir().unwrap().next().is_none(), "nothing runs here");
     let sweep = last["sweep"].as_str().unwrap();
-    let commands: [(&[&str], i32); 13] = [
+    let commands: [(&[&str], i32); 15] = [
         (&["status"], 0),
         (&["status", "--json"], 0),
         (&["status", "last"], 0),
@@ -144,6 +144,8 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
         (&["logs", sweep], 2),
         (&["stop", "last"], 0),
         (&["stop", sweep, "--json"], 0),
+        (&["wait", "last"], 0),
+        (&["attach", sweep], 2),
         (&["resume", sweep, "--budget", "$5"], 2),
         (&["resume", sweep, "--set", "epochs=2"], 2),
     ];
@@ -156,9 +158,6 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
             assert_eq!(mine.err, its.err, "{command:?}");
         }
     }
-    succeeded(here.gradus(&["wait", "last"]));
-    let attached = here.gradus(&["attach", "last"]);
-    assert!(attached.code == Some(2) && attached.err.contains("has ended: done"), "{}", attached.err);
     let pipeline = there.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n");
     let refused = here.gradus(&["run", text(&pipeline)]);
     assert!(refused.code == Some(2) && refused.err.contains("run it in the foreground"), "{}", refused.err);
@@ -187,4 +186,10 @@ fn a_sweep_of_a_server_is_detached_stopped_and_resumed_from_elsewhere() {
     succeeded(there.gradus(&["stop", "last"]));
     let resumed = said(resumed.wait_with_output().unwrap());
     assert!(resumed.code == Some(103) && resumed.err.contains("resuming"), "{}{}", resumed.out, resumed.err);
+    // Where a server runs for the home, it continues what is detached there.
+    let out = succeeded(there.gradus(&["run", text(&job), "--yes", "--new", "--detach"]));
+    assert!(out.contains(": continues in the background\n"), "{out}");
+    there.until("a trial of the other", || runs("-t1"));
+    succeeded(there.gradus(&["stop", "last"]));
+    assert_eq!(there.gradus(&["wait", "last"]).code, Some(103));
 }
