@@ -10,7 +10,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::{RunState, StopBy};
-use domain::{Event, Plan, RunId};
+use domain::{Event, Job, Plan, RunId};
 use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,13 +59,8 @@ pub(super) async fn submit(
     {
         return Ok(answer);
     }
-    let planning = api.clone();
     let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
-    let planned = reading::blocking(move || (planning.answers.planner)(&request)).await?;
-    let PlannedJob { mut job, plan, known } = planned;
-    if known.is_some() {
-        return Err(ApiError::new(422, "this job has a `sweep:`, and is no single run").hint("send it to `/v1/sweeps`"));
-    }
+    let (mut job, plan) = planned(&api, request).await?;
     let hash = job_hash(&job, &plan);
     let mut run = RunId::new(named(&job.name, key.as_ref().map(|key| &*key.text)));
     if key.is_some()
@@ -109,6 +104,16 @@ pub(super) async fn submit(
         }
     }
     Err(ApiError::new(500, format!("{NAMES} names that were drawn for the run were taken")))
+}
+
+/// The job of a single run, with its plan.
+async fn planned(api: &Api, request: SubmitRequest) -> Result<(Job, Plan), ApiError> {
+    let api = api.clone();
+    let PlannedJob { job, plan, known } = reading::blocking(move || (api.answers.planner)(&request)).await?;
+    if known.is_some() {
+        return Err(ApiError::new(422, "this job has a `sweep:`, and is no single run").hint("send it to `/v1/sweeps`"));
+    }
+    Ok((job, plan))
 }
 
 /// What was admitted, held until the work is on disk.
