@@ -48,7 +48,9 @@ impl StateReader {
             }
         };
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX).saturating_add(1);
-        let condition = "WHERE ord < ?1 AND (?3 IS NULL OR (id >= ?3 AND id < ?4)) ORDER BY ord DESC LIMIT ?2";
+        // Their bodies are large: only those of this page are read.
+        let condition = "WHERE id IN (SELECT id FROM sweep_rows WHERE ord < ?1
+            AND (?3 IS NULL OR (id >= ?3 AND id < ?4)) ORDER BY ord DESC LIMIT ?2) ORDER BY ord DESC";
         let end = filter.name.as_ref().map(|name| format!("{name}\u{10FFFF}"));
         let mut sweeps = self.ask(|db| rows::sweeps(db, condition, params![before, limit, filter.name, end]))?;
         let has_more = sweeps.len() > filter.limit;
