@@ -1,22 +1,22 @@
 //! From the keys of a file to a [`Job`]: defaults filled in, the two front ends joined.
 
+mod recovery;
+
 use std::collections::BTreeMap;
 
-use super::keys::{
-    AnyAccelerators, CauseRestarts, ExitCodes, JobFile, JobRecovery, NodeCount, Numbers, Resources, SweepKeys,
-};
+use super::keys::{AnyAccelerators, JobFile, NodeCount, Numbers, Resources, SweepKeys};
 use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
-use crate::finding::Cause;
 use crate::gpu::GpuSpec;
 use crate::image::ContainerImage;
-use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
+use crate::job::{Budget, Command, Job, Needs, Secret, Work};
 use crate::mounts;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::sweep::{Goal, Method, Metric, Parameter, Sweep};
 use crate::train::Train;
 use crate::wants::{Spot, Wants};
+use recovery::recovery;
 
 /// The result of lowering.
 pub(super) struct Lowered {
@@ -353,37 +353,6 @@ fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {
             counts.into_iter().map(one).collect()
         }
     }
-}
-
-fn recovery(keys: Option<JobRecovery>) -> Recovery {
-    let usual = Recovery::default();
-    match keys {
-        None => usual,
-        Some(JobRecovery::Word(_)) => Recovery { restarts: 0, ..usual },
-        Some(JobRecovery::Rules(rules)) => Recovery {
-            restarts_on_errors: rules.max_restarts_on_errors.unwrap_or(usual.restarts_on_errors),
-            exit_codes: match rules.recover_on_exit_codes {
-                None => usual.exit_codes,
-                Some(ExitCodes::One(code)) => vec![code],
-                Some(ExitCodes::Many(codes)) => codes,
-            },
-            by_cause: rules.max_restarts.map(by_cause).unwrap_or_default(),
-            halve_micro_batch: rules.halve_micro_batch.unwrap_or_default(),
-            replace_stragglers: rules.replace_stragglers.unwrap_or_default(),
-            ..usual
-        },
-    }
-}
-
-fn by_cause(keys: CauseRestarts) -> BTreeMap<Cause, u32> {
-    let causes = [
-        (Cause::Killed, keys.killed),
-        (Cause::RankLost, keys.rank_lost),
-        (Cause::Hang, keys.hang),
-        (Cause::InstanceLost, keys.instance_lost),
-        (Cause::Unreadable, keys.unreadable),
-    ];
-    causes.into_iter().filter_map(|(cause, restarts)| Some((cause, restarts?))).collect()
 }
 
 /// `digits` of `examples/digits.yaml`.

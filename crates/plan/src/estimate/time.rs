@@ -132,8 +132,7 @@ fn parts(
     costs: &mut OperatorCosts,
 ) -> ([f64; 3], StepBreakdown, ExchangeNeeds) {
     let machine = machine(work, setup, coefficients);
-    let shared = &coefficients.shared;
-    let parallel = &setup.parallel;
+    let (shared, parallel) = (&coefficients.shared, &setup.parallel);
     let (data, pipeline) = (parallel.sharded_over(), f64::from(parallel.pipeline.max(1)));
     let micros = setup.accumulate.max(1) as f64;
     let (stage, whole) = micro_batch(work, setup, coefficients, &machine, costs);

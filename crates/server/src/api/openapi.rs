@@ -210,37 +210,16 @@ fn described(operation: &Operation) -> Value {
     if let Some(noun) = subject(operation) {
         parameters.push(json!({ "name": noun, "in": "path", "required": true, "schema": { "type": "string" } }));
     }
-    let is_followed = operation.query.contains(&FOLLOW);
-    if is_followed {
+    if operation.query.contains(&FOLLOW) {
         let description = "With `follow`: the `id` of the last message that arrived; the stream goes on after it.";
         parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "required": false, "description": description,
             "schema": { "type": "string" },
         }));
     }
-    let kind = match operation.path {
-        "/v1/metrics" => "text/plain",
-        "/v1/sweeps/{sweep}/report" => "text/html",
-        _ => "application/json",
-    };
-    let response = |status: u16| match status {
-        200..300 => {
-            let mut content = json!({ kind: { "schema": {} } });
-            if is_followed {
-                content["text/event-stream"] = json!({ "schema": {} });
-            }
-            if operation.path.ends_with("/files") {
-                content["application/octet-stream"] = json!({ "schema": {} });
-            }
-            json!({ "description": "as asked", "content": content })
-        }
-        _ => {
-            let schema = json!({ "$ref": "#/components/schemas/ApiError" });
-            json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })
-        }
-    };
     let statuses = operation.statuses.iter().chain(&[400, 401, 500]);
-    let responses: Map<String, Value> = statuses.map(|status| (status.to_string(), response(*status))).collect();
+    let responses: Map<String, Value> =
+        statuses.map(|status| (status.to_string(), response(operation, *status))).collect();
     let id = operation_id(operation);
     let mut described =
         json!({ "operationId": id, "summary": operation.summary, "parameters": parameters, "responses": responses });
@@ -257,6 +236,31 @@ fn described(operation: &Operation) -> Value {
         _ => {}
     }
     described
+}
+
+/// What an operation answers with a status.
+fn response(operation: &Operation, status: u16) -> Value {
+    let kind = match operation.path {
+        "/v1/metrics" => "text/plain",
+        "/v1/sweeps/{sweep}/report" => "text/html",
+        _ => "application/json",
+    };
+    match status {
+        200..300 => {
+            let mut content = json!({ kind: { "schema": {} } });
+            if operation.query.contains(&FOLLOW) {
+                content["text/event-stream"] = json!({ "schema": {} });
+            }
+            if operation.path.ends_with("/files") {
+                content["application/octet-stream"] = json!({ "schema": {} });
+            }
+            json!({ "description": "as asked", "content": content })
+        }
+        _ => {
+            let schema = json!({ "$ref": "#/components/schemas/ApiError" });
+            json!({ "description": "not as asked", "content": { "application/json": { "schema": schema } } })
+        }
+    }
 }
 
 /// What a path is about one of: `run`, `sweep`, or nothing.

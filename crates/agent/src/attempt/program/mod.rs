@@ -7,6 +7,7 @@ use std::process::Command;
 
 use domain::wire::{NodeAddress, NodeRank, Start};
 
+mod contained;
 mod container;
 mod hosts;
 mod idle;
@@ -17,6 +18,7 @@ mod resume;
 mod set_up;
 mod start;
 
+pub use contained::container_request;
 pub use container::{Container, StopScope};
 pub use idle::Idleness;
 pub use link::ProgramLink;
@@ -24,7 +26,6 @@ pub use observed::{Observer, PriorState, WatchedPlaces};
 pub use profile::{ProfiledSteps, profile};
 pub use resume::Resume;
 pub use set_up::{SetupKey, forget_setup};
-pub use start::container_request;
 
 use super::verdict::Role;
 use domain::Finding;

@@ -1,53 +1,25 @@
 //! Starts the scripts of a user's program: on the machine or in its container, and held to what its job asks for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use domain::rank::Report;
 use domain::run::AttemptEnd;
-use domain::wire::{AgentEvent, Start};
-use domain::{Bytes, ContainerImage, Finding};
+use domain::wire::AgentEvent;
+use domain::{Bytes, Finding};
 use node::oom::limits::{LimitedGroup, ResourceLimits};
 use node::oom::{KillCounters, MemoryKill};
 
 use super::super::events::reported;
 use super::super::process::Process;
 use super::super::verdict::Role;
-use super::super::{Attempt, Stage, Tools, Working};
-use super::container::{ContainerRequest, container_name};
+use super::super::{Attempt, Stage, Working};
+use super::container::container_name;
 use super::{Observer, ProgramLink, Resume, WatchedPlaces, command};
 
 /// Moves itself to the control group whose list of processes is named, and becomes the script.
 const ENTER: &str = r#"echo 0 > "$1" || echo "gradus: this script is not held to its limits" >&2; exec bash "$2""#;
-
-/// What the container of an attempt is made for.
-pub fn container_request(
-    image: ContainerImage,
-    start: &Start,
-    tools: &Tools,
-    folder: &Path,
-    log: PathBuf,
-) -> ContainerRequest {
-    let socket = super::link::socket_file(&tools.folder, &start.attempt);
-    ContainerRequest {
-        image,
-        attempt: start.attempt.to_string(),
-        folder: folder.to_owned(),
-        checkpoints: Path::new(&start.folder).join("checkpoints"),
-        socket: Some(socket).filter(|file| file.exists()),
-        log,
-        instance: tools.folder.clone(),
-        root: tools.root.clone(),
-        user_home: tools.user_home.clone(),
-        tags: [tools.owner.clone(), tools.instance.to_string()],
-        has_gpus: super::gpus_of(start) > 0,
-        limits: match start.job.needs.enforce {
-            true => (start.job.needs.memory.map(|bytes| bytes.0), start.job.needs.cores),
-            false => (None, None),
-        },
-    }
-}
 
 impl Attempt {
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
