@@ -35,7 +35,7 @@ pub(crate) struct JobFile {
     pub project: Option<String>,
     /// The built-in trainer, instead of a `run` program.
     pub train: Option<Train>,
-    /// Hyperparameter search: many trials of `train` with different values. `budget` and `deadline` then apply to all trials together.
+    /// Many trials: of `train` with different hyperparameters, or of a `run` program with different variables. `budget` and `deadline` then apply to all trials together.
     pub sweep: Option<SweepKeys>,
     /// What your own program trains, so that `gradus plan` can estimate it.
     pub workload: Option<Workload>,
@@ -57,7 +57,7 @@ pub(crate) struct JobFile {
     pub resources: Option<Resources>,
     /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.
     pub workdir: Option<String>,
-    /// Files and folders to copy to the machine before each attempt, beside `workdir`: a path there (absolute, `~/…`, or relative to the working folder), and a path here (relative to the job file, or `~/…`) or an address such as `s3://BUCKET/PREFIX`.
+    /// Files and folders to copy to the machine before each attempt, beside `workdir`: a path there (absolute, `~/…`, or relative to the working folder), and a path here (relative to the job file, or `~/…`) or an address such as `s3://BUCKET/PREFIX`; in a pipeline also `${TASK.outputs}`.
     pub file_mounts: Option<BTreeMap<String, MountKeys>>,
     /// Folders below `workdir` that the program writes to and that must outlive an attempt, such as `[out]`: each is a link to `$GRADUS_CHECKPOINTS/outputs/…`, which the next attempt finds as it was left.
     pub outputs: Option<Vec<String>>,
@@ -286,7 +286,7 @@ pub(crate) struct RecoveryRules {
     pub max_restarts: Option<CauseRestarts>,
     /// When memory runs out, divide each step of `train:` into twice as many micro-batches and resume, instead of failing. Default: false.
     pub halve_micro_batch: Option<bool>,
-    /// Of a job on several machines, replace one whose steps take more than 1.5 times as long as the median of all, 20 in succession: the ranks save, and resume without it. Such a machine is reported in any case. At most 3 are replaced in a run. Only `run:` programs are compared, if they print their steps on each machine as `progress` reads them. Default: false.
+    /// Of a job on several machines, replace one whose steps take more than 1.5 times as long as the median of all, 20 in succession: the ranks save, and resume without it. Such a machine is reported in any case. At most 3 are replaced in a run. Only `run:` programs are compared, if they print their steps with a loss on each machine, as `progress` reads them. Default: false.
     pub replace_stragglers: Option<bool>,
 }
 

@@ -76,7 +76,7 @@ pub struct Workload {
     /// Activation checkpointing: `true` where it is needed for memory and `false` never, or always at one level.
     #[serde(default)]
     pub recompute: WorkloadRecompute,
-    /// How each step is divided among the GPUs. Default: the fastest way that fits.
+    /// How each step is divided among the GPUs. Default: the fastest parallel configuration that fits.
     #[serde(default, skip_serializing_if = "WorkloadParallel::is_empty")]
     pub parallel: WorkloadParallel,
     /// Adapters on frozen weights. Default: all weights are trained.
