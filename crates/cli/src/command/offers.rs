@@ -32,7 +32,7 @@ pub struct Args {
     /// The same as `--gpu`
     #[arg(value_name = "GPU[:COUNT]", conflicts_with = "gpu")]
     named: Option<Accelerators>,
-    /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; or a part of one: `A100-80GB:1g.10gb`, `L4:0.125`
+    /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`; or a fractional GPU: `A100-80GB:1g.10gb`, `L4:0.125`
     #[arg(long, value_name = "GPU[:COUNT]")]
     gpu: Option<Accelerators>,
     /// Only this cloud (repeatable)

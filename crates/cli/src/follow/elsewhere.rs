@@ -34,7 +34,7 @@ pub fn finish(server: &Server, printer: &mut Printer, id: &RunId, since: Since) 
     let watch = Watch::of_server(id, since, ServerNews { world: known.world, inbox });
     Narrator::of_server(watch).tell(printer, &ended)?;
     if interrupted.try_recv().is_ok() {
-        let message = format!("stopped following run `{id}`; it goes on at `{}`", server.url());
+        let message = format!("stopped following run `{id}`; it continues at `{}`", server.url());
         let hint = Some(format!("see `gradus status {id}`, or stop it with `gradus stop {id}`"));
         return Err(Error::Code { message, hint, code: exit::INTERRUPTED });
     }

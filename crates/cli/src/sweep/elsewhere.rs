@@ -71,7 +71,7 @@ pub fn finish(server: &Server, printer: &mut Printer, id: &SweepId, since: u64) 
         })
     });
     if !told_to_end((id, since), &inbox, &interrupted, printer)? {
-        let message = format!("stopped following sweep `{id}`; it goes on at `{}`", server.url());
+        let message = format!("stopped following sweep `{id}`; it continues at `{}`", server.url());
         let hint = Some(format!("see `gradus status {id}`, or stop it with `gradus stop {id}`"));
         return Err(Error::Code { message, hint, code: exit::INTERRUPTED });
     }

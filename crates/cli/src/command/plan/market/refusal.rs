@@ -14,7 +14,7 @@ use crate::figures::counted;
 pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -> String {
     let admission = &question.admission;
     match reason {
-        Reason::UnknownGpu => "GPUs that the catalog cannot rate, or parts of one".to_owned(),
+        Reason::UnknownGpu => "GPUs that the catalog cannot rate, or fractional GPUs".to_owned(),
         Reason::Accelerators => "other GPUs than the job asks for, or another number of them".to_owned(),
         Reason::OtherFamily => {
             "GPUs whose programs are built for ROCm or Arm; name them in `accelerators` to compare them".to_owned()

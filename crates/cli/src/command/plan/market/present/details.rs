@@ -82,7 +82,7 @@ pub fn needs(row: &PlanRow) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(needed) = exchange.needed() {
         lines.push(format!(
-            "exchange each GPU sends {:.2} GB a step: {} of all-reduce hide it behind computing; its way gives {}",
+            "exchange each GPU sends {:.2} GB a step: {} of all-reduce hide it behind computing; its links give {}",
             exchange.bytes / 1e9,
             rate(needed),
             rate(exchange.bandwidth)

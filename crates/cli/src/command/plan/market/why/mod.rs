@@ -81,7 +81,7 @@ fn report<'a>(
         let offers = wanted.iter().filter(|terms| terms.price(listing).is_some()).count();
         let why = match offers {
             0 => refusal::sentence(Reason::NoPrice, context.question, &SearchResult::default()),
-            _ => "the catalog cannot rate its GPUs, or they are parts of one".to_owned(),
+            _ => "the catalog cannot rate its GPUs, or they are fractional".to_owned(),
         };
         report.offers += offers.max(1);
         report.out.entry(why).or_default().offers += offers.max(1);
