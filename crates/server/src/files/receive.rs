@@ -12,6 +12,7 @@ use domain::Fence;
 use domain::files::{BroughtPart, KEPT, KeepRequest, Received, is_safe};
 use node::log::LOG_BOUND;
 
+use super::limit::StorageLimit;
 use super::{Grant, Refused, Runs, failed};
 
 impl Runs {
@@ -21,13 +22,12 @@ impl Runs {
         let place = place(&folder, path)?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         newest(&folder, Fence(part.fence))?;
-        self.limit.require(bytes.len() as u64)?;
         if let Some(parent) = place.parent() {
             fs::create_dir_all(parent).map_err(failed("make", parent))?;
         }
         match (part.total, &part.sha256) {
-            (None, _) => grown(&place, part.offset, bytes),
-            (Some(total), Some(sha256)) => whole(&place, part, (total, sha256), bytes),
+            (None, _) => grown(&self.limit, &place, part.offset, bytes),
+            (Some(total), Some(sha256)) => whole(&self.limit, (&place, part), (total, sha256), bytes),
             (Some(_), None) => Err((StatusCode::BAD_REQUEST, "a whole file comes with its `sha256`".to_owned())),
         }
     }
@@ -110,7 +110,7 @@ fn newest(run: &Path, fence: Fence) -> Result<(), Refused> {
 const HOLE: u64 = 4096;
 
 /// A file that grows: the part is written at its offset, unless an earlier one is missing.
-fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
+fn grown(limit: &StorageLimit, place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     let mut file =
         OpenOptions::new().create(true).truncate(false).write(true).open(place).map_err(failed("write", place))?;
     let length = file.metadata().map_err(failed("read", place))?.len();
@@ -119,6 +119,8 @@ fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
     }
     // Data dropped on the machine arrives as zeros, and takes no space here either.
     let is_dropped = offset == length && bytes.len() as u64 >= HOLE && bytes.iter().all(|byte| *byte == 0);
+    let added = if is_dropped { 0 } else { (offset + bytes.len() as u64).saturating_sub(length) };
+    limit.require(added)?;
     let written = match is_dropped {
         true => file.set_len(offset + bytes.len() as u64),
         false => file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)),
@@ -131,7 +133,12 @@ fn grown(place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
 
 /// A file that is renamed when it is complete and its checksum matches; until then its parts are stored next to it, under
 /// a name with that checksum: what was sent of other contents is never continued.
-fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: &[u8]) -> Result<Received, Refused> {
+fn whole(
+    limit: &StorageLimit,
+    (place, part): (&Path, &BroughtPart),
+    (total, sha256): (u64, &str),
+    bytes: &[u8],
+) -> Result<Received, Refused> {
     if sha256.len() < NAMED || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err((StatusCode::BAD_REQUEST, format!("`{sha256}` is no SHA-256 in hexadecimal digits")));
     }
@@ -145,6 +152,10 @@ fn whole(place: &Path, part: &BroughtPart, (total, sha256): (u64, &str), bytes: 
     }
     if !is_begun && (bytes.len() as u64) < total {
         remove_other_partials(place);
+    }
+    // What is here already was not refused above: on a full disk an attempt must learn what it need not send again.
+    if part.offset == fs::metadata(&partial).map_or(0, |meta| meta.len()) {
+        limit.require(bytes.len() as u64)?;
     }
     let mut file = OpenOptions::new()
         .create(true)

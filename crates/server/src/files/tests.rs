@@ -95,7 +95,8 @@ fn what_is_beyond_the_quota_is_refused_as_by_a_full_disk() {
     assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, &file), Ok((length, true)));
     assert_eq!(scene.bring("checkpoints/b", 1, 0, &file, &file), Err(StatusCode::INSUFFICIENT_STORAGE));
     assert!(!scene.run.join("checkpoints/b").exists());
-    assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, b""), Ok((length, true)), "it is there already");
+    assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, &file), Ok((length, true)), "it is there already");
+    assert!(scene.runs.limit.require(600 << 10).is_err(), "and still counts once");
 }
 
 #[test]
