@@ -7,7 +7,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "links-lead-clients-out-of-a-run",
         harm: "a link that a program has made among its checkpoints gives the clients of a server any file of its machine",
         file: "crates/server/src/api/files/mod.rs",
-        from: "if !path.starts_with(fs::canonicalize(run).map_err(missing)?) || !path.is_file() {",
+        from: "if !path.starts_with(fs::canonicalize(run).map_err(missing)?.join(folder)) || !path.is_file() {",
         to: "if !path.is_file() {",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "and_opened_and_no_others" },
     },

@@ -61,7 +61,9 @@ pub(super) async fn files(
 /// A name, size and time for each file, in the order of names.
 fn listed(run: &Path) -> Vec<Value> {
     let mut found = Vec::new();
-    KEPT.iter().for_each(|kept| add(&run.join(kept), kept, 0, &mut found));
+    // A link in the place of one of them may lead anywhere.
+    let is_folder = |kept: &&&str| fs::symlink_metadata(run.join(kept)).is_ok_and(|about| about.is_dir());
+    KEPT.iter().filter(is_folder).for_each(|kept| add(&run.join(kept), kept, 0, &mut found));
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.into_iter().map(|(_, value)| value).collect()
 }
@@ -91,15 +93,15 @@ fn is_listed(name: &str) -> bool {
 
 /// A file from an offset on, and how many bytes are left of it.
 fn opened(run: &Path, name: &str, offset: u64) -> Result<(File, u64), ApiError> {
-    let is_kept = name.split_once('/').is_some_and(|(folder, _)| KEPT.contains(&folder));
-    if !is_kept || !is_listed(name) {
+    let folder = name.split_once('/').map(|(folder, _)| folder).filter(|folder| KEPT.contains(folder));
+    let Some(folder) = folder.filter(|_| is_listed(name)) else {
         let hint = "list them by leaving `file` out";
         return Err(ApiError::new(400, format!("`{name}` is no name of a file of a run")).hint(hint));
-    }
+    };
     let missing = |error: io::Error| ApiError::new(404, format!("cannot read the file `{name}`: {error}"));
     let path: PathBuf = fs::canonicalize(run.join(name)).map_err(missing)?;
-    // A program may have made a link that leads out of the folder.
-    if !path.starts_with(fs::canonicalize(run).map_err(missing)?) || !path.is_file() {
+    // A program may have made a link that leads out of the folder, perhaps to what else is kept of the run.
+    if !path.starts_with(fs::canonicalize(run).map_err(missing)?.join(folder)) || !path.is_file() {
         return Err(ApiError::new(404, format!("`{name}` is no file of the run")));
     }
     let mut file = File::open(&path).map_err(missing)?;
@@ -152,6 +154,8 @@ mod tests {
         }
         fs::write(folder.path().join("secret"), "not yours").unwrap();
         symlink("../../secret", run.join("export/out")).unwrap();
+        symlink("../grant.json", run.join("export/grant")).unwrap();
+        symlink("..", run.join("profile")).unwrap();
         let names: Vec<String> = listed(&run).iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect();
         assert_eq!(names, ["checkpoints/step-1-a1/x", "export/model.safetensors"]);
         assert_eq!(listed(&run)[1]["bytes"], 10);
@@ -164,6 +168,8 @@ mod tests {
             ("export/none", 404),
             ("export", 400),
             ("export/out", 404),
+            ("export/grant", 404),
+            ("profile/secret", 404),
             ("checkpoints/step-1-a1", 404),
             ("checkpoints/fence", 400),
             ("logs/.a.partial-1", 400),
