@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use domain::RunId;
 use domain::run::{Outcome, RunState};
 use serde_json::json;
+use server::state::StateReader;
 use server::{Home, State};
 
 use crate::error::{Error, exit};
@@ -73,13 +74,18 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         let message = "nothing was deleted: a run has begun on this machine meanwhile".to_owned();
         return Err(Error::Usage { message, hint: "run `gradus gc` again".to_owned() });
     }
-    // One of them may have been resumed meanwhile.
-    let state = State::open(&home)?;
-    let is_free = |one: &&Garbage| one.run.as_ref().is_none_or(|run| has_ended(&home, &state, run));
-    let (mut deleted, free): (u64, Vec<&Garbage>) = (0, garbage.iter().filter(is_free).collect());
-    for one in free {
-        delete(&one.path)?;
-        deleted += one.bytes;
+    // One of them may have been resumed meanwhile, also while others are deleted.
+    let (state, reader) = (State::open(&home)?, StateReader::open(&home)?);
+    let mut deleted = 0;
+    for one in &garbage {
+        let is_free = match &one.run {
+            Some(run) => has_ended(&home, &state, run) && reader.billed(run)?.is_some(),
+            None => true,
+        };
+        if is_free {
+            delete(&one.path)?;
+            deleted += one.bytes;
+        }
     }
     if !printer.is_json() {
         printer.data(format!("deleted {}", size(deleted)));
@@ -89,8 +95,11 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
 
 /// Whether nothing more comes of a run, and no command waits to write about its end.
 fn has_ended(home: &Home, state: &State, id: &RunId) -> bool {
-    let run = state.world().runs.get(id);
-    run.is_some_and(|run| run.state.is_final() && run.bill.is_some()) && !home.is_followed(&home.run(id))
+    let world = state.world();
+    let Some(run) = world.runs.get(id) else { return false };
+    // A sweep resumes trials that have a model for more epochs, from their checkpoints.
+    let is_over = world.sweep_of(run).is_none_or(|sweep| sweep.state.is_final());
+    is_over && run.state.is_final() && run.bill.is_some() && !home.is_followed(&home.run(id))
 }
 
 /// Data that can be fetched or created again: cached data, journals of transfers, working folders of ended attempts,

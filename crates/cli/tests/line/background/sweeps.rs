@@ -61,6 +61,25 @@ fn a_sweep_is_submitted_shown_by_pages_and_reported_over_the_api() {
 }
 
 #[test]
+fn gc_beside_a_server_keeps_files_of_trials_until_their_sweep_has_ended() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &[]);
+    let job = "name: search\nenvs: {N: 0}\nrun: '[ $N = 1 ] || sleep 600'\n\
+               sweep: {table: [{envs.N: 1}, {envs.N: 2}], parallel: 1}\n";
+    let (status, submitted) = server.ask("POST", "/v1/sweeps", &json!({ "job": job, "folder": home.path() }));
+    assert_eq!(status, 201, "{submitted}");
+    let sweep = submitted["sweep"].as_str().unwrap().to_owned();
+    let trials = || server.ask("GET", &format!("/v1/sweeps/{sweep}"), &Value::Null).1["trials"].clone();
+    home.until("the second trial runs", || trials()[1]["word"] == "running");
+    let cost = format!("/v1/runs/{}/cost", trials()[0]["run"].as_str().unwrap());
+    home.until("the first one is billed", || server.ask("GET", &cost, &Value::Null).1["final"] == true);
+    let listed = || home.gradus(&["gc", "--dry-run"]);
+    assert!(!listed().out.contains("working folders"), "{}", listed().out);
+    assert_eq!(server.ask("POST", &format!("/v1/sweeps/{sweep}/stop"), &Value::Null).0, 202);
+    home.until("files of its trials to be free", || listed().out.contains("working folders"));
+}
+
+#[test]
 fn what_is_no_sweep_is_refused_with_the_next_thing_to_do() {
     let home = Home::new();
     let server = Server::start_with(&home, &[]);
