@@ -71,12 +71,19 @@ fn boot() -> Option<String> {
     let first = fs::read_to_string("/proc/1/stat").ok()?;
     // The name of the process comes before, in brackets; the 22nd field is when it was started.
     let started = first.rsplit_once(") ")?.1.split(' ').nth(19)?;
-    Some(format!("{} {started}", machine.trim()))
+    // Containers of one pod may share that process, and not their files.
+    let files = fs::read_link("/proc/self/ns/mnt").ok()?;
+    Some(format!("{} {started} {}", machine.trim(), files.display()))
 }
 
-/// The machine may not be any more as the last set-up left it.
+/// The machine may not be any more as the last set-up left it, also for other owners on a node: their homes are beside this
+/// one, and their programs run as the same user.
 pub fn forget_setup(root: &Path) {
-    let _ = fs::remove_file(root.join("cache").join(NOTED));
+    let beside = root.parent().filter(|homes| homes.ends_with("homes")).map(fs::read_dir);
+    let others = beside.into_iter().flatten().flatten().flatten().map(|home| home.path());
+    for home in others.chain([root.to_owned()]) {
+        let _ = fs::remove_file(home.join("cache").join(NOTED));
+    }
 }
 
 /// A line for each entry of a folder, with the hashes of its files.
@@ -185,8 +192,8 @@ mod tests {
     #[test]
     fn the_start_of_this_machine_is_known() {
         let known = boot().unwrap();
-        let (machine, started) = known.split_once(' ').unwrap();
-        assert!(machine.len() > 30 && started.parse::<u64>().is_ok(), "{known}");
+        let [machine, started, files] = known.split(' ').collect::<Vec<_>>()[..] else { panic!("{known}") };
+        assert!(machine.len() > 30 && started.parse::<u64>().is_ok() && files.starts_with("mnt:"), "{known}");
         assert_eq!(boot(), Some(known));
     }
 
@@ -202,5 +209,11 @@ mod tests {
         forget_setup(root.path());
         assert!(!other.is_noted(root.path()));
         forget_setup(root.path());
+        // Of the homes of a node, each may have changed the machine for all.
+        let (mine, theirs) = (root.path().join("homes/me"), root.path().join("homes/them"));
+        one.note(&mine);
+        other.note(&theirs);
+        forget_setup(&mine);
+        assert!(!one.is_noted(&mine) && !other.is_noted(&theirs));
     }
 }
