@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use control::StopReason;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
@@ -91,7 +92,7 @@ impl Attempt {
             self.note_setup();
             return self.prepared(PathBuf::new(), now);
         }
-        if role == Role::Program && self.ending.is_none() && may_lack_setup(exit) {
+        if role == Role::Program && self.must_set_up_again(exit) {
             forget_setup(&self.tools.root);
         }
         let mut seen = Vec::new();
@@ -104,6 +105,15 @@ impl Attempt {
         }
         self.stage = Stage::Ended { exit, role, memory, since: now };
         seen.into_iter().flat_map(|report| self.observed(report, now)).collect()
+    }
+
+    /// Whether the next attempt here repeats the set-up: its program may have ended for want of it, or has hung, or the user
+    /// has stopped the run and may change the machine before it is resumed.
+    fn must_set_up_again(&self, exit: Exit) -> bool {
+        match &self.ending {
+            Some(ending) => matches!(ending.why, StopReason::Stop | StopReason::Hang(_)),
+            None => may_lack_setup(exit),
+        }
     }
 
     /// The set-up is done: the next attempt here may leave it out, if it has changed nothing that is gone with this one.

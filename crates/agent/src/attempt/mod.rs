@@ -372,6 +372,11 @@ impl Attempt {
             stacks: Some(self.stacks()).filter(|path| path.is_file()),
             tail: node::log::tail(&self.log),
         });
-        self.at_limit(end, memory)
+        let end = self.at_limit(end, memory);
+        let is_own = role == Role::Program && self.ending.is_none();
+        match &self.work {
+            Working::Command { setup, .. } if is_own && setup.is_left_out => verdict::without_setup(end),
+            Working::Command { .. } | Working::Train { .. } => end,
+        }
     }
 }

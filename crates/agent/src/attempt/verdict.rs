@@ -302,6 +302,18 @@ pub fn may_lack_setup(exit: Exit) -> bool {
     }
 }
 
+/// The same end for a program whose `setup` was left out. If it has failed by itself, that may be what it lacks, such as an
+/// environment that is found by the path of the working folder: the run is tried again, with the set-up.
+pub fn without_setup(end: AttemptEnd) -> AttemptEnd {
+    match end {
+        AttemptEnd::Failed { finding, .. } if finding.cause == Cause::ExitCode => {
+            let message = format!("`setup` was left out, and {}", finding.message);
+            failed(Finding { cause: Cause::Setup, message, ..finding })
+        }
+        end => end,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -477,6 +489,20 @@ mod tests {
         };
         assert!(hint("").starts_with("it wrote no output; with `set -x`"));
         assert_eq!(hint("no such file"), "read `/run/logs/a1-rank-0.log`");
+    }
+
+    #[test]
+    fn a_program_that_fails_without_its_set_up_is_tried_again() {
+        let failed_by =
+            |cause, exit_code| AttemptEnd::Failed { finding: Finding::new(cause, "`run` ended"), exit_code };
+        let AttemptEnd::Failed { finding, exit_code } = without_setup(failed_by(Cause::ExitCode, Some(1))) else {
+            panic!("it has failed")
+        };
+        assert_eq!((finding.cause, exit_code), (Cause::Setup, None));
+        assert_eq!(finding.message, "`setup` was left out, and `run` ended");
+        for end in [failed_by(Cause::Killed, None), failed_by(Cause::OutOfMemory, None), AttemptEnd::Succeeded] {
+            assert_eq!(without_setup(end.clone()), end);
+        }
     }
 
     #[test]

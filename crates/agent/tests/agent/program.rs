@@ -100,7 +100,10 @@ fn a_set_up_that_changes_only_the_machine_is_left_out_by_a_recovery() {
     // Killed, as a machine that runs out of something kills: the next attempt finds what was installed.
     assert_eq!(finding(scene.run(&file("true", "kill -KILL $$"))).0.cause, Cause::Killed);
     scene.control.order(vec![scene.start(2, &file("true", "exit 3"))]);
-    assert_eq!(finding(scene.end(2)).1, Some(3));
+    // Whatever it has failed for, its run is tried again with the set-up.
+    let (found, code) = finding(scene.end(2));
+    assert_eq!((found.cause, code), (Cause::Setup, None));
+    assert!(found.message.starts_with("`setup` was left out, and `run` ended with code 3"), "{found:?}");
     assert_eq!(count(), 1);
     let is_said = |report: &Report| matches!(report, Report::Note { text } if text.contains("`setup` is left out"));
     assert_eq!(reports(&scene.control.wait("reports", |_| true)).iter().filter(|report| is_said(report)).count(), 1);
@@ -123,6 +126,16 @@ fn a_set_up_that_changes_only_the_machine_is_left_out_by_a_recovery() {
     scene.control.order(vec![scene.start(11, &file("true", "'true'"))]);
     assert_eq!(scene.end(11), AttemptEnd::Succeeded);
     assert_eq!(count(), 8, "it has been left out");
+    // Who has stopped a run may change the machine before it is resumed.
+    scene.control.order(vec![scene.start(12, &file("true", "touch begun; sleep 600"))]);
+    let begun = scene.folder.join("attempts").join(scene.attempt(12).as_str()).join("workdir/begun");
+    until("start of the program", || begun.exists().then_some(()));
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(12), is_node_lost: false, within: None }]);
+    assert_eq!(scene.end(12), AttemptEnd::Stopped { step: None });
+    assert_eq!(count(), 8);
+    scene.control.order(vec![scene.start(13, &file("true", "'true'"))]);
+    assert_eq!(scene.end(13), AttemptEnd::Succeeded);
+    assert_eq!(count(), 9);
 }
 
 #[test]
