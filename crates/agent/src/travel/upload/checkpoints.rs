@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 
 use domain::files::{FileListing, KeepRequest};
 
-use super::files::below;
+use super::files::{below, state};
 use super::{PassedOver, Upload};
 use crate::travel::checkpoints::{is_manifest, is_own};
 use crate::travel::loop_files::{REQUEST, TravelError};
@@ -49,8 +49,12 @@ impl Upload {
         let here: BTreeSet<&String> = paths.iter().collect();
         let is_of_checkpoint = |path: &str| is_part(in_checkpoints(path)) || is_manifest(in_checkpoints(path));
         // A checkpoint whose manifest is still here has all its files in `paths`: its manifest is deleted first.
-        let mut manifests = paths.iter().filter(|path| is_manifest(in_checkpoints(path)));
-        let has_whole = manifests.any(|path| self.sent.contains_key(path) && self.folder.join(path).exists());
+        // One that was written again since it was sent may name other files than those there.
+        let is_there = |path: &String| {
+            let now = fs::metadata(self.folder.join(path)).map(|meta| state(&meta)).ok();
+            now.is_some() && self.sent.get(path) == now.as_ref()
+        };
+        let has_whole = paths.iter().any(|path| is_manifest(in_checkpoints(path)) && is_there(path));
         let is_gone = |path: &String| is_of_checkpoint(path) && !here.contains(path);
         if !has_whole || !self.sent.keys().any(is_gone) {
             return;
