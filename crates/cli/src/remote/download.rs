@@ -86,8 +86,9 @@ impl Server {
         if let Some(sha256) = sha256.filter(|sha256| *sha256 != found) {
             let _ = fs::remove_file(&partial);
             let message =
-                format!("`{file}` of run `{run}` was modified on the server after training: its SHA-256 differs");
-            let hint = format!("restore the file whose SHA-256 is {sha256} there, or train again");
+                format!("`{file}` of run `{run}` was modified on the server since it was saved: its SHA-256 differs");
+            let hint =
+                format!("restore the file whose SHA-256 is {sha256} there; of checkpoints, pull another `--step`");
             return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
         }
         fs::rename(&partial, target).map_err(Error::file("write", target))?;

@@ -38,8 +38,8 @@ pub struct Server {
 /// The server that commands talk to: that of `--server` or `GRADUS_SERVER`, else that of `gradus login`; none where it is
 /// this machine's home.
 ///
+/// # Errors
 /// [`Error::Usage`] for an invalid address, [`Error::File`] if the stored login cannot be read.
-/// [`Error::Usage`] for what is no address, [`Error::File`] when the stored login cannot be read.
 pub fn chosen(settings: &GlobalSettings) -> Result<Option<Server>, Error> {
     let stored = || login::read(&settings.home);
     let (url, login) = match &settings.server {
