@@ -2,19 +2,24 @@
 
 use std::path::Path;
 
+use domain::RunId;
+use plan::RunOrSweep;
 use serde_json::json;
 
-use super::{no_model, trained};
+use super::{no_best_trial, no_model, trained};
 use crate::error::{Error, exit};
 use crate::printer::Printer;
-use crate::remote::Server;
+use crate::remote::{KnownSweep, Server};
 
-/// Copies the model of a run and its card to a folder, verifying its hash.
+/// Copies the model of a run, or of the best trial of a sweep, and its card to a folder, verifying its hash.
 ///
 /// # Errors
 /// [`Error`].
 pub fn export(server: &Server, name: &str, to: &Path, printer: &mut Printer) -> Result<u8, Error> {
-    let id = server.find(name)?;
+    let id = match server.find_any(name)? {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => best(&server.sweep(&id)?)?,
+    };
     let known = server.run(&id, 1)?;
     let run = known.run()?;
     let Some(model) = trained(run) else { return Err(no_model(&id, &run.state)) };
@@ -37,4 +42,10 @@ pub fn export(server: &Server, name: &str, to: &Path, printer: &mut Printer) -> 
         false => printer.data(target.display().to_string()),
     }
     Ok(exit::DONE)
+}
+
+/// The best trial of a sweep.
+fn best(known: &KnownSweep) -> Result<RunId, Error> {
+    let best = plan::sweep::best(&known.world, known.record()?);
+    best.map(|best| best.run).ok_or_else(|| no_best_trial(&known.id))
 }

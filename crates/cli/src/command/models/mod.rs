@@ -263,10 +263,13 @@ fn meant(state: &State, name: &str) -> Result<domain::RunId, Error> {
         RunOrSweep::Sweep(id) => id,
     };
     let best = world.sweeps.get(&id).and_then(|sweep| plan::sweep::best(world, sweep));
-    best.map(|best| best.run).ok_or_else(|| {
-        let message = format!("no trial of sweep `{id}` has a model yet");
-        Error::Code { message, hint: Some(format!("see `gradus status {id}`")), code: exit::NOT_FINISHED }
-    })
+    best.map(|best| best.run).ok_or_else(|| no_best_trial(&id))
+}
+
+/// The error for a sweep without a model.
+fn no_best_trial(id: &domain::SweepId) -> Error {
+    let message = format!("no trial of sweep `{id}` has a model yet");
+    Error::Code { message, hint: Some(format!("see `gradus status {id}`")), code: exit::NOT_FINISHED }
 }
 
 fn model_of<'a>(state: &'a State, id: &domain::RunId) -> Result<(&'a plan::Run, &'a Exported), Error> {

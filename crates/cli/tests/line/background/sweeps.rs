@@ -151,7 +151,7 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
     assert_eq!((&last["event"], &last["outcome"]), (&"done".into(), &"done".into()), "{last}");
     assert!(here.path().join("sweeps").read_dir().unwrap().next().is_none(), "nothing runs here");
     let sweep = last["sweep"].as_str().unwrap();
-    let commands: [(&[&str], i32); 15] = [
+    let commands: [(&[&str], i32); 16] = [
         (&["status"], 0),
         (&["status", "--json"], 0),
         (&["status", "last"], 0),
@@ -167,6 +167,8 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
         (&["attach", sweep], 2),
         (&["resume", sweep, "--budget", "$5"], 2),
         (&["resume", sweep, "--set", "epochs=2"], 2),
+        // Programs leave no model.
+        (&["models", "export", "last", "--to", "copy"], 101),
     ];
     for (command, code) in commands {
         let (mine, its) = (here.gradus(command), there.gradus(command));
