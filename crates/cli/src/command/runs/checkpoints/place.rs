@@ -34,7 +34,11 @@ impl CheckpointPlace<'_> {
         let mut all = Vec::new();
         for file in server.files(run)? {
             let Some(name) = file.name.strip_prefix(FOLDER).filter(|name| is_manifest(name)) else { continue };
-            let contents = server.contents(run, &file.name)?;
+            let contents = match server.contents(run, &file.name) {
+                // A run that goes on has deleted it meanwhile.
+                Err(error) if error.code() == exit::USAGE => continue,
+                contents => contents?,
+            };
             all.extend(parsed(name, &contents, Timestamp(file.modified)));
         }
         all.sort_by_key(|one| one.step);
