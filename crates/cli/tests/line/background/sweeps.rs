@@ -181,7 +181,7 @@ fn commands_show_the_same_sweeps_of_a_server_as_of_its_home() {
     }
     let pipeline = there.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n");
     let refused = here.gradus(&["run", text(&pipeline)]);
-    assert!(refused.code == Some(2) && refused.err.contains("run it in the foreground"), "{}", refused.err);
+    assert!(refused.code == Some(2) && refused.err.contains("run it on the server's machine"), "{}", refused.err);
 }
 
 #[test]
