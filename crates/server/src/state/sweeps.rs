@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use domain::subject::EventSubject;
 use domain::{Record, SweepId};
 use plan::{RunOrSweep, SweepRecord, World};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{StateReader, log, rows};
 use crate::error::Error;
@@ -40,12 +40,7 @@ impl StateReader {
     pub fn sweeps(&self, filter: &SweepFilter) -> Result<(Vec<(SweepId, SweepRecord)>, bool), Error> {
         let before = match &filter.before {
             None => i64::MAX,
-            Some(sweep) => {
-                let sql = "SELECT ord FROM sweep_rows WHERE id = ?1";
-                let order =
-                    self.ask(|db| db.prepare_cached(sql)?.query_row([sweep.as_str()], |row| row.get(0)).optional())?;
-                order.ok_or_else(|| Error::NoRun(sweep.to_string()))?
-            }
+            Some(sweep) => self.ask(|db| order_of(db, sweep))?.ok_or_else(|| Error::NoRun(sweep.to_string()))?,
         };
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX).saturating_add(1);
         // Their bodies are large: only those of this page are read.
@@ -90,10 +85,9 @@ impl StateReader {
     pub fn sweep_records(&self, sweep: &SweepId, seq: u64, limit: usize) -> Result<SweepEvents, Error> {
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = db.unchecked_transaction().map_err(Error::sqlite("read", &self.path))?;
-        let known = rows::sweeps(&transaction, "WHERE id = ?1", [sweep.as_str()]);
-        let known = known.map_err(Error::sqlite("read", &self.path))?;
+        let order = order_of(&transaction, sweep).map_err(Error::sqlite("read", &self.path))?;
         // Nothing of it is older than its submission.
-        let first = known.first().map_or(0, |(_, sweep)| sweep.order.saturating_sub(1));
+        let first = order.map_or(0, |order| order.unsigned_abs().saturating_sub(1));
         let mut records = log::of_trials(&transaction, &self.path, sweep, seq.max(first), limit)?;
         let has_more = records.len() >= limit;
         let next = match records.last().filter(|_| has_more) {
@@ -106,4 +100,11 @@ impl StateReader {
         });
         Ok(SweepEvents { records, next, has_more })
     }
+}
+
+/// The number of the event that submitted a sweep. Read without the sweep itself, because each stream asks several times a
+/// second.
+fn order_of(db: &Connection, sweep: &SweepId) -> rusqlite::Result<Option<i64>> {
+    let mut statement = db.prepare_cached("SELECT ord FROM sweep_rows WHERE id = ?1")?;
+    statement.query_row([sweep.as_str()], |row| row.get(0)).optional()
 }
