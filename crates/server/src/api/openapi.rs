@@ -125,7 +125,8 @@ const OPERATIONS: &[Operation] = &[
     },
     get(
         "/v1/sweeps/{sweep}",
-        "Show a sweep with `limit` of its trials, by number, after one of them",
+        "Show a sweep with `limit` of its trials, by number, after one of them; with the first ones also its \
+         cost and best trial",
         &[("after", "integer"), ("limit", "integer")],
     ),
     Operation {

@@ -44,6 +44,9 @@ fn a_sweep_is_submitted_shown_by_pages_and_reported_over_the_api() {
     assert_eq!(page["trials"][1]["values"]["envs.N"].to_string().trim_matches('"'), "2", "{page}");
     let page = show("?after=2");
     assert_eq!((numbers(&page), &page["has_more"]), (vec![3], &json!(false)));
+    // What rests on all trials is computed once, with the first page.
+    let has_cost = ["", "?after=2"].map(|query| show(query)["cost_micro_usd"].is_i64());
+    assert_eq!(has_cost, [true, false]);
     let listed = get("/v1/sweeps?name=sea");
     assert_eq!((&listed["sweeps"][0]["sweep"], &listed["sweeps"][0]["trials"]), (&json!(sweep), &json!(3)), "{listed}");
     assert_eq!(get(&format!("/v1/sweeps?before={sweep}")), json!({ "sweeps": [], "has_more": false }));

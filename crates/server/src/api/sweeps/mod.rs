@@ -102,7 +102,7 @@ pub(super) struct ShowQuery {
     limit: Option<usize>,
 }
 
-/// Shows a sweep with a page of its trials, by number.
+/// Shows a sweep with a page of its trials, by number; with the first page, also what the list says of it.
 pub(super) async fn show(
     State(api): State<Api>,
     Path(sweep): Path<String>,
@@ -115,7 +115,8 @@ pub(super) async fn show(
         let world = api.reader.trials(&id, after, limit).map_err(ApiError::inside)?;
         let world = world.ok_or_else(|| ApiError::no_sweep(&sweep))?;
         let known = world.sweeps.get(&id).ok_or_else(|| ApiError::no_sweep(&sweep))?;
-        let mut shown = json!(summary(&api, &id, known)?);
+        // Cost and best trial rest on all trials, which are not read again for each page.
+        let mut shown = if after == 0 { json!(summary(&api, &id, known)?) } else { json!({ "sweep": id }) };
         let has_more = known.trials.len() > after.saturating_add(limit);
         shown["trial_count"] = json!(known.trials.len());
         shown["trials"] = trials(&world, known, now).into();
