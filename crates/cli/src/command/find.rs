@@ -30,7 +30,9 @@ pub fn find_any(world: &World, name: &str) -> Result<RunOrSweep, Error> {
     let starting: Vec<&(u64, String, RunOrSweep)> = all.iter().filter(|(_, id, _)| id.starts_with(name)).collect();
     match (starting.iter().find(|(_, id, _)| id == name), &starting[..]) {
         (Some((.., one)), _) | (None, [(.., one)]) => Ok(one.clone()),
-        (None, _) => find(world, name).map(RunOrSweep::Run),
+        // The name may be that of a trial.
+        (None, []) => find(world, name).map(RunOrSweep::Run),
+        (None, _) => Err(Error::ambiguous(name)),
     }
 }
 
@@ -54,10 +56,7 @@ pub fn find(world: &World, name: &str) -> Result<RunId, Error> {
     let mut starting = world.runs.keys().filter(|id| id.as_str().starts_with(name));
     match (starting.next(), starting.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (Some(_), Some(_)) => {
-            let message = format!("`{name}` is ambiguous: more than one run starts with it");
-            Err(Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() })
-        }
+        (Some(_), Some(_)) => Err(Error::ambiguous(name)),
         (None, _) => Err(server::Error::NoRun(name.to_owned()).into()),
     }
 }
@@ -81,5 +80,19 @@ mod tests {
         for error in [find(&world, "").unwrap_err(), find_any(&world, "").unwrap_err()] {
             assert_eq!(error.to_string(), "the name of the run is empty");
         }
+    }
+
+    #[test]
+    fn a_name_that_two_sweeps_begin_with_is_not_the_only_trial_of_either() {
+        let history = include_str!("../../../server/tests/histories/sweep.jsonl");
+        let records: Vec<domain::Record> = history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut world = World::replay(&records).unwrap();
+        let (id, sweep) = world.sweeps.first_key_value().map(|(id, sweep)| (id.clone(), sweep.clone())).unwrap();
+        let trial = sweep.trials[0].clone();
+        world.runs.retain(|run, _| *run == trial);
+        world.sweeps.insert(SweepId::new("search-other"), sweep);
+        assert!(find_any(&world, "search-").unwrap_err().to_string().contains("ambiguous"));
+        assert_eq!(find_any(&world, id.as_str()).unwrap(), RunOrSweep::Sweep(id));
+        assert_eq!(find_any(&world, trial.as_str()).unwrap(), RunOrSweep::Run(trial));
     }
 }

@@ -88,6 +88,12 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
+    /// A name on the command line that more than one run or sweep starts with.
+    pub fn ambiguous(name: &str) -> Error {
+        let message = format!("`{name}` is ambiguous: more than one run starts with it");
+        Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() }
+    }
+
     /// The missing feature of a first build that this command needs, if that is why it failed.
     pub fn left_out(&self) -> Option<&'static str> {
         match self {

@@ -81,10 +81,7 @@ impl Server {
             (None, []) => missing(),
             // The exact name may be older than many that begin with it.
             (None, _) if self.get(&format!("/v1/runs/{name}/cost")).is_ok() => Ok(RunId::new(name)),
-            (None, _) => {
-                let message = format!("`{name}` is ambiguous: more than one run starts with it");
-                Err(Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() })
-            }
+            (None, _) => Err(Error::ambiguous(name)),
         }
     }
 

@@ -115,11 +115,16 @@ impl Server {
         if all.len() == 1 {
             return Ok(all.swap_remove(0).1);
         }
+        // The name may be that of a trial.
+        if all.is_empty() {
+            return self.find(name).map(RunOrSweep::Run);
+        }
         // The exact name may be older than many that begin with it.
-        if !all.is_empty() && self.trial_of(name).is_some() {
+        if self.trial_of(name).is_some() {
             return Ok(RunOrSweep::Sweep(SweepId::new(name)));
         }
-        self.find(name).map(RunOrSweep::Run)
+        let run = self.get(&format!("/v1/runs/{name}/cost"));
+        run.map(|_| RunOrSweep::Run(RunId::new(name))).map_err(|_| Error::ambiguous(name))
     }
 
     /// A trial of the sweep of exactly this name, or words for one it does not have yet; `None` if there is no such sweep.
