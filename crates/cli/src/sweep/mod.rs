@@ -118,9 +118,9 @@ pub fn finish(
 pub fn wait(home: &Home, mut state: State, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
     loop {
         state.refresh()?;
-        let facts = SweepFacts::of_home(home, state.world(), id)?;
-        if facts.record.state.is_final() {
-            return ended(&facts, printer);
+        let sweep = state.world().sweeps.get(id).ok_or_else(|| server::Error::NoRun(id.to_string()))?;
+        if sweep.state.is_final() {
+            return ended(&SweepFacts::of_home(home, state.world(), id)?, printer);
         }
         if !home.is_watched(&home.sweep(id)) {
             let message = format!("no process runs `{id}`, so it does not end by itself");
