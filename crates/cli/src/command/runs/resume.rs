@@ -211,8 +211,10 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
         Resumption::Unfinished | Resumption::Complete if !args.changes_something() => return Ok(false),
         Resumption::Complete => {
             let message = format!("{kind} `{id}` has ended with its result, so there is nothing to resume");
-            let hint = "extend it with `--set epochs=N`, or submit the job again with `gradus run JOB.yaml`";
-            (message, hint.to_owned())
+            let again = "submit the job again with `gradus run JOB.yaml`";
+            // The trials of a sweep take no `--set`.
+            let extend = if kind == "run" { "extend it with `--set epochs=N`, or " } else { "" };
+            (message, format!("{extend}{again}"))
         }
         Resumption::Unfinished => {
             let message =
