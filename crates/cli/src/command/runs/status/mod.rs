@@ -2,6 +2,8 @@
 
 mod one;
 
+use std::collections::BTreeSet;
+
 use domain::{Money, RunId, SweepId, Timestamp};
 use serde_json::{Value, json};
 use server::{Home, Series, State};
@@ -29,11 +31,11 @@ pub struct Args {
     all: bool,
 }
 
-/// Number of runs that are listed besides open ones.
+/// Number of runs that are listed besides open ones, and of a server's sweeps, the newest of each.
 const LISTED: usize = 100;
 
-/// Number of a server's sweeps that are listed, the newest.
-const LISTED_SWEEPS: usize = 100;
+/// Number of a server's sweeps that are listed with `--all`: as many as one answer has.
+const MOST_SWEEPS: usize = 1_000;
 
 /// Lists runs, newest last, or shows the state of one.
 ///
@@ -144,10 +146,17 @@ fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u
         };
         run_row(&listed, printer)
     };
-    let mut sweeps = server.sweeps(LISTED_SWEEPS, None)?.unwrap_or_default();
-    // One that has no trial among these stands at the end.
+    let sweeps = server.sweeps(if all { MOST_SWEEPS } else { LISTED }, None)?.unwrap_or_default();
+    let listed_trials: BTreeSet<&str> = runs.iter().filter_map(|run| run["sweep"].as_str()).collect();
+    let is_recent = |sweep: &Value| {
+        let is_listed = sweep["sweep"].as_str().is_some_and(|id| listed_trials.contains(id));
+        is_listed || sweep["trials"] == 0
+    };
+    // The trials of the others are older than these runs. One that has no trial yet stands at the end.
+    let (mut sweeps, mut older): (Vec<Value>, Vec<Value>) = sweeps.into_iter().partition(is_recent);
     sweeps.sort_by(|one, other| one["sweep"].as_str().cmp(&other["sweep"].as_str()));
-    let mut rows: Vec<Vec<String>> = Vec::new();
+    older.sort_by_key(|sweep| sweep["submitted"].as_i64());
+    let mut rows: Vec<Vec<String>> = older.iter().filter_map(|sweep| listed_sweep(sweep, printer)).collect();
     for run in &runs {
         if let Some(at) = sweeps.iter().position(|sweep| !run["sweep"].is_null() && sweep["sweep"] == run["sweep"]) {
             rows.extend(listed_sweep(&sweeps.remove(at), printer));
