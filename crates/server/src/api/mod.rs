@@ -30,7 +30,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 use domain::sweep::Known;
 use domain::{Job, Money, Plan, RunId};
-use plan::{Run, SweepRecord, World};
+use plan::{Run, RunOrSweep, SweepRecord, World};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -79,8 +79,9 @@ pub enum PaidRequest<'a> {
 /// requests do not spend the same money.
 pub type Admitter = dyn Fn(PaidRequest<'_>) -> Result<Box<dyn Send>, ApiError> + Send + Sync;
 
-/// Refuses to resume a run whose files, checkpoints or mounts are not there any more, before anything is rented for it.
-pub type ResumeCheck = dyn Fn(&World, &RunId) -> Result<(), ApiError> + Send + Sync;
+/// Refuses to resume a run or sweep whose files, checkpoints or mounts are not there any more, or that nothing can be rented
+/// for.
+pub type ResumeCheck = dyn Fn(&World, &RunOrSweep) -> Result<(), ApiError> + Send + Sync;
 
 /// Functions of the command line, so that API and commands agree.
 #[derive(Clone)]
@@ -89,7 +90,7 @@ pub struct Answers {
     pub planner: Arc<Planner>,
     /// Admits work that may cost money.
     pub admitter: Arc<Admitter>,
-    /// Checks what a run would resume from.
+    /// Checks what a run or sweep would resume from.
     pub resume_check: Arc<ResumeCheck>,
     /// Lists offers.
     pub offers: Arc<OfferLister>,

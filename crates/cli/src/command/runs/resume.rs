@@ -150,6 +150,17 @@ pub fn require_resumable(home: &Home, world: &World, id: &RunId) -> Result<(), E
     mounts::check(&run.job, (id.as_str(), ""))
 }
 
+/// Refuses to resume a sweep of which no trial could be started: its provider is not there, or what it mounts. `gradus serve`
+/// asks here as well.
+///
+/// # Errors
+/// [`Error::Code`] or [`Error::Job`] with what is missing.
+pub fn require_resumable_sweep(home: &Home, world: &World, id: &SweepId) -> Result<(), Error> {
+    let Some(sweep) = world.sweeps.get(id) else { return Ok(()) };
+    machine::require_served(home, &sweep.plan.offer.provider)?;
+    mounts::check(&sweep.job, (id.as_str(), ""))
+}
+
 fn refuse_removed(home: &Home, id: &RunId) -> Result<(), Error> {
     if !home.run(id).join(REMOVED).exists() {
         return Ok(());
@@ -278,6 +289,7 @@ fn sweep(
 ) -> Result<u8, Error> {
     let since = state.world().last_seq;
     if let Some(resume) = resumed_sweep(args, state.world(), id)? {
+        require_resumable_sweep(home, state.world(), id)?;
         let asked = state.world().sweeps.get(id).map(|sweep| SpendingRequest::resumed_sweep(sweep, args.budget));
         let admitted = asked.map(|asked| spending::admit(&asked, home)).transpose()?.unwrap_or_default();
         admitted.notes.iter().for_each(|note| printer.say(note));

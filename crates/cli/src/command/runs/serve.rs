@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use domain::file::JobPipeline;
 use domain::{Bytes, Elapsed, Rate};
+use plan::RunOrSweep;
 use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
 
+use super::resume;
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
@@ -170,10 +172,14 @@ fn admitter(home: Home) -> Arc<api::Admitter> {
     })
 }
 
-/// Checks what a run would resume from as `gradus resume` does.
+/// Checks what a run or sweep would resume from as `gradus resume` does.
 fn resume_check(home: Home) -> Arc<api::ResumeCheck> {
-    Arc::new(move |world, id| {
-        super::resume::require_resumable(&home, world, id).map_err(|error| match error {
+    Arc::new(move |world, work| {
+        let checked = match work {
+            RunOrSweep::Run(id) => resume::require_resumable(&home, world, id),
+            RunOrSweep::Sweep(id) => resume::require_resumable_sweep(&home, world, id),
+        };
+        checked.map_err(|error| match error {
             Error::Usage { .. } | Error::Code { .. } | Error::Job(_) => refusal(409, error),
             other => refusal(500, other),
         })

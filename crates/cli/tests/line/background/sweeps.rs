@@ -132,6 +132,12 @@ fn a_sweep_over_the_api_needs_a_budget_that_fits_also_when_it_is_resumed() {
     check(stop(), 202, "sweep");
     check(server.ask("POST", &format!("{path}/resume"), &json!({ "budget": "$2" })), 409, "may spend");
     check(server.ask("POST", &format!("{path}/resume"), &json!({ "budget": "two" })), 400, "`budget`");
+    // What the server cannot rent from is refused, and not waited for.
+    let served = home.path().join("server.providers");
+    let providers = std::fs::read(&served).unwrap();
+    std::fs::write(&served, "aws\n").unwrap();
+    check(server.ask("POST", &format!("{path}/resume"), &json!({})), 409, "cannot rent from");
+    std::fs::write(&served, providers).unwrap();
     // Sent again, it resumes once.
     let resume = || server.try_ask("POST", &format!("{path}/resume"), &["Idempotency-Key: again"], "{}").unwrap();
     check(resume(), 202, "sweep");

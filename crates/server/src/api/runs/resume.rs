@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
 use domain::sweep::Setting;
 use domain::{Duration, Event, Money, Problems, RunId, Work};
-use plan::{Resumption, World};
+use plan::{Resumption, RunOrSweep, World};
 use serde_json::{Value, json};
 
 use super::keys::key;
@@ -64,7 +64,7 @@ pub(in crate::api) async fn resume(
     if let Some((message, hint)) = refused {
         return Err(ApiError::new(409, message).hint(hint));
     }
-    let (checking, known, checked) = (api.clone(), world.clone(), id.clone());
+    let (checking, known, checked) = (api.clone(), world.clone(), RunOrSweep::Run(id.clone()));
     reading::blocking(move || (checking.answers.resume_check)(&known, &checked)).await?;
     let admitted = admit(&api, &world, &id, &event).await?;
     if let Some(key) = key {

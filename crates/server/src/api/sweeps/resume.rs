@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
 use domain::{Duration, Event, Money, SweepId};
-use plan::Resumption;
+use plan::{Resumption, RunOrSweep};
 use serde_json::{Value, json};
 
 use crate::api::failure::ApiError;
@@ -49,10 +49,12 @@ pub(in crate::api) async fn resume(
     let resumption = plan::resume::sweep(&world, clock::now(), &id, &event);
     require_allowed(&sweep, resumption.map_err(|illegal| ApiError::new(409, illegal.why))?)?;
     let record = world.sweeps.get(&id).cloned().ok_or_else(|| ApiError::no_sweep(&sweep))?;
+    let (seq, checking, checked) = (world.last_seq, api.clone(), RunOrSweep::Sweep(id.clone()));
+    reading::blocking(move || (checking.answers.resume_check)(&world, &checked)).await?;
     let admitting = api.clone();
     let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::ResumeSweep(&record, budget))).await?;
     if let Some(key) = key {
-        let (folder, seq) = (api.home.sweep(&id), world.last_seq);
+        let folder = api.home.sweep(&id);
         reading::blocking(move || remember(&folder, key, seq)).await?;
     }
     api.door.request_holding(event, admitted).await?;
