@@ -54,8 +54,10 @@ pub fn run(
     if let Some(sweep) = unfinished {
         printer.say(format!("resuming sweep {sweep}; use `--new` to start another"));
         let since = state.world().last_seq;
+        // One that has ended in the background has its result shown, or the same job would find it again and again.
+        let has_ended = state.world().sweeps.get(&sweep).is_none_or(|known| known.state.is_final());
         drop(state);
-        if is_detached {
+        if is_detached && !has_ended {
             return Ok(detached(&sweep, printer));
         }
         return finish(settings, printer, home, &sweep, since);

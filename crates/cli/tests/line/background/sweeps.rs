@@ -225,3 +225,16 @@ fn a_sweep_of_a_server_is_detached_stopped_and_resumed_from_elsewhere() {
     succeeded(there.gradus(&["stop", "last"]));
     assert_eq!(there.gradus(&["wait", "last"]).code, Some(103));
 }
+
+#[test]
+fn a_sweep_that_has_ended_in_the_background_is_reported_and_not_detached_again() {
+    let home = Home::new();
+    let _server = Server::start_with(&home, &[]);
+    let job = home.job("search.yaml", PROGRAM);
+    let run = || succeeded(home.gradus(&["run", text(&job), "--yes", "--detach"]));
+    let first = run();
+    assert!(first.contains("continues in the background"), "{first}");
+    succeeded(home.gradus(&["wait", "last"]));
+    let second = run();
+    assert!(second.contains(": done\n") && !second.contains("in the background"), "{second}");
+}
