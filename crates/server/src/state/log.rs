@@ -38,10 +38,11 @@ pub fn of_run(db: &Connection, path: &Path, run: &RunId, seq: u64) -> Result<Vec
 }
 
 /// Events of the trials of a sweep and of all sweeps after `seq`, oldest first, at most so many. Read in the order of the log,
-/// because who follows a sweep asks for what is new again and again.
+/// and each run looked up by its name, because who follows a sweep of thousands of trials asks again and again for the few
+/// events that are new.
 pub fn of_trials(db: &Connection, path: &Path, sweep: &SweepId, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
     let sql = "SELECT seq, at, event FROM events WHERE seq > ?1
-        AND (+run IS NULL OR +run IN (SELECT id FROM run_rows WHERE sweep = ?2)) ORDER BY seq LIMIT ?3";
+        AND (+run IS NULL OR EXISTS (SELECT 1 FROM run_rows WHERE id = events.run AND sweep = ?2)) ORDER BY seq LIMIT ?3";
     let (seq, limit) = (i64::try_from(seq).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
     select(db, path, sql, params![seq, sweep.as_str(), limit])
 }
