@@ -138,12 +138,16 @@ fn a_sweep_over_the_api_needs_a_budget_that_fits_also_when_it_is_resumed() {
     std::fs::write(&served, "aws\n").unwrap();
     check(server.ask("POST", &format!("{path}/resume"), &json!({})), 409, "cannot rent from");
     std::fs::write(&served, providers).unwrap();
+    let told = home.path().join(format!("sweeps/{}/told", first["sweep"].as_str().unwrap()));
+    std::fs::create_dir_all(told.parent().unwrap()).unwrap();
+    std::fs::write(&told, "").unwrap();
     // Sent again, it resumes once.
     let resume = || server.try_ask("POST", &format!("{path}/resume"), &["Idempotency-Key: again"], "{}").unwrap();
     check(resume(), 202, "sweep");
     check(resume(), 202, "sweep");
     let events = server.ask("GET", &format!("{path}/events"), &Value::Null).1.to_string();
     assert_eq!(events.matches("\"sweep_resume_requested\"").count(), 1, "{events}");
+    assert!(!told.exists(), "its next end is not reported yet");
     check(stop(), 202, "sweep");
     home.until("it is stopped again", || word()["word"] == "stopped");
 }

@@ -53,10 +53,16 @@ pub(in crate::api) async fn resume(
     reading::blocking(move || (checking.answers.resume_check)(&world, &checked)).await?;
     let admitting = api.clone();
     let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::ResumeSweep(&record, budget))).await?;
-    if let Some(key) = key {
-        let folder = api.home.sweep(&id);
-        reading::blocking(move || remember(&folder, key, seq)).await?;
-    }
+    let (home, folder) = (api.home.clone(), api.home.sweep(&id));
+    let noted = reading::blocking(move || {
+        if let Some(key) = key {
+            remember(&folder, key, seq)?;
+        }
+        // Its next end is reported again.
+        home.unmark_reported(&folder);
+        Ok(())
+    });
+    noted.await?;
     api.door.request_holding(event, admitted).await?;
     Ok(accepted())
 }
