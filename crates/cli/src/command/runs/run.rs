@@ -128,9 +128,9 @@ pub fn start(
     if let Some(run) = unfinished {
         super::resume::refuse_damaged(home, state.world(), &run)?;
         printer.say(format!("resuming run {run}; use `--new` to start another"));
-        let since = Since::Event(state.world().last_seq);
+        let (since, has_ended) = (Since::Event(state.world().last_seq), has_ended(&state, &run));
         drop(state);
-        if options.detach {
+        if options.detach && !has_ended {
             return detach(settings, home, &run, printer);
         }
         let since = take_over(settings, printer, home, &run, since)?;
@@ -172,6 +172,11 @@ pub fn start(
         ));
     }
     finish(settings, printer, home, &run, Since::Start)
+}
+
+/// Whether a run has ended in the background: its result is shown then, or the same job would find it again and again.
+fn has_ended(state: &State, run: &RunId) -> bool {
+    state.world().runs.get(run).is_none_or(|run| run.state.is_final() && run.bill.is_some())
 }
 
 /// Refuses a program in a container on this machine without podman or docker.

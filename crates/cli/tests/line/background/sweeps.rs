@@ -231,14 +231,16 @@ fn a_sweep_of_a_server_is_detached_stopped_and_resumed_from_elsewhere() {
 }
 
 #[test]
-fn a_sweep_that_has_ended_in_the_background_is_reported_and_not_detached_again() {
+fn what_has_ended_in_the_background_is_reported_and_not_detached_again() {
     let home = Home::new();
     let _server = Server::start_with(&home, &[]);
-    let job = home.job("search.yaml", PROGRAM);
-    let run = || succeeded(home.gradus(&["run", text(&job), "--yes", "--detach"]));
-    let first = run();
-    assert!(first.contains("continues in the background"), "{first}");
-    succeeded(home.gradus(&["wait", "last"]));
-    let second = run();
-    assert!(second.contains(": done\n") && !second.contains("in the background"), "{second}");
+    for (name, text_of_job, word) in [("search.yaml", PROGRAM, "done"), ("one.yaml", "run: echo one\n", "succeeded")] {
+        let job = home.job(name, text_of_job);
+        let run = || succeeded(home.gradus(&["run", text(&job), "--yes", "--detach"]));
+        let first = run();
+        assert!(first.contains("continues in the background"), "{first}");
+        succeeded(home.gradus(&["wait", "last"]));
+        let second = run();
+        assert!(second.contains(&format!(": {word}\n")) && !second.contains("in the background"), "{second}");
+    }
 }
