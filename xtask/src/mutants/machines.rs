@@ -140,6 +140,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "trials_that_resume_with" },
     },
     SourceMutant {
+        name: "a-loop-that-starts-over-forgets",
+        harm: "a machine that nobody reaches is billed until another process has appended something, and not until it was heard",
+        file: "crates/control/src/controller/mod.rs",
+        from: "        self.take_back_released();\n",
+        to: "",
+        test: CargoTest { package: "gradus-control", target: &["--test", "restarted"], filter: "" },
+    },
+    SourceMutant {
         name: "one-list-proves-an-end",
         harm: "a machine that one list of its cloud lacks is taken for gone, and is not ended any more",
         file: "crates/cloud/src/rented/mod.rs",

@@ -74,8 +74,10 @@ impl Controller {
             Action::RecordRelease { instance, usage } => {
                 self.record_doubles(&instance);
                 if self.is_appended(Event::Released { instance: instance.clone(), usage }) {
-                    self.machines.remove(&instance);
                     self.clear(instance.as_str());
+                    if let Some(memory) = self.machines.remove(&instance) {
+                        self.released.push_back((self.world.last_seq, instance, memory));
+                    }
                 }
             }
             Action::Resize { attempt } => self.must(Event::AttemptResizing { attempt }),

@@ -255,6 +255,19 @@ impl Controller {
         }
     }
 
+    /// Takes back what was seen and heard of machines whose release was not written down after all: when they were heard
+    /// last decides what they are billed. Calls about them may have been answered meanwhile, so nothing is taken back of
+    /// those.
+    pub(super) fn take_back_released(&mut self) {
+        for (_, id, old) in std::mem::take(&mut self.released) {
+            let Some(memory) = self.machines.get_mut(&id) else { continue };
+            (memory.since, memory.token, memory.heard) = (old.since, old.token, old.heard);
+            (memory.sight, memory.missing, memory.looked) = (old.sight, old.missing, old.looked);
+            memory.machines = old.machines;
+            memory.end.first = old.end.first;
+        }
+    }
+
     /// Adds the machines of the log that this controller has not launched itself. Whether their launch was requested is
     /// unknown, so an earlier request may still have its effect.
     pub(super) fn remember_machines(&mut self) {

@@ -54,6 +54,8 @@ pub struct Controller {
     /// The traits of all of them.
     traits: Arc<BTreeMap<String, ProviderTraits>>,
     machines: BTreeMap<InstanceId, MachineMemory>,
+    /// What is known of machines whose release is decided, by the event that records it: until that is durable.
+    released: VecDeque<(u64, InstanceId, MachineMemory)>,
     runs: BTreeMap<RunId, RunMemory>,
     paces: BTreeMap<AttemptId, AttemptPace>,
     unknown: BTreeMap<InstanceId, UnknownAgent>,
@@ -107,6 +109,7 @@ impl Controller {
             providers,
             traits: traits.into(),
             machines: BTreeMap::new(),
+            released: VecDeque::new(),
             runs: BTreeMap::new(),
             paces: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -160,6 +163,7 @@ impl Controller {
         self.new.clear();
         self.out.clear();
         self.remember_machines();
+        self.take_back_released();
         self.doubt_answers();
         for provider in self.providers.values_mut() {
             provider.rented.clear();
@@ -287,6 +291,9 @@ impl Controller {
         }
         while self.held.front().is_some_and(|(after, _)| *after <= self.durable) {
             out.extend(self.held.pop_front().map(|(_, output)| output));
+        }
+        while self.released.front().is_some_and(|(seq, ..)| *seq <= self.durable) {
+            self.released.pop_front();
         }
         out.append(&mut self.out);
         out
