@@ -211,7 +211,9 @@ impl Simulation {
                 return self.violate(format!("the log cannot be replayed: {illegal}"));
             }
             self.note_able();
-            return self.deliver(ControllerInput::Durable { seq });
+            // What was to be synced before the loop started over is not on disk.
+            let newest = self.process.disk.last().map_or(0, |record| record.seq);
+            return self.deliver(ControllerInput::Durable { seq: seq.min(newest) });
         }
         self.process.unsynced.clear();
         self.overtaken += 1;
