@@ -142,9 +142,9 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "a-loop-that-starts-over-forgets",
         harm: "a machine that nobody reaches is billed until another process has appended something, and not until it was heard",
-        file: "crates/control/src/controller/mod.rs",
-        from: "        self.take_back_released();\n",
-        to: "",
+        file: "crates/control/src/controller/memory.rs",
+        from: "(memory.since, memory.token, memory.heard) = (old.since, old.token, old.heard);",
+        to: "let _ = (old.since, old.token, old.heard);",
         test: CargoTest { package: "gradus-control", target: &["--test", "restarted"], filter: "" },
     },
     SourceMutant {
