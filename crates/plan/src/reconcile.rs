@@ -43,7 +43,7 @@ pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
 pub use trials::is_limited;
-pub(crate) use trials::{spent_at_most, taken_at_most, unreachable};
+pub(crate) use trials::{least_bills, spent_at_most, taken_at_most, unreachable};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -300,7 +300,9 @@ fn rent_chosen<'a>(
     let count = fleet::rentable(id, run, usable.len(), missing, room);
     let mut chosen = choice::choose(facts, policy, run, usable, count);
     let is_full = count == 0 && (missing > 0 || !room.has_some(id, run, 0));
-    if chosen.is_empty() || is_full {
+    // Of trials that share a budget, the next look counts what the first of them is given.
+    let shares = limits::budget_of(world, run).is_some() && room.has_given_to_sweep_of(run);
+    if chosen.is_empty() || is_full || shares {
         return Vec::new();
     }
     loop {

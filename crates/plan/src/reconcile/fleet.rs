@@ -123,7 +123,9 @@ pub(super) fn beside<'a>(
     }
     let is_due = || rents_in(world, facts, policy, run).0 == 0;
     let missing = machines.missing(run);
-    if missing == 0 || !is_due() {
+    // Of trials that share a budget, the next look counts what the first of them is given.
+    let shares = limits::budget_of(world, run).is_some() && room.has_given_to_sweep_of(run);
+    if missing == 0 || !is_due() || shares {
         return Vec::new();
     }
     let count = rentable(id, run, run.job.machines() as usize, missing, room);

@@ -81,6 +81,12 @@ impl<'a> Room<'a> {
         used < sweep.search.parallel as usize && others.all(|taken| taken.sweep == own)
     }
 
+    /// Whether this decision rents a machine for a trial of the same sweep.
+    pub fn has_given_to_sweep_of(&self, run: &Run) -> bool {
+        let sweep = run.trial.as_ref().map(|trial| &trial.sweep);
+        sweep.is_some() && self.added.iter().any(|taken| taken.sweep == sweep)
+    }
+
     /// Uses slots for machines of a run.
     pub fn take(&mut self, id: &'a RunId, run: &'a Run, machines: usize) {
         let sweep = run.trial.as_ref().map(|trial| &trial.sweep);

@@ -1,10 +1,10 @@
 //! What the budget and the deadline of a sweep leave to its trials. A trial has none of its own.
 
-use domain::{Elapsed, Money};
+use domain::{Elapsed, InstanceId, Money};
 
 use super::limits::{Affords, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_spend};
 use super::{ObservedState, Policy};
-use crate::world::{Run, SweepRecord, World, spent};
+use crate::world::{Instance, Run, SweepRecord, World, spent};
 
 /// Whether a run, or the sweep whose trial it is, has a budget or a deadline.
 pub fn is_limited(world: &World, run: &Run) -> bool {
@@ -36,7 +36,8 @@ pub(super) fn affords(
 ) -> Affords {
     let others = open(world, sweep).filter(|other| !std::ptr::eq(*other, run));
     let ending: Money = others.map(|other| rate_now(world, other).cost(reserve_of(world, facts, policy, other))).sum();
-    let most = spent_at_most(world, facts, sweep) + ending + useless + unreachable(world, facts, policy, sweep);
+    let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
+    let most = spent_at_most(world, facts, sweep) + ending + useless + owed;
     let is_any_live = world.trials(sweep).any(|(_, trial)| live_rate(world, trial) > 0);
     match most < max {
         true => Affords::Yes,
@@ -58,6 +59,21 @@ pub(super) fn may_start(world: &World, facts: &ObservedState, run: &Run) -> bool
 /// What the machines of trials that cannot be reached may cost until their leases are over.
 pub(crate) fn unreachable(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
     world.trials(sweep).map(|(_, trial)| out_of_reach(world, facts, policy, trial)).sum()
+}
+
+/// What the machines of trials are billed at least, beyond what they have cost and what it takes to end them: a provider may
+/// bill a minute for having begun.
+pub(crate) fn least_bills(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    let of_run = |run: &Run| -> Money {
+        let ending = if run.state.is_final() { Elapsed(0) } else { reserve_of(world, facts, policy, run) };
+        let rest = |(id, instance): (&InstanceId, &Instance)| {
+            let least = facts.billed(instance, Elapsed(1)).0;
+            let rent = facts.rent(id, instance).unwrap_or_default().0;
+            instance.offer.rate.cost(Elapsed(least.saturating_sub(rent.saturating_add(ending.0))))
+        };
+        world.live_instances_of(run).map(rest).sum()
+    };
+    world.trials(sweep).map(|(_, run)| of_run(run)).sum()
 }
 
 /// How long until the next lease of a sweep's machines is over, if none of them calls.

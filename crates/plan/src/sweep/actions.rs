@@ -10,8 +10,8 @@ use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
-    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, live_rate, spent_at_most, taken_at_most, time_to_end,
-    time_to_spend, unreachable,
+    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, least_bills, live_rate, spent_at_most, taken_at_most,
+    time_to_end, time_to_spend, unreachable,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -54,7 +54,8 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
         // Until a machine has called again, its cost is not known.
         let taken = taken_at_most(world, facts, policy, sweep).max(spent_at_most(world, facts, sweep) + saving(open));
         let useless = useless(facts, policy, sweep);
-        affords_more = taken + unreachable(world, facts, policy, sweep) + useless < budget.max;
+        let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
+        affords_more = taken + owed + useless < budget.max;
         is_spent = spent + saving(open) + useless >= budget.max;
         if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
             return stop(StopBy::Budget);

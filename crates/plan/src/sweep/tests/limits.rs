@@ -1,13 +1,15 @@
 //! Which figures of a sweep are never passed: those by a budget, by a deadline with its time to save, and of a machine that
 //! costs nothing.
 
+use domain::rental::{BillingRule, ProviderTraits};
+use domain::run::Usage;
 use domain::sweep::{Known, Method};
-use domain::{Elapsed, Money, Offer, Rate, Sweep};
+use domain::{Elapsed, Event, InstanceId, Money, Offer, Rate, Sweep, Timestamp};
 
 use super::scene::Scene;
 use super::{Bound, bound, sweep};
 use crate::reconcile::spent_at_most;
-use crate::{ObservedState, Policy, budget_of, expires, first_answer, lease, wind_down};
+use crate::{Action, ObservedState, Policy, Scope, budget_of, expires, first_answer, lease, reconcile, wind_down};
 
 /// For two trials at a time on a machine of so many dollars a second: seconds and whether they are a limit, money and
 /// whether that is one.
@@ -160,4 +162,88 @@ fn trials_that_resume_with_their_sweep_are_no_more_than_may_be_open() {
     assert!(!resumes(&scene), "one is open");
     scene.world.sweeps.values_mut().next().unwrap().search.parallel = 2;
     assert!(resumes(&scene));
+}
+
+/// A sweep whose two trials have a machine each, which have not called yet.
+fn with_two_trials(budget: Option<&str>) -> (Scene, Vec<InstanceId>) {
+    let mut scene = Scene::new(&Sweep { parallel: 2, ..sweep(Method::Random, Some(4)) }, budget, 0);
+    let _ = scene.moment();
+    let live: Vec<InstanceId> = scene.world.live_instances().map(|(id, _)| id.clone()).collect();
+    assert_eq!(live.len(), 2);
+    (scene, live)
+}
+
+#[test]
+fn no_attempt_of_a_trial_starts_before_the_cost_of_the_others_is_known() {
+    let starts = |rent: Option<u64>| {
+        let (mut scene, live) = with_two_trials(Some("$1000"));
+        for instance in live.clone() {
+            let _ = scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
+        }
+        scene.world.sweeps.values_mut().next().unwrap().job.budget.as_mut().unwrap().max = "$50".parse().unwrap();
+        let mut facts = ObservedState { now: Timestamp(120_000_000), ..scene.facts() };
+        facts.machine_mut(&live[1]).rent = Some(Elapsed(1_000_000));
+        // The loop has just begun, and the agent of the other one has not called since.
+        let other = facts.machine_mut(&live[0]);
+        other.rent = rent.map(|seconds| Elapsed(seconds * 1_000_000));
+        (other.silence, other.is_unheard) = (Some(Elapsed(0)), rent.is_none());
+        let actions = reconcile(&scene.world, &facts, &Policy::default());
+        actions.iter().filter(|action| matches!(action, Action::Start { .. })).count()
+    };
+    assert_eq!(starts(None), 0, "it may have cost the whole budget by now");
+    assert_eq!(starts(Some(20)), 2);
+}
+
+#[test]
+fn trials_that_share_a_budget_are_looked_at_together() {
+    let seen = |budget| {
+        let (scene, _) = with_two_trials(budget);
+        let mut scope = Scope::default();
+        scope.add_run(&scene.world, &scene.sweep().trials[0]);
+        (scope.runs.len(), scope.sweeps.len())
+    };
+    assert_eq!(seen(Some("$1000")), (2, 1), "what the agent of one reports decides what the other may spend");
+    assert_eq!(seen(None), (1, 1));
+}
+
+#[test]
+fn trials_that_share_a_budget_are_rented_for_one_at_a_time() {
+    let rented = |budget| {
+        let (mut scene, live) = with_two_trials(budget);
+        for instance in live {
+            let usage = Usage { started: Timestamp(0), elapsed: Elapsed(1_000_000) };
+            let _ = scene.append(Event::ReleaseIntended { instance: instance.clone(), lost_race: false });
+            let _ = scene.append(Event::Released { instance, usage });
+        }
+        let actions = reconcile(&scene.world, &scene.facts(), &Policy::default());
+        actions.iter().filter(|action| matches!(action, Action::Rent { .. })).count()
+    };
+    assert_eq!(rented(None), 2);
+    assert_eq!(rented(Some("$1000")), 1, "the next look counts it, and is at once");
+}
+
+#[test]
+fn a_machine_that_has_just_begun_keeps_back_the_least_that_is_billed_for_it() {
+    let begins = |budget, least: u64| {
+        let (scene, mut facts) = with_one_trial(budget, 2, 1);
+        let traits = ProviderTraits {
+            visible_within: Elapsed(0),
+            effective_within: Elapsed(0),
+            boots_within: Elapsed(60_000_000),
+            token_lifetime: None,
+            observe_every: Elapsed(1_000_000),
+            rents_together: false,
+            billing: BillingRule { least: Elapsed(least * 1_000_000), ..BillingRule::EXACT },
+            places: None,
+            abandoned_within: None,
+            keeps_events: false,
+            concurrency: 1,
+        };
+        facts.traits_mut().insert("sim".to_owned(), traits);
+        let actions = reconcile(&scene.world, &facts, &Policy::default());
+        actions.iter().any(|action| matches!(action, Action::SubmitTrial(_)))
+    };
+    assert!(begins("$100", 0));
+    assert!(!begins("$100", 60), "each of them is billed for a minute");
+    assert!(begins("$140", 60));
 }
