@@ -258,6 +258,30 @@ fn what_was_refused_is_left_alone_for_a_while() {
     other.check("rent a");
 }
 
+/// Seed 34649 of the simulation.
+#[test]
+fn a_run_that_has_its_machines_starts_whatever_is_refused_to_others() {
+    let refused = |scene: &mut Scene| {
+        for kind in ["a", "b"] {
+            scene.facts.shortages.insert(("p".into(), kind.into()), Elapsed(60 * SECOND));
+        }
+    };
+    let mut scene = Scene::new(2, &["a", "b"], None);
+    scene.check("rent a, rent a");
+    for number in [1, 2] {
+        let instance = scene.run.instance(number);
+        scene.append(Event::Launched { instance: instance.clone(), handle: None });
+        scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
+    }
+    refused(&mut scene);
+    scene.check("start on a a");
+    // One that has none waits.
+    let mut scene = Scene::new(2, &["a", "b"], None);
+    refused(&mut scene);
+    scene.check("");
+    assert_eq!(scene.due(), Some(60));
+}
+
 #[test]
 fn a_request_without_an_answer_is_not_waited_for_alone() {
     let mut scene = Scene::new(1, &["a", "b", "c", "d", "e", "f"], None);

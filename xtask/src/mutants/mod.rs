@@ -7,6 +7,7 @@ mod machines;
 mod mutant;
 mod plans;
 pub(crate) mod seed;
+mod sweeps;
 mod table;
 mod training;
 

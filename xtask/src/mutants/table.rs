@@ -6,11 +6,12 @@
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
 use super::plans::PLANS;
+use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
-/// All of them: those of training, of machines, and of plans.
+/// All of them: those of training, of machines, of plans, and of sweeps.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).chain(PLANS).collect()
+    TRAINING.iter().chain(MACHINES).chain(PLANS).chain(SWEEPS).collect()
 }
 
 #[cfg(test)]
