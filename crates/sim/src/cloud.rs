@@ -130,12 +130,12 @@ impl Cloud {
         self.made += 1;
         let handle = MachineHandle(format!("m-{}", self.made));
         let visible = now + draws.below(scenario.traits.visible_within.0.max(1));
-        // One in twenty never boots.
         // What it was offered for, whatever the market does meanwhile.
         let rate = match rule {
             Some(Rule::PricesAreAgreed) => scenario.market.price(&request.offer.kind, now),
             _ => request.offer.rate,
         };
+        // One in twenty never boots.
         let never = has_faults && draws.below(20) == 0;
         let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
         let mut machine = Machine::new(instance.clone(), rate, now, visible, boots);
