@@ -116,13 +116,16 @@ impl Controller {
     pub(super) fn touch_work(&mut self, work: RunOrSweep) {
         match work {
             RunOrSweep::Run(run) => self.touch_run(&run),
-            RunOrSweep::Sweep(sweep) => {
-                let trials = self.world.sweeps.get(&sweep).map(|sweep| sweep.trials.clone()).unwrap_or_default();
-                self.dirty.scope.runs.extend(trials);
-                self.dirty.scope.sweeps.insert(sweep);
-                self.is_changed = true;
-            }
+            RunOrSweep::Sweep(sweep) => self.touch_sweep(sweep),
         }
+    }
+
+    /// A sweep is to be looked at, and its trials.
+    fn touch_sweep(&mut self, sweep: SweepId) {
+        let trials = self.world.sweeps.get(&sweep).map(|sweep| sweep.trials.clone()).unwrap_or_default();
+        self.dirty.scope.runs.extend(trials.into_iter().filter(|trial| self.world.is_open(trial)));
+        self.dirty.scope.sweeps.insert(sweep);
+        self.is_changed = true;
     }
 
     /// Marks work whose number of waiting processes became zero or nonzero.
@@ -146,8 +149,7 @@ impl Controller {
             self.touch_run(&run);
         }
         while let Some(sweep) = self.dirty.sweeps.due(now) {
-            self.dirty.scope.sweeps.insert(sweep);
-            self.is_changed = true;
+            self.touch_sweep(sweep);
         }
     }
 

@@ -157,17 +157,14 @@ pub(super) fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy
     called.map(|(id, instance)| instance.offer.rate.cost(lease_left(facts, policy, id))).sum()
 }
 
-/// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget. Trials
-/// wait for those of each other.
+/// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget of its own.
+/// Trials are looked at with their sweep.
 pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    budget_of(world, run)?;
-    match world.sweep_of(run) {
-        Some(sweep) => trials::lease_due(world, facts, policy, sweep),
-        None => next_lease(world, facts, policy, run),
-    }
+    run.job.budget?;
+    next_lease(world, facts, policy, run)
 }
 
-/// The same of one run.
+/// The same of any run.
 pub(super) fn next_lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     called(world, run).map(|(id, _)| lease_left(facts, policy, id)).filter(|left| left.0 > 0).min()
 }
