@@ -86,8 +86,9 @@ pub struct Controller {
 /// Waking this much later than scheduled means that the machine was suspended, not that agents were silent.
 const OVERSLEPT: u64 = 1_000_000;
 
-/// Maximum rounds of decisions in one step. More means that the rules do not converge.
-const PASSES: usize = 200;
+/// Maximum rounds of decisions in one step. More means that the rules do not converge: a sweep begins its trials one by one,
+/// up to 1,024 of them.
+const PASSES: usize = 2_000;
 
 impl Controller {
     /// Creates a controller for a world replayed from the log, all of which is durable, with its providers.
