@@ -71,15 +71,7 @@ impl Controller {
             Action::Release { instance } => self.must(Event::ReleaseIntended { instance, lost_race: false }),
             Action::GiveUpRace { instance } => self.must(Event::ReleaseIntended { instance, lost_race: true }),
             Action::Terminate { instance } => self.end(&instance),
-            Action::RecordRelease { instance, usage } => {
-                self.record_doubles(&instance);
-                if self.is_appended(Event::Released { instance: instance.clone(), usage }) {
-                    self.clear(instance.as_str());
-                    if let Some(memory) = self.machines.remove(&instance) {
-                        self.released.push_back((self.world.last_seq, instance, memory));
-                    }
-                }
-            }
+            Action::RecordRelease { instance, usage } => self.record_release(instance, usage),
             Action::Resize { attempt } => self.must(Event::AttemptResizing { attempt }),
             Action::HalveMicroBatch { run, accumulate } => self.must(Event::MicroBatchHalved { run, accumulate }),
             Action::Bill { run, bill } => {
@@ -97,6 +89,17 @@ impl Controller {
             Action::StopSweep { sweep, by } => self.must(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.must(Event::SweepBudgetAlert { sweep, spent }),
             Action::EndSweep { sweep, end, total } => self.must(Event::SweepEnded { sweep, end, total }),
+        }
+    }
+
+    /// Records that a machine is gone. What is known of it is forgotten once that is durable.
+    fn record_release(&mut self, instance: InstanceId, usage: Usage) {
+        self.record_doubles(&instance);
+        if self.is_appended(Event::Released { instance: instance.clone(), usage }) {
+            self.clear(instance.as_str());
+            if let Some(memory) = self.machines.remove(&instance) {
+                self.released.push_back((self.world.last_seq, instance, memory));
+            }
         }
     }
 
