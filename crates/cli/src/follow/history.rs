@@ -5,7 +5,7 @@ use domain::rank::Ready;
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Keeper, Outcome};
 use domain::sweep::{Setting, SweepEnd};
-use domain::{AttemptId, Event, InstanceId, RunId};
+use domain::{AttemptId, Event, InstanceId, Money, RunId};
 use plan::World;
 
 use super::narrator::{stopping, straggler};
@@ -31,6 +31,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => of_attempt(attempt),
         Event::AttemptResizing { attempt } | Event::StragglerFound { attempt, .. } => of_attempt(attempt),
         Event::MicroBatchHalved { run, .. } | Event::KeeperChanged { run, .. } => Some(run),
+        Event::BillAdjusted { run, .. } => Some(run),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
             return sweep.to_string();
@@ -96,6 +97,10 @@ pub fn sentence(event: &Event) -> String {
             format!("billed {}, of which {} is beyond the budget", bill.total, bill.adjustment)
         }
         Event::Billed { bill, .. } => format!("billed {}", bill.total),
+        Event::BillAdjusted { source, adjustments, .. } => {
+            let sum: Money = adjustments.iter().map(|adjustment| adjustment.amount).sum();
+            format!("adjusted by {sum} to the provider's bill, {source}")
+        }
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
     }

@@ -1,6 +1,6 @@
 //! What runs without a bill have cost so far, machine by machine.
 
-use domain::run::InstanceState;
+use domain::run::{BillAdjustment, InstanceState};
 use domain::{Elapsed, InstanceId, RunId};
 use plan::money::ledger::LedgerLine;
 use plan::{Run, World};
@@ -13,11 +13,32 @@ pub fn open_lines(home: &Home, world: &World) -> Vec<LedgerLine> {
     let meters = meters(home, world);
     let open = world.runs.iter().filter(|(_, run)| run.bill.is_none());
     let machines = open.flat_map(|(id, run)| run.instances.iter().map(move |instance| (id, run, instance)));
-    machines
-        .flat_map(|(id, run, instance)| {
-            lines(world, (id, run), instance, meters.get(instance).copied().unwrap_or_default())
+    let rents = machines.flat_map(|(id, run, instance)| {
+        lines(world, (id, run), instance, meters.get(instance).copied().unwrap_or_default())
+    });
+    let open = world.runs.iter().filter(|(_, run)| run.bill.is_none());
+    rents.chain(open.flat_map(|(id, run)| adjusted(world, (id, run)))).collect()
+}
+
+/// What a run that was resumed was adjusted by before.
+fn adjusted(world: &World, (id, run): (&RunId, &Run)) -> Vec<LedgerLine> {
+    let line = |adjustment: &BillAdjustment| {
+        let known = world.instances.get(&adjustment.instance)?;
+        Some(LedgerLine {
+            run: id.clone(),
+            instance: adjustment.instance.clone(),
+            provider: known.offer.provider.clone(),
+            user: run.user.clone(),
+            project: run.job.project.clone(),
+            started: adjustment.at,
+            elapsed: Elapsed(0),
+            amount: adjustment.amount,
+            race: false,
+            adjusts: Some(adjustment.kind),
+            is_final: false,
         })
-        .collect()
+    };
+    run.adjustments.iter().filter_map(line).collect()
 }
 
 fn lines(world: &World, (id, run): (&RunId, &Run), instance: &InstanceId, metered: Elapsed) -> Vec<LedgerLine> {
@@ -39,6 +60,7 @@ fn lines(world: &World, (id, run): (&RunId, &Run), instance: &InstanceId, metere
         elapsed,
         amount: known.offer.rate.cost(elapsed),
         race: known.lost_race,
+        adjusts: None,
         is_final: false,
     };
     std::iter::once(first).chain(doubles).map(line).collect()

@@ -13,7 +13,7 @@ use crate::offer::Offer;
 use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
-use crate::run::{AttemptEnd, Bill, Keeper, Outcome, StopBy, Usage};
+use crate::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy, Usage};
 use crate::sweep::{Known, Setting, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
@@ -152,6 +152,17 @@ pub enum Event {
     Released { instance: InstanceId, usage: Usage },
     /// All machines are released; the bill is final.
     Billed { run: RunId, bill: Bill },
+    /// The provider's bill differs from the run's, and the user has accepted it.
+    BillAdjusted {
+        /// Which run; it is billed.
+        run: RunId,
+        /// The files of the provider's bill as the user named them.
+        source: String,
+        /// The sum of its adjustments before: another one in between is refused.
+        before: Money,
+        /// What is added.
+        adjustments: Vec<BillAdjustment>,
+    },
     /// A sweep was submitted; its trials are subsequent runs.
     SweepSubmitted(Box<SweepSubmitted>),
     /// A user, a limit or a signal requests that the sweep stops, with all of its trials.

@@ -136,6 +136,54 @@ pub struct BillLine {
     pub race: bool,
 }
 
+/// How much more, or less, a provider's bill has for a machine than a run's: an amount beside the lines of the run's bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BillAdjustment {
+    /// For which machine.
+    pub instance: InstanceId,
+    /// For what.
+    pub kind: BilledKind,
+    /// The time that it counts under: the first day of UTC of the provider's lines.
+    pub at: Timestamp,
+    /// What is added; negative where the provider billed less.
+    pub amount: Money,
+}
+
+/// What a line of a provider's bill is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BilledKind {
+    /// The rent of a machine.
+    Machine,
+    /// Volumes.
+    Disk,
+    /// Snapshots and images.
+    Snapshot,
+    /// Bytes, addresses and gateways.
+    Traffic,
+    /// Anything else.
+    Other,
+}
+
+impl BilledKind {
+    /// Its word in tables and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            BilledKind::Machine => "machine",
+            BilledKind::Disk => "disk",
+            BilledKind::Snapshot => "snapshot",
+            BilledKind::Traffic => "traffic",
+            BilledKind::Other => "other",
+        }
+    }
+
+    /// The kind of a word.
+    pub fn of_word(word: &str) -> Option<BilledKind> {
+        let all = [BilledKind::Machine, BilledKind::Disk, BilledKind::Snapshot, BilledKind::Traffic, BilledKind::Other];
+        all.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
 impl RunState {
     /// Whether nothing more will happen unless the user asks.
     pub fn is_final(&self) -> bool {

@@ -114,6 +114,7 @@ mod tests {
             elapsed: Elapsed(1),
             amount: money(amount),
             race: false,
+            adjusts: None,
             is_final: true,
         }
     }

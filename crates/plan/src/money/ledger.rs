@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::run::BilledKind;
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
 /// What one machine has cost.
@@ -20,6 +21,8 @@ pub struct LedgerLine {
     pub amount: Money,
     /// Whether it lost a race.
     pub race: bool,
+    /// For an adjustment to the provider's bill, what that has billed; none for rent.
+    pub adjusts: Option<BilledKind>,
     /// Whether this is on a bill, and not only metered so far.
     pub is_final: bool,
 }
@@ -43,6 +46,8 @@ pub struct CostTotal {
     pub amount: Money,
     /// The part of it for machines that lost a race.
     pub race: Money,
+    /// The part of it that is adjustments to providers' bills.
+    pub adjusted: Money,
     /// Time that machines were rented, all together.
     pub elapsed: Elapsed,
     /// Runs in it.
@@ -121,6 +126,7 @@ pub fn totals(lines: &[LedgerLine], group: CostGroup) -> Vec<CostTotal> {
             .or_insert_with(|| (CostTotal { key, is_final: true, ..CostTotal::default() }, BTreeSet::new()));
         total.amount += line.amount;
         total.race += if line.race { line.amount } else { Money::default() };
+        total.adjusted += if line.adjusts.is_some() { line.amount } else { Money::default() };
         total.elapsed = Elapsed(total.elapsed.0.saturating_add(line.elapsed.0));
         total.is_final &= line.is_final;
         runs.insert(&line.run);
@@ -156,6 +162,7 @@ mod tests {
             elapsed: Elapsed(elapsed),
             amount: Money::from_micros(micros),
             race: false,
+            adjusts: None,
             is_final: true,
         }
     }

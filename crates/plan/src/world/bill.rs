@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use domain::run::{Bill, BillLine, InstanceState};
-use domain::{Elapsed, InstanceId, Money};
+use domain::run::{Bill, BillAdjustment, BillLine, InstanceState};
+use domain::{Elapsed, InstanceId, Money, RunId};
 
 use super::{Run, World};
 
@@ -25,7 +25,33 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
     Some(Bill { lines, total, adjustment: Money::from_micros(beyond.max(0)) })
 }
 
-/// The cost of a run until now; `meters` has the rented time of instances that are not released.
+impl World {
+    /// Adds the difference to the provider's bill. It was computed from adjustments of this sum: the same bill that is
+    /// accepted by two processes at once counts once.
+    pub(super) fn bill_adjusted(
+        &mut self,
+        id: &RunId,
+        before: Money,
+        adjustments: &[BillAdjustment],
+    ) -> Result<(), String> {
+        let run = self.run_mut(id)?;
+        if run.bill.is_none() {
+            return Err(format!("run `{id}` is not billed"));
+        }
+        let known = run.adjusted();
+        if known != before {
+            return Err(format!("run `{id}` is adjusted by {known}, and not by {before}"));
+        }
+        if let Some(other) = adjustments.iter().find(|adjustment| !run.instances.contains(&adjustment.instance)) {
+            return Err(format!("run `{id}` has no machine `{}`", other.instance));
+        }
+        run.adjustments.extend_from_slice(adjustments);
+        Ok(())
+    }
+}
+
+/// The cost of a run until now, with adjustments to its provider's bill; `meters` has the rented time of instances that are not
+/// released.
 pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
     let cost = |id: &InstanceId| {
         let Some(instance) = world.instances.get(id) else { return Money::default() };
@@ -37,5 +63,5 @@ pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -
         let doubles = instance.doubles.values().map(|usage| instance.offer.rate.cost(usage.elapsed));
         instance.offer.rate.cost(elapsed) + doubles.sum()
     };
-    run.instances.iter().map(cost).sum()
+    run.instances.iter().map(cost).sum::<Money>() + run.adjusted()
 }

@@ -113,6 +113,7 @@ impl World {
                 run.bill = Some(bill.clone());
                 Ok(())
             }
+            Event::BillAdjusted { run, before, adjustments, .. } => self.bill_adjusted(run, *before, adjustments),
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {
                 self.follow_sweep(record)
             }
@@ -168,6 +169,7 @@ impl World {
             alerted: false,
             ended: None,
             bill: None,
+            adjustments: Vec::new(),
             trial: submitted.trial.clone(),
             user: submitted.user.clone(),
             results: Vec::new(),

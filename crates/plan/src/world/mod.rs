@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::job::Recovery;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
-use domain::run::{AttemptEnd, Bill, InstanceState, Keeper, RunState, StopBy, Usage};
+use domain::run::{AttemptEnd, Bill, BillAdjustment, InstanceState, Keeper, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
 use domain::{AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,9 @@ pub struct Run {
     pub ended: Option<Timestamp>,
     /// The final bill.
     pub bill: Option<Bill>,
+    /// What its provider has billed beyond that, or less, as accepted by the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adjustments: Vec<BillAdjustment>,
     /// Its sweep and trial number, if it is a trial.
     #[serde(default)]
     pub trial: Option<Trial>,
@@ -336,6 +339,11 @@ impl Run {
     /// What its machines cost together.
     pub fn rate(&self) -> Rate {
         self.plan.offer.rate.times(self.job.machines())
+    }
+
+    /// The sum of its adjustments to the provider's bill.
+    pub fn adjusted(&self) -> Money {
+        self.adjustments.iter().map(|adjustment| adjustment.amount).sum()
     }
 
     /// Which ends are tried again.

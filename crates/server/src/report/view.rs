@@ -9,7 +9,7 @@ use domain::run::{AttemptEnd, Bill, Outcome, StopBy};
 use domain::series::Point;
 use domain::subject::EventSubject;
 use domain::sweep::Setting;
-use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timestamp};
+use domain::{AttemptId, Event, Finding, InstanceId, Money, Offer, Record, RunId, Timestamp};
 
 use plan::{Goodput, StepTotals};
 
@@ -164,6 +164,10 @@ impl View {
                 }
                 self.bill = Some(bill.clone());
             }
+            Event::BillAdjusted { run, adjustments, .. } if *run == self.run => {
+                let sum: Money = adjustments.iter().map(|adjustment| adjustment.amount).sum();
+                self.plain(at, format!("adjusted by {sum} to the provider's bill"));
+            }
             // Of another run, or followed by an event that is shown instead.
             Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
@@ -189,6 +193,7 @@ impl View {
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::StragglerFound { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
+            Event::BillAdjusted { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::run::BilledKind;
 use domain::{Elapsed, InstanceId, Money, Record, RunId, SweepId, Timestamp};
 use plan::money::ledger::LedgerLine;
 use plan::{RunOrSweep, World};
@@ -166,7 +167,7 @@ impl StateReader {
         Ok((runs, has_more))
     }
 
-    /// Every line of every final bill.
+    /// Every line of every final bill, and adjustments to providers' bills.
     ///
     /// # Errors
     /// [`Error::State`].
@@ -182,11 +183,13 @@ impl StateReader {
                 elapsed: Elapsed(row.get::<_, i64>(6)?.unsigned_abs()),
                 amount: Money::from_micros(row.get(7)?),
                 race: row.get(8)?,
+                adjusts: row.get::<_, Option<String>>(9)?.as_deref().and_then(BilledKind::of_word),
                 is_final: true,
             })
         };
         self.ask(|db| {
-            let sql = "SELECT run, instance, provider, user, project, started, elapsed, micros, race FROM cost_rows";
+            let sql =
+                "SELECT run, instance, provider, user, project, started, elapsed, micros, race, adjusts FROM cost_rows";
             db.prepare_cached(sql)?.query_map([], read)?.collect()
         })
     }

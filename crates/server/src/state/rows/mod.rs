@@ -17,7 +17,7 @@ pub use load::{load, load_all, load_open, load_trials, recall, sweeps, work_of, 
 pub use write::RowChanges;
 
 /// Number of this layout; rows of another one are thrown away and made again.
-const LAYOUT: i64 = 6;
+const LAYOUT: i64 = 7;
 
 /// Events that are applied between two writes of the rows, while those are made again.
 const CHUNK: usize = 5_000;
@@ -34,7 +34,7 @@ const CREATE: &str = "
         body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS cost_rows (run TEXT NOT NULL, line INTEGER NOT NULL, instance TEXT NOT NULL,
         provider TEXT NOT NULL, user TEXT, project TEXT, started INTEGER NOT NULL, elapsed INTEGER NOT NULL,
-        micros INTEGER NOT NULL, race INTEGER NOT NULL, PRIMARY KEY (run, line)) STRICT, WITHOUT ROWID;
+        micros INTEGER NOT NULL, race INTEGER NOT NULL, adjusts TEXT, PRIMARY KEY (run, line)) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS row_head (layout INTEGER NOT NULL, seq INTEGER NOT NULL) STRICT;
     CREATE INDEX IF NOT EXISTS runs_listed ON run_rows (ord, id, sweep, is_open, state, submitted, attempts, cost);
     CREATE INDEX IF NOT EXISTS runs_by_state ON run_rows (state, ord);

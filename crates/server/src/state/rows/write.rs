@@ -37,7 +37,7 @@ impl RowChanges {
             db.prepare_cached(&format!("{put} run_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"))?;
         for (id, run) in self.runs.iter().filter_map(|id| world.runs.get_key_value(id)) {
             let sweep = run.trial.as_ref().map(|trial| trial.sweep.as_str());
-            let cost = run.bill.as_ref().map(|bill| bill.total.micros());
+            let cost = run.bill.as_ref().map(|bill| (bill.total + run.adjusted()).micros());
             let (order, attempts) = (run.order as i64, run.attempts.len() as i64);
             let (is_open, word, hash) = (world.is_open(id), run.state.word(), &run.job_hash);
             let body = body(run)?;
@@ -65,26 +65,41 @@ impl RowChanges {
     }
 }
 
-/// Writes the lines of a run's bill, in place of those of an earlier one.
+/// Writes the lines of a run's bill and its adjustments, in place of those of an earlier one.
 fn write_costs(db: &Connection, world: &World, id: &RunId, run: &Run) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM cost_rows WHERE run = ?1")?.execute([id.as_str()])?;
     let Some(bill) = &run.bill else { return Ok(()) };
-    let sql = "INSERT INTO cost_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let sql = "INSERT INTO cost_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     let mut statement = db.prepare_cached(sql)?;
+    let provider_of = |id: &InstanceId| world.instances.get(id).map_or("", |instance| instance.offer.provider.as_str());
     for (number, line) in bill.lines.iter().enumerate() {
-        let provider = world.instances.get(&line.instance).map_or("", |instance| instance.offer.provider.as_str());
-        let elapsed = i64::try_from(line.usage.elapsed.0).unwrap_or(i64::MAX);
         statement.execute(params![
             id.as_str(),
             number as i64,
             line.instance.as_str(),
-            provider,
+            provider_of(&line.instance),
             run.user,
             run.job.project,
             line.usage.started.0,
-            elapsed,
+            i64::try_from(line.usage.elapsed.0).unwrap_or(i64::MAX),
             line.amount.micros(),
-            line.race
+            line.race,
+            None::<&str>
+        ])?;
+    }
+    for (number, adjustment) in run.adjustments.iter().enumerate() {
+        statement.execute(params![
+            id.as_str(),
+            (bill.lines.len() + number) as i64,
+            adjustment.instance.as_str(),
+            provider_of(&adjustment.instance),
+            run.user,
+            run.job.project,
+            adjustment.at.0,
+            0_i64,
+            adjustment.amount.micros(),
+            false,
+            Some(adjustment.kind.word())
         ])?;
     }
     Ok(())

@@ -92,7 +92,7 @@ fn rents(
             rents.collect()
         }
         None => {
-            let rents = open.iter().filter(|line| line.run == *id).filter_map(|line| {
+            let rents = open.iter().filter(|line| line.run == *id && line.adjusts.is_none()).filter_map(|line| {
                 let LedgerLine { instance, elapsed, amount, race, .. } = line;
                 let kind = &world.instances.get(instance)?.offer.kind;
                 let machine = MachineRent { instance, elapsed: *elapsed, amount: *amount, race: *race };
@@ -243,6 +243,7 @@ mod tests {
             elapsed: Elapsed(3_600_000_000),
             amount: Money::from_micros(1_000_000),
             race: false,
+            adjusts: None,
             is_final: false,
         };
         rents(&mut prices, &world, (&id, run), &[metered])
