@@ -146,25 +146,28 @@ fn print(grouping: &Grouping, group: Group, found: &[CostTotal], printer: &mut P
         (None, _) => "unknown".to_owned(),
     };
     let sum: Money = found.iter().map(|total| total.amount).sum();
+    let adjusted: Money = found.iter().map(|total| total.adjusted).sum();
     if printer.is_json() {
         for total in found {
             printer.json(&json!({
                 group.word(): total.key.as_ref().map(|_| key(total)),
                 "cost_micro_usd": total.amount.micros(),
                 "race_micro_usd": total.race.micros(),
+                "adjusted_micro_usd": total.adjusted.micros(),
                 "rented_us": total.elapsed.0,
                 "runs": total.runs,
                 "final": total.is_final,
             }));
         }
-        return printer.json(&json!({ "total_micro_usd": sum.micros() }));
+        return printer.json(&json!({ "total_micro_usd": sum.micros(), "adjusted_micro_usd": adjusted.micros() }));
     }
     if grouping.csv {
-        printer.data(format!("{},cost_usd,race_usd,rented_hours,runs,final", group.word()));
+        printer.data(format!("{},cost_usd,race_usd,rented_hours,runs,final,adjusted_usd", group.word()));
         for total in found {
             let (cost, race) = (decimal(total.amount), decimal(total.race));
             let (name, hours) = (quoted(&key(total)), total.elapsed.as_secs_f64() / 3600.0);
-            printer.data(format!("{name},{cost},{race},{hours:.6},{},{}", total.runs, total.is_final));
+            let adjusted = decimal(total.adjusted);
+            printer.data(format!("{name},{cost},{race},{hours:.6},{},{},{adjusted}", total.runs, total.is_final));
         }
         return;
     }
@@ -177,6 +180,9 @@ fn print(grouping: &Grouping, group: Group, found: &[CostTotal], printer: &mut P
     }
     let none = String::new;
     rows.push(vec!["total".to_owned(), none(), none(), none(), sum.to_string(), none()]);
+    if !adjusted.is_zero() {
+        rows.push(vec![super::ADJUSTED.to_owned(), none(), none(), none(), adjusted.to_string(), none()]);
+    }
     let lines = table::lines(&[group.word(), "runs", "rented", "race", "cost", ""], &rows);
     lines.into_iter().for_each(|line| printer.data(line));
 }

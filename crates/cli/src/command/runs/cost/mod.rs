@@ -1,6 +1,7 @@
 //! `gradus cost`: the cost of runs, to the micro-dollar.
 
 mod grouped;
+mod reconcile;
 mod savings;
 
 use domain::run::Bill;
@@ -17,8 +18,12 @@ use crate::remote::{self, KnownSweep, Server};
 use crate::settings::GlobalSettings;
 use crate::table;
 
+/// What a line is called that makes the sum that of the provider's bill.
+const ADJUSTED: &str = "adjusted to the provider's bill";
+
 /// Arguments of `gradus cost`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// Run or sweep: its name, a unique prefix of it, or `last`
     run: Option<String>,
@@ -27,6 +32,15 @@ pub struct Args {
     savings: bool,
     #[command(flatten)]
     grouped: grouped::Grouping,
+    #[command(subcommand)]
+    command: Option<Subcommand>,
+}
+
+/// Commands on costs.
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Compare a provider's bill with what runs have cost here
+    Reconcile(reconcile::Args),
 }
 
 /// Prints each rented machine with its price and time, and the sum.
@@ -35,6 +49,12 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let server = remote::chosen(settings)?;
+    if let Some(Subcommand::Reconcile(args)) = &args.command {
+        if let Some(server) = &server {
+            return Err(remote::only_here("`gradus cost reconcile`", server));
+        }
+        return reconcile::run(args, settings, printer);
+    }
     if args.grouped.is_asked() {
         if let Some(server) = &server {
             return Err(remote::only_here("`gradus cost --by`", server));
@@ -112,9 +132,16 @@ impl Costs {
     /// Adds a run; with `--json` it is printed at once.
     fn add(&mut self, id: &RunId, bill: Option<&Bill>, rate: Rate, spent: Money, printer: &mut Printer) {
         self.total += spent;
+        // A run costs what is on its bill, and what that was adjusted by.
+        let adjusted = bill.map_or(0, |bill| spent.micros().saturating_sub(bill.total.micros()));
         if printer.is_json() {
-            let (is_final, micros) = (bill.is_some(), spent.micros());
-            return printer.json(&json!({ "run": id, "final": is_final, "bill": bill, "cost_micro_usd": micros }));
+            return printer.json(&json!({
+                "run": id,
+                "final": bill.is_some(),
+                "bill": bill,
+                "adjusted_micro_usd": adjusted,
+                "cost_micro_usd": spent.micros(),
+            }));
         }
         self.beyond += bill.map_or(Money::default(), |bill| bill.adjustment);
         for line in bill.into_iter().flat_map(|bill| &bill.lines) {
@@ -122,6 +149,10 @@ impl Costs {
             let machine = if line.race { format!("{} (race)", line.instance) } else { line.instance.to_string() };
             let cells = [id.to_string(), machine, line.rate.to_string(), seconds, line.amount.to_string()];
             self.rows.push(cells.to_vec());
+        }
+        if adjusted != 0 {
+            let amount = Money::from_micros(adjusted).to_string();
+            self.rows.push(vec![id.to_string(), ADJUSTED.to_owned(), String::new(), String::new(), amount]);
         }
         if bill.is_none() {
             let cells = [id.to_string(), "not final".to_owned(), rate.to_string(), String::new(), spent.to_string()];
@@ -154,6 +185,17 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_adjustment_has_a_line_of_its_own() {
+        let bill = Bill { lines: Vec::new(), total: Money::from_micros(2_000_000), adjustment: Money::default() };
+        let mut costs = Costs::default();
+        let spent = Money::from_micros(1_750_000);
+        costs.add(&RunId::new("a"), Some(&bill), Rate::default(), spent, &mut Printer::new(false, false));
+        costs.close();
+        let rows: Vec<String> = costs.rows.iter().map(|row| format!("{} {} {}", row[0], row[1], row[4])).collect();
+        assert_eq!(rows, [format!("a {ADJUSTED} -$0.25"), "total  $1.75".to_owned()]);
+    }
 
     #[test]
     fn what_is_billed_beyond_budgets_stands_under_the_sum() {

@@ -1,0 +1,200 @@
+//! `gradus cost reconcile`: a provider's bill beside what runs have cost here.
+
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use domain::run::BillAdjustment;
+use domain::{Event, InstanceId, Money, RunId, Timestamp};
+use plan::World;
+use plan::money::invoice::{BillComparison, BilledState, Invoice, LedgerMachine, compare, read_invoice};
+use serde_json::json;
+use server::state::StateReader;
+use server::{Home, State};
+
+use crate::error::{Error, exit};
+use crate::figures::day_text;
+use crate::local::ledger::open_lines;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::table;
+
+/// Arguments of `gradus cost reconcile`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The provider's export as CSV, plain or gzipped: a Cost and Usage Report of AWS, a billing export of Google Cloud, cost
+    /// details of Azure, or `resource,day,usd`; all files of it
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Adjust the costs of runs to the bill, where both are final
+    #[arg(long)]
+    accept: bool,
+}
+
+/// Prints what is equal and what differs, and accepts it if that is asked for.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let invoice = read(&args.files)?;
+    let written = args.files.iter().map(|path| written(path)).collect::<Result<Vec<_>, _>>()?;
+    let written = written.into_iter().min().unwrap_or_default();
+    let home = Home::open(&settings.home)?;
+    let mut state = State::open(&home)?;
+    let world = state.world();
+    let mut ledger = StateReader::open(&home)?.costs()?;
+    ledger.extend(open_lines(&home, world));
+    let found = compare(&invoice, &ledger, &machines(world), (home.owner(), written));
+    print(&found, printer);
+    if args.accept {
+        let events = events(&found, world, &args.files);
+        accept(events, &mut state, printer)?;
+    }
+    Ok(exit::DONE)
+}
+
+/// The lines of all files, which must be of one provider.
+fn read(files: &[PathBuf]) -> Result<Invoice, Error> {
+    let mut all: Option<Invoice> = None;
+    for path in files {
+        let text = data::text(path).map_err(Error::file("read", path))?;
+        let mut read = read_invoice(&text).map_err(|error| Error::Usage {
+            message: format!("`{}`, {error}", path.display()),
+            hint: error.hint.clone(),
+        })?;
+        match &mut all {
+            None => all = Some(read),
+            Some(invoice) if invoice.format == read.format => invoice.lines.append(&mut read.lines),
+            Some(_) => {
+                return Err(Error::Usage {
+                    message: format!("`{}` is of another provider than the files before it", path.display()),
+                    hint: "reconcile each provider's bill on its own".to_owned(),
+                });
+            }
+        }
+    }
+    all.ok_or_else(|| Error::Usage { message: "there is no bill".to_owned(), hint: "name its files".to_owned() })
+}
+
+/// When a file was written: what it lacks may come until two days after its usage.
+fn written(path: &Path) -> Result<Timestamp, Error> {
+    let modified = std::fs::metadata(path).and_then(|file| file.modified()).map_err(Error::file("read", path))?;
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
+}
+
+/// Every machine that was rented from here.
+fn machines(world: &World) -> Vec<LedgerMachine> {
+    let machine = |(id, known): (&InstanceId, &plan::Instance)| LedgerMachine {
+        run: known.run.clone(),
+        instance: id.clone(),
+        handles: known.handle.iter().chain(known.doubles.keys()).map(|handle| handle.0.clone()).collect(),
+        is_billed: world.runs.get(&known.run).is_some_and(|run| run.bill.is_some()),
+    };
+    world.instances.iter().map(machine).collect()
+}
+
+/// One event for each run that differs.
+fn events(found: &BillComparison, world: &World, files: &[PathBuf]) -> Vec<Event> {
+    let source: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let adjusted = found.adjustments().into_iter();
+    let event = |(run, adjustments): (RunId, Vec<BillAdjustment>)| {
+        let before = world.runs.get(&run).map(plan::Run::adjusted).unwrap_or_default();
+        Event::BillAdjusted { run, source: source.join(", "), before, adjustments }
+    };
+    adjusted.map(event).collect()
+}
+
+fn accept(events: Vec<Event>, state: &mut State, printer: &mut Printer) -> Result<(), Error> {
+    let runs = events.len();
+    let amount = |event: &Event| match event {
+        Event::BillAdjusted { adjustments, .. } => adjustments.iter().map(|one| one.amount).sum::<Money>(),
+        _ => Money::default(),
+    };
+    let sum: Money = events.iter().map(amount).sum();
+    if !events.is_empty() {
+        state.append(events)?;
+    }
+    if printer.is_json() {
+        printer.json(&json!({ "accepted_runs": runs, "adjusted_micro_usd": sum.micros() }));
+    } else if runs == 0 {
+        printer.data("nothing to adjust");
+    } else {
+        let noun = if runs == 1 { "run" } else { "runs" };
+        printer.data(format!("{runs} {noun} adjusted by {sum}; `gradus cost` now agrees with the bill on them"));
+    }
+    Ok(())
+}
+
+fn print(found: &BillComparison, printer: &mut Printer) {
+    if printer.is_json() {
+        return print_json(found, printer);
+    }
+    let Some((first, last)) = found.days else { return printer.data("the bill has no lines") };
+    printer.data(format!("the bill has {} to {} (UTC)", day_text(first), day_text(last)));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for one in &found.machines {
+        let state = match one.state {
+            BilledState::Equal => String::new(),
+            BilledState::Pending => "may come: exports lag up to 48 h".to_owned(),
+            BilledState::Missing => "not on the bill".to_owned(),
+            BilledState::Open => "not final here".to_owned(),
+            BilledState::More => "billed more".to_owned(),
+            BilledState::Less => "billed less".to_owned(),
+        };
+        let amounts = [one.ledger, one.billed, one.difference()].map(|money| money.to_string());
+        let names = [one.run.to_string(), one.instance.to_string(), one.kind.word().to_owned()];
+        rows.push(names.into_iter().chain(amounts).chain([state]).collect());
+    }
+    let (ledger, billed) = sums(found);
+    let difference = Money::from_micros(billed.micros().saturating_sub(ledger.micros()));
+    let amounts = [ledger, billed, difference].map(|money| money.to_string());
+    let names = ["total", "", ""].map(str::to_owned);
+    rows.push(names.into_iter().chain(amounts).chain([String::new()]).collect());
+    let lines = table::lines(&["run", "machine", "for", "here", "bill", "difference", ""], &rows);
+    lines.into_iter().for_each(|line| printer.data(line));
+    for one in &found.unknown {
+        let name = if one.name.is_empty() { "a machine without a name" } else { one.name.as_str() };
+        printer.data(format!("unknown here, with our tag: {name}, {}", one.billed));
+    }
+    for (kind, amount) in &found.other {
+        printer.data(format!("with our tag, of no machine: {}, {amount}", kind.word()));
+    }
+    if found.foreign > 0 {
+        let noun = if found.foreign == 1 { "line is" } else { "lines are" };
+        printer.data(format!("{} {noun} not ours", found.foreign));
+    }
+}
+
+fn print_json(found: &BillComparison, printer: &mut Printer) {
+    for one in &found.machines {
+        printer.json(&json!({
+            "run": one.run,
+            "machine": one.instance,
+            "kind": one.kind.word(),
+            "ledger_micro_usd": one.ledger.micros(),
+            "billed_micro_usd": one.billed.micros(),
+            "difference_micro_usd": one.difference().micros(),
+            "state": one.state.word(),
+        }));
+    }
+    for one in &found.unknown {
+        printer.json(&json!({ "unknown": one.name, "billed_micro_usd": one.billed.micros() }));
+    }
+    for (kind, amount) in &found.other {
+        printer.json(&json!({ "other": kind.word(), "billed_micro_usd": amount.micros() }));
+    }
+    let (ledger, billed) = sums(found);
+    printer.json(&json!({
+        "first_day": found.days.map(|days| day_text(days.0)),
+        "last_day": found.days.map(|days| day_text(days.1)),
+        "ledger_micro_usd": ledger.micros(),
+        "billed_micro_usd": billed.micros(),
+        "foreign_lines": found.foreign,
+    }));
+}
+
+/// What our machines have cost by the ledger, and by the bill.
+fn sums(found: &BillComparison) -> (Money, Money) {
+    let ledger = found.machines.iter().map(|one| one.ledger).sum();
+    (ledger, found.machines.iter().map(|one| one.billed).sum())
+}
