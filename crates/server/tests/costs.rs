@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
-use domain::run::{BillLine, Outcome, StopBy, Usage};
-use domain::{Elapsed, Event, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp};
+use domain::run::{BillAdjustment, BillLine, BilledKind, Outcome, StopBy, Usage};
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp};
 use plan::money::ledger::{CostGroup, totals, within};
-use server::state::StateReader;
+use server::state::{RunFilter, StateReader};
 use server::{Home, State};
 
 const DAY: i64 = 86_400_000_000;
@@ -131,6 +131,57 @@ fn a_run_that_goes_on_has_no_final_cost() {
     let resume = Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change: false, set: Vec::new() };
     state.append(vec![resume]).unwrap();
     assert_eq!(reader.costs().unwrap(), []);
+}
+
+#[test]
+fn a_run_is_adjusted_to_its_provider_s_bill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, billed) = home(folder.path(), 2);
+    let run = RunId::new("run-000002");
+    let adjust = |instance: &str, before: i64, amounts: &[(BilledKind, i64)]| {
+        let adjustment = |(kind, micros): &(BilledKind, i64)| BillAdjustment {
+            instance: InstanceId::new(instance),
+            kind: *kind,
+            at: Timestamp(20_000 * DAY),
+            amount: Money::from_micros(*micros),
+        };
+        let adjustments = amounts.iter().map(adjustment).collect();
+        Event::BillAdjusted {
+            run: run.clone(),
+            source: "a.csv".into(),
+            before: Money::from_micros(before),
+            adjustments,
+        }
+    };
+    let first = adjust("run-000002-i1", 0, &[(BilledKind::Machine, -5), (BilledKind::Traffic, 700)]);
+    let mut state = State::open_lean(&home).unwrap();
+    state.append(vec![first.clone()]).unwrap();
+    // The same again was computed from other costs than there are now.
+    assert!(state.append(vec![first]).is_err());
+    assert!(state.append(vec![adjust("run-000001-i1", 695, &[(BilledKind::Machine, 1)])]).is_err());
+    state.append(vec![adjust("run-000002-i2", 695, &[(BilledKind::Disk, 5)])]).unwrap();
+    let check = || {
+        let reader = StateReader::open(&home).unwrap();
+        let lines = reader.costs().unwrap();
+        let found = totals(&lines, CostGroup::Provider);
+        let sum: Money = found.iter().map(|total| total.amount).sum();
+        assert_eq!(sum.micros(), billed.micros() + 700);
+        assert_eq!(found.iter().map(|total| total.adjusted.micros()).sum::<i64>(), 700);
+        let kinds: Vec<BilledKind> = lines.iter().filter_map(|line| line.adjusts).collect();
+        assert_eq!(kinds, [BilledKind::Machine, BilledKind::Traffic, BilledKind::Disk]);
+        let (listed, _) = reader.list(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap();
+        let bill = lines.iter().filter(|line| line.run == run).map(|line| line.amount).sum::<Money>();
+        assert_eq!(listed[0].billed_micro_usd, Some(bill.micros()));
+    };
+    check();
+    // Rows that are made again from the log are the same.
+    rusqlite::Connection::open(home.state()).unwrap().execute("DELETE FROM row_head", []).unwrap();
+    State::open(&home).unwrap();
+    check();
+    let state = State::open(&home).unwrap();
+    let world = state.world();
+    let spent = plan::spent(world, &world.runs[&run], &std::collections::BTreeMap::new());
+    assert_eq!(spent, world.runs[&run].bill.as_ref().unwrap().total + Money::from_micros(700));
 }
 
 /// Not part of the tests: how long a month with so many runs takes.

@@ -52,6 +52,22 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_described_gpu_has" },
     },
     SourceMutant {
+        name: "a-bill-that-is-not-complete-is-accepted",
+        harm: "costs are lowered to an export that lacks the last two days, and budgets allow what is already spent",
+        file: "crates/plan/src/money/invoice/compare.rs",
+        from: "_ if is_recent => BilledState::Pending,",
+        to: "_ if is_recent => BilledState::Less,",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "what_ended_shortly_before" },
+    },
+    SourceMutant {
+        name: "a-bill-is-accepted-twice",
+        harm: "two commands that accept the same bill at once adjust the costs of a run twice",
+        file: "crates/plan/src/world/bill.rs",
+        from: "if known != before {",
+        to: "if known == Money::from_micros(i64::MIN) {",
+        test: CargoTest { package: "gradus-server", target: &["--test", "costs"], filter: "adjusted_to_its_provider" },
+    },
+    SourceMutant {
         name: "a-slice-computes-as-the-whole",
         harm: "a plan on a MIG slice has the speed of the GPU that it is a seventh of",
         file: "crates/cloud/src/catalog/slices.rs",

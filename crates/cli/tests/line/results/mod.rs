@@ -3,6 +3,7 @@
 mod evaluate;
 mod extended;
 mod programs;
+mod reconcile;
 mod searched;
 
 use crate::home::{Home, text};
