@@ -120,16 +120,16 @@ impl BillComparison {
     }
 }
 
-/// Compares a bill with the ledger within the days of the bill. `owner` is the value of our tag; `written` is when the file was
-/// written, because exports lag behind.
+/// Compares a bill with the ledger within the days of the bill. `owners` are the values of our tag; `written` is when the file
+/// was written, because exports lag behind.
 pub fn compare(
     invoice: &Invoice,
     ledger: &[LedgerLine],
     machines: &[LedgerMachine],
-    (owner, written): (&str, Timestamp),
+    (owners, written): (&[&str], Timestamp),
 ) -> BillComparison {
     let Some(days) = span(&invoice.lines) else { return BillComparison::default() };
-    let sorted = Sorted::of(&invoice.lines, machines, owner);
+    let sorted = Sorted::of(&invoice.lines, machines, owners);
     let provider = invoice.format.provider();
     let of_provider = |line: &&LedgerLine| provider.is_none_or(|provider| line.provider == provider);
     let mut paid: BTreeMap<(&InstanceId, BilledKind), Money> = BTreeMap::new();
@@ -206,7 +206,7 @@ struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    fn of(lines: &[InvoiceLine], machines: &'a [LedgerMachine], owner: &str) -> Sorted<'a> {
+    fn of(lines: &[InvoiceLine], machines: &'a [LedgerMachine], owners: &[&str]) -> Sorted<'a> {
         let mut handles: BTreeMap<&str, &InstanceId> = BTreeMap::new();
         for machine in machines {
             let names = machine.handles.iter().map(|handle| handle.rsplit('/').next().unwrap_or_default());
@@ -216,7 +216,7 @@ impl<'a> Sorted<'a> {
             machines.iter().map(|machine| (machine.instance.as_str(), &machine.instance)).collect();
         let mut sorted = Sorted::default();
         for line in lines {
-            let is_ours = line.owner.as_deref().is_some_and(|tag| plain(tag) == plain(owner));
+            let is_ours = line.owner.as_deref().is_some_and(|tag| owners.contains(&tag));
             let by_handle = line.names.iter().find_map(|name| handles.get(name.as_str()));
             // One request may rent several machines with the tag of the first, so the provider's name comes first. A tag of
             // another owner is of another home, which may have runs of the same name.
@@ -238,11 +238,6 @@ impl<'a> Sorted<'a> {
         }
         sorted
     }
-}
-
-/// Letters and digits in lower case: labels of Google Cloud have no others, so an owner is not written there as it is here.
-fn plain(text: &str) -> String {
-    text.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 fn minus(one: Money, other: Money) -> Money {

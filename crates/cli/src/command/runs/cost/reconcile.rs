@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use cloud::rented::name_prefix;
 use domain::run::BillAdjustment;
 use domain::{Event, InstanceId, Money, RunId, Timestamp};
 use plan::World;
@@ -43,7 +44,10 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let world = state.world();
     let mut ledger = StateReader::open(&home)?.costs()?;
     ledger.extend(open_lines(&home, world));
-    let found = compare(&invoice, &ledger, &machines(world), (home.owner(), written));
+    // Labels of Google Cloud cannot hold any owner: there it is the digest in the names of its machines.
+    let prefix = name_prefix(home.owner());
+    let owners = [home.owner(), prefix.trim_start_matches("gradus-").trim_end_matches('-')];
+    let found = compare(&invoice, &ledger, &machines(world), (&owners, written));
     print(&found, printer);
     if args.accept {
         let events = events(&found, world, &args.files);

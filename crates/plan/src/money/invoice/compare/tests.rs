@@ -51,7 +51,7 @@ fn shown(found: &BillComparison) -> Vec<String> {
 }
 
 /// Long after all days of these tests.
-const LATER: (&str, Timestamp) = ("me", Timestamp(100 * DAY));
+const LATER: (&[&str], Timestamp) = (&["me", "0a1b"], Timestamp(100 * DAY));
 
 fn adjusted(found: &BillComparison) -> Vec<LedgerLine> {
     let adjustments = found.adjustments().into_iter();
@@ -129,12 +129,12 @@ fn what_ended_shortly_before_the_export_may_come_later() {
     let ledger = [line(1, 0, 1_000_000), line(2, 0, 1_000_000), line(3, 0, 1_000_000)];
     let machines = [machine(1), machine(2), machine(3)];
     let bill = simple("i-02,1970-01-01,0.5\ni-03,1970-01-01,1.5\n");
-    let at = |time: i64| shown(&compare(&bill, &ledger, &machines, ("me", Timestamp(time))));
+    let at = |time: i64| shown(&compare(&bill, &ledger, &machines, (&["me"], Timestamp(time))));
     let early =
         ["r1-i1 machine $1.00 $0.00 pending", "r2-i1 machine $1.00 $0.50 pending", "r3-i1 machine $1.00 $1.50 more"];
     assert_eq!(at(HOUR + LAG - 1), early);
     assert!(at(HOUR + LAG)[0].ends_with("missing") && at(HOUR + LAG)[1].ends_with("less"));
-    let early = compare(&bill, &ledger, &machines, ("me", Timestamp(DAY)));
+    let early = compare(&bill, &ledger, &machines, (&["me"], Timestamp(DAY)));
     assert_eq!(adjusted(&early).len(), 1, "what is pending is not adjusted");
 }
 
@@ -170,7 +170,7 @@ fn machines_are_found_by_handle_then_by_tag() {
     let bill = report(&[
         // Rented with the first one's request, and so with its tag.
         ["i-01", "me", "r2-i1", "BoxUsage:a", "1970-01-01", "1"],
-        ["i-55", "Me", "r2-i1", "BoxUsage:a", "1970-01-01", "2"],
+        ["i-55", "0a1b", "r2-i1", "BoxUsage:a", "1970-01-01", "2"],
     ]);
     let found = compare(&bill, &[], &[machine(1), unnamed], LATER);
     assert_eq!(shown(&found), ["r1-i1 machine $0.00 $1.00 more", "r2-i1 machine $0.00 $2.00 more"]);
