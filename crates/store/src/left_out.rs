@@ -96,6 +96,20 @@ impl NoWebClient {
         match *self {}
     }
 
+    /// Sends a request, and keeps the headers of its reply.
+    ///
+    /// # Errors
+    /// None: there is no client.
+    pub fn send_whole(
+        &self,
+        _method: &str,
+        _url: &str,
+        _headers: &[(String, String)],
+        _body: Vec<u8>,
+    ) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+        match *self {}
+    }
+
     /// Sends a request.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ pub use audit::Auditor;
 pub use check::{CheckReport, Permission, check, policy};
 pub use client::{Client, now};
 pub use offers::{disk_rate, offers, with_disk};
+pub(crate) use order::base64;
 pub use site::zones;
 
 use crate::rented::reach::Reach;

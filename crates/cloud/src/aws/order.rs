@@ -108,8 +108,8 @@ pub fn disk_gib(work: Bytes) -> u64 {
     work.0.div_ceil(GIB) + SYSTEM_GIB
 }
 
-/// Base64 with padding, as the Query protocol wants user data.
-fn base64(bytes: &[u8]) -> String {
+/// Base64 with padding, as clouds want user data.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

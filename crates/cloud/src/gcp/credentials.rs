@@ -219,7 +219,7 @@ mod tests {
     impl HttpTransport for Fixed {
         fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
             assert!(!request.url.contains("secret"), "{}", request.url);
-            Ok(HttpReply { status: self.0, body: self.1.into() })
+            Ok(HttpReply { headers: Vec::new(), status: self.0, body: self.1.into() })
         }
     }
 

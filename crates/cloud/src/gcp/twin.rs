@@ -47,12 +47,12 @@ impl Twin {
 }
 
 fn ok(value: Value) -> Result<HttpReply, String> {
-    Ok(HttpReply { status: 200, body: value.to_string().into_bytes() })
+    Ok(HttpReply { headers: Vec::new(), status: 200, body: value.to_string().into_bytes() })
 }
 
 fn refuse(status: u16, reason: &str) -> Result<HttpReply, String> {
     let body = json!({ "error": { "code": status, "message": "as asked", "errors": [{ "reason": reason }] } });
-    Ok(HttpReply { status, body: body.to_string().into_bytes() })
+    Ok(HttpReply { headers: Vec::new(), status, body: body.to_string().into_bytes() })
 }
 
 impl TwinState {

@@ -236,7 +236,7 @@ mod tests {
     fn errors_say_what_they_prove() {
         let check = |status: u16, reason: &str, expected: &str| {
             let body = format!(r#"{{"error":{{"code":{status},"message":"m","errors":[{{"reason":"{reason}"}}]}}}}"#);
-            let word = format!("{:?}", failed(&HttpReply { status, body: body.into() }));
+            let word = format!("{:?}", failed(&HttpReply { headers: Vec::new(), status, body: body.into() }));
             assert!(word.starts_with(expected), "{word} is not {expected}");
         };
         check(403, "quotaExceeded", "Quota(");

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn errors_say_what_they_prove() {
         let check = |status: u16, body: &str, expected: &str| {
-            let failure = failed(&HttpReply { status, body: body.into() });
+            let failure = failed(&HttpReply { headers: Vec::new(), status, body: body.into() });
             let word = format!("{failure:?}");
             assert!(word.starts_with(expected), "{word} is not {expected}");
         };

@@ -45,12 +45,12 @@ impl Twin {
 }
 
 fn ok(data: Value) -> Result<HttpReply, String> {
-    Ok(HttpReply { status: 200, body: json!({ "data": data }).to_string().into_bytes() })
+    Ok(HttpReply { headers: Vec::new(), status: 200, body: json!({ "data": data }).to_string().into_bytes() })
 }
 
 fn refuse(status: u16, code: &str) -> Result<HttpReply, String> {
     let body = json!({ "error": { "code": code, "message": "as asked", "suggestion": "" } });
-    Ok(HttpReply { status, body: body.to_string().into_bytes() })
+    Ok(HttpReply { headers: Vec::new(), status, body: body.to_string().into_bytes() })
 }
 
 impl HttpTransport for Twin {

@@ -65,7 +65,7 @@ impl HttpTransport for Web {
     fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
         let HttpRequest { method, url, headers, body } = request;
         let (status, body) = self.0.send(method, url, headers, body.clone())?;
-        Ok(HttpReply { status, body })
+        Ok(HttpReply { headers: Vec::new(), status, body })
     }
 }
 

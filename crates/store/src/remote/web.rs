@@ -108,6 +108,27 @@ impl WebClient {
         Ok((status, body.to_vec()))
     }
 
+    /// Sends a request; the status, the headers and the body of the reply. Names of headers are in lower case, and those
+    /// whose values are no text are left out.
+    ///
+    /// # Errors
+    /// Why there is no reply. The request may have arrived.
+    pub fn send_whole(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        body: Vec<u8>,
+    ) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+        let reply = self.reply(method, url, headers, body)?;
+        let status = reply.status().as_u16();
+        let text = |value: &reqwest::header::HeaderValue| value.to_str().ok().map(str::to_owned);
+        let told = reply.headers().iter().filter_map(|(name, value)| Some((name.as_str().to_owned(), text(value)?)));
+        let told: Vec<(String, String)> = told.collect();
+        let body = reply.bytes().map_err(|error| chain(&error))?;
+        Ok((status, told, body.to_vec()))
+    }
+
     fn reply(
         &self,
         method: &str,

@@ -27,8 +27,8 @@ impl HttpTransport for LazyWeb {
     fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
         let client = self.0.get_or_init(|| WebClient::new().map_err(|error| error.to_string())).as_ref();
         let HttpRequest { method, url, headers, body } = request;
-        let (status, body) = client.map_err(Clone::clone)?.send(method, url, headers, body.clone())?;
-        Ok(HttpReply { status, body })
+        let (status, headers, body) = client.map_err(Clone::clone)?.send_whole(method, url, headers, body.clone())?;
+        Ok(HttpReply { status, headers, body })
     }
 }
 

@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn reply(status: u16, body: &str) -> HttpReply {
-        HttpReply { status, body: body.into() }
+        HttpReply { headers: Vec::new(), status, body: body.into() }
     }
 
     fn sources(profile: &str, config: &str, cache: Option<&std::path::Path>) -> CredentialSources {

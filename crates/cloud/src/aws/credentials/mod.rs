@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn a_machine_s_role_is_asked_for_with_a_token() {
         let key = r#"{"AccessKeyId":"A","SecretAccessKey":"s","Token":"t","Expiration":"2026-11-23T20:00:00Z"}"#;
-        let replies = ["T", "my-role\n", key].map(|body| HttpReply { status: 200, body: body.into() });
+        let replies =
+            ["T", "my-role\n", key].map(|body| HttpReply { headers: Vec::new(), status: 200, body: body.into() });
         let transport = Recorded(Mutex::new((Vec::new(), replies.to_vec())));
         let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
         let lease = source.lease(&transport, ("", ""), false).unwrap();
@@ -253,7 +254,11 @@ mod tests {
     #[test]
     fn a_metadata_service_that_fails_for_a_moment_is_not_a_machine_without_a_role() {
         let check = |replies: &[(u16, &str)], has_given, expected: &str| {
-            let replies = replies.iter().map(|(status, body)| HttpReply { status: *status, body: (*body).into() });
+            let replies = replies.iter().map(|(status, body)| HttpReply {
+                headers: Vec::new(),
+                status: *status,
+                body: (*body).into(),
+            });
             let transport = Recorded(Mutex::new((Vec::new(), replies.collect())));
             let source = CredentialSource::Metadata { endpoint: "http://imds".into() };
             let shown = match source.lease(&transport, ("", ""), has_given) {

@@ -196,7 +196,7 @@ mod tests {
 
     fn check(status: u16, body: &str, expected: &str) {
         let query = Query { service: "ec2", action: "RunInstances", params: Vec::new() };
-        let failure = AwsFailure::of(&query, &HttpReply { status, body: body.into() });
+        let failure = AwsFailure::of(&query, &HttpReply { headers: Vec::new(), status, body: body.into() });
         let word = match &failure.refusal() {
             None => "doubt",
             Some(Refusal::Capacity { .. }) => "capacity",

@@ -14,7 +14,7 @@ pub mod times;
 /// A request over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// `GET`, `POST` or `PUT`.
+    /// Such as `GET`.
     pub method: &'static str,
     /// The URL, with its query.
     pub url: String,
@@ -27,6 +27,8 @@ pub struct HttpRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HttpReply {
     pub status: u16,
+    /// Names in lower case; empty where a client keeps none.
+    pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
@@ -34,6 +36,11 @@ impl HttpReply {
     /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The first header of this name, which is in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 

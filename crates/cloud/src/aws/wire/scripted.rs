@@ -35,7 +35,7 @@ impl HttpTransport for Script {
 
 /// An answer.
 pub fn reply(status: u16, body: &str) -> HttpReply {
-    HttpReply { status, body: body.into() }
+    HttpReply { headers: Vec::new(), status, body: body.into() }
 }
 
 /// An error as EC2 writes it.
