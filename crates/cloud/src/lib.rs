@@ -5,6 +5,7 @@
 //! and [`conformance`] for the checks of every provider.
 
 pub mod aws;
+pub mod azure;
 pub mod catalog;
 pub mod conformance;
 pub mod gcp;
