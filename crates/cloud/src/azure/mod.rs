@@ -53,7 +53,7 @@ const NETWORK: &str = "api-version=2023-09-01";
 const AUTHORIZATION: &str = "api-version=2022-04-01";
 
 /// Disk that a machine gets for its work, unless the job asks for more: with the system it fills one that is billed.
-const DISK: Bytes = Bytes(64 << 30);
+const DISK: Bytes = Bytes(192 << 30);
 
 /// A machine is listed at once, and rarely later; its name holds as long as it is there. Rent is counted by the second.
 const TRAITS: ProviderTraits = ProviderTraits {

@@ -8,10 +8,10 @@ use domain::rental::{MachineState, ProviderAnswer, ProviderCall, Refusal};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::aws::wire::{HttpReply, HttpRequest};
+use crate::aws::wire::{HttpReply, HttpRequest, times};
 use crate::provider::{LaunchRequest, Provider};
 use crate::rented::audit::{AuditVerdict, MachineJudge, end_orphans};
-use crate::rented::twin::{conforms, provider};
+use crate::rented::twin::{clock, conforms, provider};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -83,7 +83,8 @@ impl TwinState {
         self.operations.push(fails);
         machine["name"] = name.into();
         machine["properties"]["provisioningState"] = if fails.is_some() { "Failed" } else { "Creating" }.into();
-        machine["properties"]["timeCreated"] = "2025-11-24T10:26:40.1234567+00:00".into();
+        let made = times::rfc3339(clock()).replace('Z', ".1234567+00:00");
+        machine["properties"]["timeCreated"] = made.into();
         machine["properties"]["networkProfile"] =
             json!({ "networkInterfaces": [{ "id": format!("{INTERFACES}{name}") }] });
         self.machines.insert(name.to_owned(), machine.clone());
@@ -277,7 +278,8 @@ fn a_refusal_says_why_and_nothing_is_made() {
 fn what_could_not_be_placed_is_deleted_before_it_counts_as_refused() {
     let check = |code, is_stuck, expected: &str| {
         let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
-        (twin.state.lock().unwrap().fail, twin.state.lock().unwrap().is_stuck) = (Some(code), is_stuck);
+        twin.state.lock().unwrap().fail = Some(code);
+        twin.state.lock().unwrap().is_stuck = is_stuck;
         assert_eq!(word_of(&launch(&twin, home.path(), KIND)), expected, "{code}");
         twin.step();
         twin.state.lock().unwrap().machines.len()
@@ -342,7 +344,8 @@ fn an_audit_ends_what_no_run_has_and_nothing_else() {
         let judge = MachineJudge { cloud: Cloud::Azure, catalog: &catalog, owner, rented: &rented, grace, now };
         judge.judge(&api.machines(owner).unwrap())
     };
-    let made = crate::aws::wire::times::read("2025-11-24T10:26:40Z").unwrap();
+    // The second one; other tests move the clock too.
+    let made = api.machines(owner).unwrap().iter().filter_map(|machine| machine.started).max().unwrap();
     let young = audit(made);
     assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
     let old = audit(domain::Timestamp(made.0 + 600_000_000));
