@@ -40,11 +40,13 @@ pub struct GlobalSettings {
     pub aws: cloud::aws::credentials::CredentialSources,
     /// Credentials of Google's cloud.
     pub gcp: cloud::gcp::GcpSources,
+    /// Credentials of Azure.
+    pub azure: cloud::azure::AzureSources,
     /// The key of Lambda Cloud.
     pub lambda_key: Option<String>,
     /// Who is asked instead of Lambda Cloud.
     pub lambda_endpoint: Option<String>,
-    /// Who is asked instead of Azure's price API.
+    /// Who is asked instead of Azure, for prices and for machines.
     pub azure_endpoint: Option<String>,
     /// Who is asked for AWS's price list.
     pub aws_prices_endpoint: Option<String>,
@@ -70,7 +72,7 @@ impl GlobalSettings {
             }
         };
         let (chaos, xtask, access) = (path(chaos::VARIABLE), path("GRADUS_XTASK"), access());
-        let (metadata, aws, gcp) = (metadata()?, aws(), gcp());
+        let (metadata, aws, gcp, azure) = (metadata()?, aws(), gcp(), azure());
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let user = set("USER").or_else(|| set("LOGNAME"));
         let (server, token) = (server.or_else(|| set("GRADUS_SERVER")), set("GRADUS_TOKEN"));
@@ -89,6 +91,7 @@ impl GlobalSettings {
             user,
             aws,
             gcp,
+            azure,
             lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
             lambda_endpoint: set("GRADUS_LAMBDA_ENDPOINT"),
             azure_endpoint: set("GRADUS_AZURE_ENDPOINT"),
@@ -146,6 +149,12 @@ fn gcp() -> cloud::gcp::GcpSources {
         variables: cloud::gcp::VARIABLES.iter().filter_map(set).collect(),
         file: file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default(),
     }
+}
+
+/// What variables say of Azure.
+fn azure() -> cloud::azure::AzureSources {
+    let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
+    cloud::azure::AzureSources { variables: cloud::azure::VARIABLES.iter().filter_map(set).collect() }
 }
 
 /// The pruned copy beside the executable; the one that `cargo xtask setup` keeps in the user's cache; or PyTorch, where pip

@@ -296,9 +296,13 @@ fn sky_table(source: &Value) -> String {
             (false, _, _) => "no".to_owned(),
             (true, false, true) => "`gradus plan` only".to_owned(),
             (true, false, false) => format!("`gradus plan`; `gradus run` accepts only `{words}`"),
-            (true, true, true) => "`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud".to_owned(),
+            (true, true, true) => {
+                "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure".to_owned()
+            }
             (true, true, false) => {
-                format!("`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud, else only `{words}`")
+                format!(
+                    "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure, else only `{words}`"
+                )
             }
         };
         let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
@@ -323,7 +327,7 @@ mod tests {
             let row = format!("| `{path}` | {expected} | none here; leave it out |");
             assert_eq!(table.lines().last(), Some(row.as_str()));
         };
-        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda or Google Cloud";
+        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure";
         check("resources.accelerators", true, &[], by_cloud);
         check("resources.use_spot", true, &["false"], &format!("{by_cloud}, else only `false`"));
         check("resources.infra", true, &["local", "aws"], "`gradus plan`; `gradus run` accepts only `local`, `aws`");

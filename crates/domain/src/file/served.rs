@@ -46,13 +46,14 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
 }
 
 const ONE_MACHINE: &str =
-    "only this machine, those of `gradus nodes` and machines of AWS, Lambda and Google can be used yet";
+    "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google and Azure can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "GPUs can be asked for only from a cloud, and the job names none that can be rented";
 const NAME_CLOUD: &str =
-    "add `infra: aws`, `infra: lambda` or `infra: gcp`, or leave it out to use this machine as it is";
+    "add `infra: aws`, `infra: lambda`, `infra: gcp` or `infra: azure`, or leave it out to use this machine as it is";
 const NO_SPOT: &str = "spot machines can be asked for only from a cloud, and the job names none that can be rented";
-const NAME_CLOUD_OR_NO_SPOT: &str = "add `infra: aws` or `infra: gcp`, or write `spot: never`, or leave it out";
+const NAME_CLOUD_OR_NO_SPOT: &str =
+    "add `infra: aws`, `infra: gcp` or `infra: azure`, or write `spot: never`, or leave it out";
 const NO_LIMIT: &str =
     "a limit on the hourly price is for machines of clouds, and the job names none that can be rented";
 const BUDGET: &str = "write `budget: {max: $10}` for the whole run, or add `infra: aws`";
@@ -75,7 +76,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("resources"),
     planned(
         "resources.infra",
-        &["local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/"],
+        &["local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/", "azure", "azure/"],
         ONE_MACHINE,
         "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
     ),
@@ -119,7 +120,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.any_of", "a choice between machines is not supported yet", "write one set of resources"),
     no("resources.ordered", "a choice between machines is not supported yet", "write one set of resources"),
     no("resources.volumes", NO_STORE, COPY),
-    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda` or `gcp`, or leave it out"),
+    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda`, `gcp` or `azure`, or leave it out"),
     planned(
         "resources.region",
         &[],

@@ -69,7 +69,7 @@ impl Wants {
 }
 
 /// The clouds that gradus can rent machines of.
-pub const RENTED_CLOUDS: [&str; 3] = ["aws", "lambda", "gcp"];
+pub const RENTED_CLOUDS: [&str; 4] = ["aws", "lambda", "gcp", "azure"];
 
 /// Whether spot instances may be rented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use cloud::aws::Client;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
+use cloud::azure::{self, Azure, AzureOptions};
 use cloud::gcp::{self, Gcp, GcpOptions};
 use cloud::lambda::{self, Lambda};
 use cloud::rented::{CloudApi, MachineChoice, ReachSettings, Rented, offers};
@@ -37,6 +38,7 @@ pub enum RentedCloud {
     Aws { client: Box<Client>, options: AwsOptions },
     Lambda(Lambda),
     Gcp(Gcp),
+    Azure(Azure),
 }
 
 /// The cloud that a job is to be run on, if it is one that is rented from.
@@ -69,6 +71,20 @@ impl RentedCloud {
                     )),
                 }
             }
+            azure::NAME => {
+                let (azure, has_subscription) = azure(settings, home)?;
+                if let Err(why) = settings.azure.source() {
+                    return Err(no_credentials("Azure", &why, "see docs/azure.md"));
+                }
+                match has_subscription {
+                    true => Ok(RentedCloud::Azure(azure)),
+                    false => Err(no_credentials(
+                        "Azure",
+                        "no subscription is named",
+                        "set `AZURE_SUBSCRIPTION_ID`, or write `{\"subscription\": \"…\"}` into `azure.json` of the home folder",
+                    )),
+                }
+            }
             _ => {
                 if let Err(why) = settings.aws.source() {
                     return Err(no_credentials("AWS", &why, "see docs/aws.md for where credentials are looked for"));
@@ -91,6 +107,10 @@ impl RentedCloud {
                 let all = api.offers(catalog, wants).into_iter();
                 all.map(|offer| offers::with_disk(catalog, &Cloud::Gcp, offer, disk, gcp::disk_gib)).collect()
             }
+            RentedCloud::Azure(api) => {
+                let all = api.offers(catalog, wants).into_iter();
+                all.map(|offer| offers::with_disk(catalog, &Cloud::Azure, offer, disk, azure::disk_gib)).collect()
+            }
         };
         // The limit is for all that is paid by the hour.
         offers.retain(|offer| wants.max_price.is_none_or(|most| offer.rate <= most));
@@ -108,6 +128,7 @@ impl RentedCloud {
             // Its machines hold their disks.
             RentedCloud::Lambda(_) => Rate::default(),
             RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),
+            RentedCloud::Azure(_) => offers::disk_rate(catalog, &Cloud::Azure, region, azure::disk_gib(work)),
         }
     }
 
@@ -120,7 +141,8 @@ impl RentedCloud {
             // A subnet of the user's is in one zone.
             RentedCloud::Aws { options, .. } if options.subnets.contains_key(region) => Ok(Vec::new()),
             RentedCloud::Aws { client, .. } => cloud::aws::zones(client, region).map_err(|failure| failure.to_string()),
-            RentedCloud::Lambda(_) => Ok(Vec::new()),
+            // Azure chooses a zone where none is named.
+            RentedCloud::Lambda(_) | RentedCloud::Azure(_) => Ok(Vec::new()),
             RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
         }
     }
@@ -160,6 +182,11 @@ pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> R
     if has_project && settings.gcp.is_set() || was_used(gcp::NAME) {
         providers.push(Arc::new(Rented::new(root(), reach(None), api)));
     }
+    // The identity of a machine is set by no variable, so that only the subscription says that Azure is used.
+    let (api, has_subscription) = azure(settings, home)?;
+    if has_subscription || was_used(azure::NAME) {
+        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+    }
     Ok(providers)
 }
 
@@ -183,6 +210,17 @@ fn gcp(settings: &GlobalSettings, home: &Home) -> Result<(Gcp, bool), Error> {
     let (web, sources) = (Arc::new(LazyWeb::default()), settings.gcp.clone());
     let api = Gcp::new(web, endpoint.as_deref(), sources, project.as_deref().unwrap_or_default(), options);
     Ok((api, project.is_some()))
+}
+
+/// A client for Azure, and whether a subscription is known.
+fn azure(settings: &GlobalSettings, home: &Home) -> Result<(Azure, bool), Error> {
+    let options: AzureOptions = options(home, "azure.json", "docs/azure.md")?;
+    let named = settings.azure.variable("AZURE_SUBSCRIPTION_ID").map(str::to_owned);
+    let subscription = options.subscription.clone().or(named);
+    let (web, sources) = (Arc::new(LazyWeb::default()), settings.azure.clone());
+    let endpoint = settings.azure_endpoint.as_deref();
+    let api = Azure::new(web, endpoint, sources, subscription.as_deref().unwrap_or_default(), options);
+    Ok((api, subscription.is_some()))
 }
 
 /// What the user has set in a file of the home folder; nothing where there is none.

@@ -87,6 +87,7 @@ fn audit(
         RentedCloud::Aws { client, .. } => return audit_aws(&client, (ends, grace), &catalog, settings, home),
         RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
+        RentedCloud::Azure(api) => (Cloud::Azure, Box::new(api)),
     };
     let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;

@@ -1,6 +1,7 @@
 //! `gradus cloud check` and `gradus cloud policy`.
 
 use cloud::aws;
+use cloud::azure::{self, Azure};
 use cloud::gcp::{self, Gcp};
 use cloud::lambda::Lambda;
 use cloud::rented::CloudApi;
@@ -40,6 +41,7 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
     let policy = match args.cloud {
         CloudName::Aws => aws::policy(),
         CloudName::Gcp => gcp::role(),
+        CloudName::Azure => azure::role(),
         CloudName::Lambda => {
             let message = "Lambda has no policies: each key may do everything in its account".to_owned();
             return Err(Error::Usage { message, hint: "`gradus cloud check lambda` tries the key".to_owned() });
@@ -66,6 +68,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         RentedCloud::Aws { client, .. } => of_aws(&client, &rented::region(settings, args.region.as_deref()), printer),
         RentedCloud::Lambda(api) => of_lambda(&api, home.owner(), printer),
         RentedCloud::Gcp(api) => of_gcp(&api, home.owner(), printer),
+        RentedCloud::Azure(api) => of_azure(&api, home.owner(), printer),
     }
 }
 
@@ -90,11 +93,7 @@ fn of_gcp(api: &Gcp, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
     } else {
         printer.data(format!("project      {}", report.project));
         printer.data(format!("machines     {} of this home", report.machines));
-        match (&report.unknown, report.missing.as_slice()) {
-            (Some(why), _) => printer.data(format!("permissions  unknown: {why}")),
-            (None, []) => printer.data("permissions  all that a run needs"),
-            (None, missing) => printer.data(format!("permissions  missing: {}", missing.join(", "))),
-        }
+        printer.data(permissions(report.unknown.as_deref(), &report.missing));
     }
     if report.missing.is_empty() {
         return Ok(exit::DONE);
@@ -102,6 +101,34 @@ fn of_gcp(api: &Gcp, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
     let message = format!("the identity lacks permissions in project `{}` that runs need", report.project);
     let hint = "`gradus cloud policy gcp` prints a role for `gcloud iam roles create gradus --project PROJECT --file`";
     Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
+}
+
+fn of_azure(api: &Azure, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let report = api.check(owner).map_err(|failure| not_answered("look into the resource group of Azure", &failure))?;
+    if printer.is_json() {
+        printer.json(&serde_json::json!(report));
+    } else {
+        printer.data(format!("subscription {}", report.subscription));
+        printer.data(format!("group        {}", report.resource_group));
+        printer.data(format!("machines     {} of this home", report.machines));
+        printer.data(permissions(report.unknown.as_deref(), &report.missing));
+    }
+    if report.missing.is_empty() {
+        return Ok(exit::DONE);
+    }
+    let message =
+        format!("the identity lacks permissions in resource group `{}` that runs need", report.resource_group);
+    let hint = "`gradus cloud policy azure` prints a role for `az role definition create --role-definition`";
+    Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
+}
+
+/// The line about permissions of a project or a resource group.
+fn permissions(unknown: Option<&str>, missing: &[&str]) -> String {
+    match (unknown, missing) {
+        (Some(why), _) => format!("permissions  unknown: {why}"),
+        (None, []) => "permissions  all that a run needs".to_owned(),
+        (None, missing) => format!("permissions  missing: {}", missing.join(", ")),
+    }
 }
 
 fn of_aws(client: &aws::Client, region: &str, printer: &mut Printer) -> Result<u8, Error> {

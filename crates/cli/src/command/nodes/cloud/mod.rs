@@ -32,10 +32,11 @@ enum CloudName {
     Aws,
     Lambda,
     Gcp,
+    Azure,
 }
 
 impl CloudName {
-    const ALL: [CloudName; 3] = [CloudName::Aws, CloudName::Lambda, CloudName::Gcp];
+    const ALL: [CloudName; 4] = [CloudName::Aws, CloudName::Lambda, CloudName::Gcp, CloudName::Azure];
 
     /// The name of its provider, and of its folder in the home.
     fn provider(self) -> &'static str {
@@ -43,6 +44,7 @@ impl CloudName {
             CloudName::Aws => cloud::aws::NAME,
             CloudName::Lambda => cloud::lambda::NAME,
             CloudName::Gcp => cloud::gcp::NAME,
+            CloudName::Azure => cloud::azure::NAME,
         }
     }
 
@@ -52,6 +54,7 @@ impl CloudName {
             CloudName::Aws => "AWS",
             CloudName::Lambda => "Lambda",
             CloudName::Gcp => "Google Cloud",
+            CloudName::Azure => "Azure",
         }
     }
 }
@@ -59,7 +62,9 @@ impl CloudName {
 /// A cloud that was asked and did not answer as hoped.
 fn not_answered(doing: &str, failure: &CloudFailure) -> Error {
     let hint = match failure {
-        CloudFailure::Denied(_) => "docs/gcp.md and docs/lambda.md list the permissions an identity needs",
+        CloudFailure::Denied(_) => {
+            "docs/azure.md, docs/gcp.md and docs/lambda.md list the permissions an identity needs"
+        }
         _ => "run the same command again",
     };
     Error::Code { message: format!("cannot {doing}: {failure}"), hint: Some(hint.to_owned()), code: exit::WORLD }

@@ -106,7 +106,8 @@ fn in_flags(error: Error) -> Error {
     let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == problem.key) else { return error };
     let hint = match *flag {
         "--infra" => {
-            "use `--infra aws`, `lambda` or `gcp`, or `--infra ssh/NAME` for a node of `gradus nodes`".to_owned()
+            "use `--infra aws`, `lambda`, `gcp` or `azure`, or `--infra ssh/NAME` for a node of `gradus nodes`"
+                .to_owned()
         }
         _ => problem.hint.clone().unwrap_or_else(|| "see `gradus machines up --help`".to_owned()),
     };
