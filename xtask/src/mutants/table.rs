@@ -3,6 +3,7 @@
 //! Text is replaced, not code: a mutant stays readable beside what it changes, and the tests here check that its text is
 //! still found exactly once.
 
+use super::clouds::CLOUDS;
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
 use super::plans::PLANS;
@@ -12,6 +13,9 @@ use super::training::TRAINING;
 /// All of them: those of training, of machines, of plans, and of sweeps.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
     TRAINING.iter().chain(MACHINES).chain(PLANS).chain(SWEEPS).collect()
+/// All of them: those of training, of machines, of clouds, and of plans.
+pub(super) fn all() -> Vec<&'static SourceMutant> {
+    TRAINING.iter().chain(MACHINES).chain(CLOUDS).chain(PLANS).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,30 @@
+//! Mutants of clouds: what keeps a machine from being rented twice, and from being left behind.
+
+use super::mutant::{CargoTest, SourceMutant};
+
+pub(super) const CLOUDS: &[SourceMutant] = &[
+    SourceMutant {
+        name: "azure-changes-a-machine-that-is-there",
+        harm: "a request that is sent again changes a machine that trains, instead of being refused",
+        file: "crates/cloud/src/azure/wire.rs",
+        from: "let headers = [(\"content-type\", \"application/json\"), (\"if-none-match\", \"*\")];",
+        to: "let headers = [(\"content-type\", \"application/json\")];",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "of_two_requests_for_one_name" },
+    },
+    SourceMutant {
+        name: "azure-leaves-what-it-could-not-place",
+        harm: "a machine that Azure had no place for is left behind, with a disk and an address that cost money",
+        file: "crates/cloud/src/azure/mod.rs",
+        from: "Err(failure) if failure.refusal().is_some() => match self.delete(name) {",
+        to: "Err(failure) if failure.refusal().is_some() => match Ok::<(), CloudFailure>(()) {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_could_not_be_placed" },
+    },
+    SourceMutant {
+        name: "azure-tells-its-token-to-anybody",
+        harm: "an answer that names another server has it told the token, with which machines can be rented",
+        file: "crates/cloud/src/azure/wire.rs",
+        from: "url.strip_prefix(&self.endpoint).is_some_and(|rest| rest.starts_with('/'))",
+        to: "url.starts_with(\"http\")",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "told_to_the_resource_manager_only" },
+    },
+];
