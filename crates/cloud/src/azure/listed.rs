@@ -28,6 +28,7 @@ struct VmProperties {
     provisioning_state: String,
     #[serde(default)]
     time_created: String,
+    #[serde(default)]
     hardware_profile: VmHardware,
     #[serde(default)]
     priority: String,
@@ -35,9 +36,10 @@ struct VmProperties {
     network_profile: VmNetwork,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VmHardware {
+    #[serde(default)]
     vm_size: String,
 }
 
@@ -160,6 +162,14 @@ mod tests {
         assert_eq!(machine.started, times::read("2026-11-24T11:00:00Z"));
         assert_eq!(vm("Succeeded").machine(&[]).address, None);
         assert!(vm("Succeeded").is_of("me") && !vm("Succeeded").is_of("m"));
+    }
+
+    /// A machine of somebody else's that lacks what ours have must not hide ours.
+    #[test]
+    fn machines_with_little_are_read_too() {
+        let vm: ListedVm = serde_json::from_value(json!({ "name": "n", "location": "l", "properties": {} })).unwrap();
+        assert!(!vm.is_of("me"));
+        assert_eq!(vm.machine(&[]).started, None);
     }
 
     #[test]
