@@ -288,11 +288,13 @@ fn sky_table(source: &Value) -> String {
         let [path, why, hint] = ["path", "why", "hint"].map(|name| key[name].as_str().unwrap_or_default());
         let words: Vec<&str> = key["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let is_planned = key["planned"].as_bool().unwrap_or_default();
+        let is_noted = key["noted"].as_bool().unwrap_or_default();
         // The words of `infra` name the clouds themselves.
         let is_rented = key["rented"].as_bool().unwrap_or_default() && path != "resources.infra";
         let words = words.join("`, `");
         let served = match (is_planned, is_rented, words.is_empty()) {
             _ if why.is_empty() => "yes".to_owned(),
+            _ if is_noted => "accepted with a warning".to_owned(),
             (false, _, _) => "no".to_owned(),
             (true, false, true) => "`gradus plan` only".to_owned(),
             (true, false, false) => format!("`gradus plan`; `gradus run` accepts only `{words}`"),

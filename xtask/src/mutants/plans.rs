@@ -91,4 +91,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "&& marketoption.len() < 100",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_price_list_is_read" },
     },
+    SourceMutant {
+        name: "a-set-of-gpus-is-a-map-of-nothing",
+        harm: "a task file of SkyPilot with `accelerators: {A100:8, H100:8}` is refused",
+        file: "crates/domain/src/file/shape/choices.rs",
+        from: "if entries.iter().any(|(_, value)| means(value, &Scalar::Null))",
+        to: "if entries.is_empty()",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_choice_between_machines" },
+    },
 ];

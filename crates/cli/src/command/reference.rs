@@ -58,6 +58,9 @@ fn job_file() -> Value {
                 let rented = RENTED.contains(&key.path);
                 json!({ "path": key.path, "planned": true, "rented": rented, "words": words, "why": why, "hint": hint })
             }
+            SkySupport::Noted { why, hint } => {
+                json!({ "path": key.path, "noted": true, "why": why, "hint": hint })
+            }
             SkySupport::No { why, hint } => json!({ "path": key.path, "why": why, "hint": hint }),
         })
         .collect();

@@ -241,14 +241,16 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
     let infra = resources.infra.take().unwrap_or_default();
     let node = infra.strip_prefix("ssh").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     if node.is_none() && !matches!(infra.as_str(), "" | "local") {
-        let mut parts = infra.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "*"));
-        let (cloud, region, zone) = (parts.next(), parts.next(), parts.next());
+        let mut parts =
+            infra.split('/').map(str::trim).map(|part| Some(part).filter(|part| !matches!(*part, "" | "*")));
+        let (cloud, region, zone) = (parts.next().flatten(), parts.next().flatten(), parts.next().flatten());
         if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
             let message = "`infra` names a place, and so do `cloud` or `region`";
             clash(problems, "resources.infra", message, "keep one of the two");
         }
         wants.clouds.extend(cloud.map(str::to_owned));
-        wants.regions.extend(region.map(str::to_owned));
+        // `gcp/*/us-central1-a` names a zone alone.
+        wants.regions.extend(region.map(str::to_owned).or_else(|| zone.and_then(region_of_zone)));
         wants.zone = zone.map(str::to_owned);
     }
     if infra == "local" && *wants != Wants::default() {
@@ -262,6 +264,12 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
     let name = |rest: &str| rest.trim_start_matches('/').trim().to_owned();
     wants.node = node.map(name).map(|name| if matches!(name.as_str(), "" | "*") { "any".to_owned() } else { name });
     wants.here = infra == "local" || node.is_some();
+}
+
+/// The region that a zone's name begins with: `us-east-1a` is in `us-east-1`, `us-central1-a` in `us-central1`.
+fn region_of_zone(zone: &str) -> Option<String> {
+    let region = zone.strip_suffix(|letter: char| letter.is_ascii_lowercase())?;
+    Some(region.strip_suffix('-').unwrap_or(region).to_owned())
 }
 
 /// At what price: spot or not, dedicated or not, and the most for an hour.

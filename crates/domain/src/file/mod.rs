@@ -119,12 +119,13 @@ pub fn schema() -> &'static serde_json::Value {
 }
 
 fn read(text: &str, file_name: &str, tables: TableFiles) -> Result<Parsed, Vec<Problem>> {
-    let (tree, mut problems) = tree::read(text)?;
+    let (mut tree, mut problems) = tree::read(text)?;
     if !matches!(tree.value, tree::Value::Map(_)) {
         let message = "a job file is a mapping of keys to values";
         let problem = Problem { line: Some(tree.line), ..Problem::at("", message) };
         return Err(vec![problem.hint("start with `train:` or `run:`")]);
     }
+    let left_out = shape::choices::settle(&mut tree, &mut problems);
     let space = Space::read(&tree, tables, &mut problems);
     let filled = space.as_ref().map(|space| space.filled(&tree));
     let whole = filled.as_ref().unwrap_or(&tree);
@@ -149,6 +150,7 @@ fn read(text: &str, file_name: &str, tables: TableFiles) -> Result<Parsed, Vec<P
     problems.extend(new);
     let mut warnings = sense.warnings;
     warnings.extend(bare_deadline(&tree));
+    warnings.extend(left_out.into_iter().chain(without_effect(&tree)));
     if let Some(space) = &space {
         space.rename(&mut problems);
         space.rename(&mut warnings);
@@ -180,6 +182,20 @@ fn bare_deadline(tree: &tree::Node) -> Option<Problem> {
     let message = format!("a bare number is in seconds: the run ends {seconds} s after its submission");
     let hint = format!("write the unit: `{text}m`, `{text}h`, or `{text}s` if seconds are meant");
     Some(Problem::at("deadline", message).hint(hint))
+}
+
+/// SkyPilot's keys that change nothing here.
+fn without_effect(tree: &tree::Node) -> Vec<Problem> {
+    let mut notes = Vec::new();
+    for key in SKY_KEYS {
+        let SkySupport::Noted { why, hint } = key.served else { continue };
+        let mut parts = key.path.split('.');
+        let found = parts.try_fold(tree, |node, part| node.get(part).map(|(_, value)| value));
+        if found.is_some_and(|node| !shape::is_empty(node)) {
+            notes.push(Problem::at(key.path, format!("this key changes nothing: {why}")).hint(hint));
+        }
+    }
+    notes
 }
 
 /// The variables of `envs` that are null.

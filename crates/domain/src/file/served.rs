@@ -24,6 +24,13 @@ pub enum SkySupport {
         /// The hint.
         hint: &'static str,
     },
+    /// Accepted with a warning: a run computes the same without it, or it is done in another way.
+    Noted {
+        /// Why it changes nothing: lower case, no full stop.
+        why: &'static str,
+        /// The hint.
+        hint: &'static str,
+    },
     /// Refused, unless it is empty.
     No {
         /// Why: lower case, no full stop.
@@ -39,6 +46,10 @@ const fn yes(path: &'static str) -> SkyKey {
 
 const fn planned(path: &'static str, words: &'static [&'static str], why: &'static str, hint: &'static str) -> SkyKey {
     SkyKey { path, served: SkySupport::Planned { words, why, hint } }
+}
+
+const fn noted(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey {
+    SkyKey { path, served: SkySupport::Noted { why, hint } }
 }
 
 const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey {
@@ -58,6 +69,10 @@ const NO_LIMIT: &str =
     "a limit on the hourly price is for machines of clouds, and the job names none that can be rented";
 const BUDGET: &str = "write `budget: {max: $10}` for the whole run, or add `infra: aws`";
 const MACHINES: &str = "a run on several machines needs nodes that are reached over SSH, or machines of AWS";
+const ONE_CHOICE: &str =
+    "kinds of GPUs are joined; of other choices one is taken, because a job has one set of resources";
+const PLAN_COMPARES: &str = "`gradus plan JOB --catalog` compares all machines that would do";
+const CLONED: &str = "the repository is cloned by `setup` at the beginning of each attempt";
 const NO_STORE: &str = "volumes and stores that stay mounted are not supported yet";
 const COPY: &str = "copy what the program reads with `file_mounts`, and keep what it writes with `outputs`";
 
@@ -65,8 +80,8 @@ const COPY: &str = "copy what the program reads with `file_mounts`, and keep wha
 pub const SKY_KEYS: &[SkyKey] = &[
     yes("name"),
     yes("workdir"),
-    no("workdir.url", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
-    no("workdir.ref", "a git repository as `workdir` is not supported yet", "clone it and name its folder"),
+    noted("workdir.url", CLONED, "the machine needs git and access to it"),
+    noted("workdir.ref", CLONED, "the machine needs git and access to it"),
     planned(
         "num_nodes",
         &["1"],
@@ -92,33 +107,37 @@ pub const SKY_KEYS: &[SkyKey] = &[
     ),
     planned("resources.use_spot", &["false"], NO_SPOT, NAME_CLOUD_OR_NO_SPOT),
     yes("resources.disk_size"),
-    no("resources.disk_tier", "the kind of disk cannot be chosen yet", LEAVE_OUT),
-    no("resources.network_tier", "the kind of network cannot be chosen yet", LEAVE_OUT),
+    noted("resources.disk_tier", "the kind of disk cannot be chosen yet", LEAVE_OUT),
+    noted("resources.network_tier", "the kind of network cannot be chosen yet", LEAVE_OUT),
     no("resources.local_disk", "disks inside the machine cannot be chosen yet", LEAVE_OUT),
     no("resources.ephemeral_storage", "it is SkyPilot's old name for `disk_size`", "write `disk_size`"),
     planned("resources.max_hourly_cost", &[], NO_LIMIT, BUDGET),
-    no("resources.ports", "opening ports is not supported yet", LEAVE_OUT),
+    noted("resources.ports", "no port is opened to the network", "reach one with `gradus forward RUN PORT`"),
     yes("resources.image_id"),
-    no("resources.labels", "labels are not supported yet", LEAVE_OUT),
-    no(
+    noted("resources.labels", "labels are not supported yet", LEAVE_OUT),
+    noted(
         "resources.autostop",
         "a machine is always released when its run ends",
         "leave it out, or write `idle_timeout: 10m` to stop a run whose program is idle",
     ),
     no("resources.hooks", "hooks are not supported yet", LEAVE_OUT),
-    no("resources.priority", "runs start in order of submission", LEAVE_OUT),
-    no("resources.priority_class", "runs start in order of submission", LEAVE_OUT),
+    noted("resources.priority", "runs start in order of submission", LEAVE_OUT),
+    noted("resources.priority_class", "runs start in order of submission", LEAVE_OUT),
     yes("resources.job_recovery"),
-    no(
+    noted(
         "resources.job_recovery.strategy",
         "there is one way to recover: from the newest checkpoint, on the same machine or another node",
         "leave the key out",
     ),
     yes("resources.job_recovery.max_restarts_on_errors"),
     yes("resources.job_recovery.recover_on_exit_codes"),
-    no("resources.spot_recovery", "it is SkyPilot's old name for `job_recovery`", "write `job_recovery`"),
-    no("resources.any_of", "a choice between machines is not supported yet", "write one set of resources"),
-    no("resources.ordered", "a choice between machines is not supported yet", "write one set of resources"),
+    noted(
+        "resources.spot_recovery",
+        "it is SkyPilot's old name for `job_recovery`, whose strategy cannot be chosen",
+        LEAVE_OUT,
+    ),
+    noted("resources.any_of", ONE_CHOICE, PLAN_COMPARES),
+    noted("resources.ordered", ONE_CHOICE, PLAN_COMPARES),
     no("resources.volumes", NO_STORE, COPY),
     planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda`, `gcp` or `azure`, or leave it out"),
     planned(
@@ -140,8 +159,8 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("run"),
     no("service", "services are not supported; a job runs to its end", "write the program under `run:`"),
     no("pool", "pools are not supported yet", LEAVE_OUT),
-    no("config", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
-    no("experimental", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
+    noted("config", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
+    noted("experimental", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
     no("event_callback", "callbacks are not supported yet", LEAVE_OUT),
     no("inputs", NO_STORE, COPY),
     yes("outputs"),

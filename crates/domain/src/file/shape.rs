@@ -5,7 +5,9 @@
 //! schema and its dialect. It supports the subset of JSON Schema that schemars generates for our types.
 
 mod amounts;
+pub(super) mod choices;
 mod hints;
+mod scripts;
 mod ways;
 
 use serde_json::{Map, Value as Json, json};
@@ -39,7 +41,8 @@ fn asks_for(node: &Node, words: &[&str]) -> bool {
     !is_empty(node) && !is_word
 }
 
-fn is_empty(node: &Node) -> bool {
+/// Whether a value asks for nothing: null, or without entries.
+pub(super) fn is_empty(node: &Node) -> bool {
     match &node.value {
         Value::Scalar(raw) => resolve(raw, Dialect::Python) == Scalar::Null,
         Value::List(items) => items.is_empty(),
@@ -190,6 +193,8 @@ impl<'schema> Walk<'schema, '_> {
                 self.unrentable.push(problem.hint(hint));
                 return false;
             }
+            // The file is told so once it has been read.
+            Some(SkySupport::Noted { .. }) => return true,
             Some(SkySupport::Yes) | None => return false,
         };
         if !asks_for(node, words) {
@@ -213,12 +218,12 @@ impl<'schema> Walk<'schema, '_> {
 
     /// A mapping where something else belongs; a refused form of the value is named as such.
     fn not_a_map(&mut self, ways: &[Alternative], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
-        let mut said = false;
+        let before = self.problems.len();
         for (key, node) in entries {
             let path = format!("{}.{}", place.path, key.raw.text);
-            said |= self.refused(node, false, &Place { path, line: key.line, dialect: place.dialect });
+            self.refused(node, false, &Place { path, line: key.line, dialect: place.dialect });
         }
-        if said { None } else { self.mismatch(ways, "a mapping", place.line, place) }
+        if self.problems.len() > before { None } else { self.mismatch(ways, "a mapping", place.line, place) }
     }
 
     /// An externally tagged value: a mapping with one key, such as `{sgd: {…}}`.

@@ -206,8 +206,8 @@ fn data_may_lie_elsewhere_and_folders_are_local() {
     check(&run_with("workdir: $HOME/code"), "2 workdir: variables in a path are not filled in (write the path out)");
     check(
         &run_with("workdir: {url: 'https://example.com/a.git', ref: main}"),
-        "2 workdir.url: a git repository as `workdir` is not supported yet (clone it and name its folder)
-         2 workdir.ref: a git repository as `workdir` is not supported yet (clone it and name its folder)",
+        "2 workdir: the repository is cloned by `setup` at the beginning of each attempt (the machine needs git and access to it)
+         ok",
     );
     check(&run_with("workdir: [a]"), "2 workdir: expected text, found a list");
 }

@@ -56,13 +56,12 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33, 34]}}", "ok");
     check("resources: {job_recovery: {recover_on_exit_codes: 33}}", "ok");
     check(
-        "resources: {job_recovery: FAILOVER}",
-        "2 resources.job_recovery: expected `none` or a mapping, found the text `FAILOVER`",
+        "resources: {job_recovery: [FAILOVER]}",
+        "2 resources.job_recovery: expected `none` or a mapping, found a list",
     );
-    check(
-        "resources: {job_recovery: {strategy: FAILOVER}}",
-        "2 resources.job_recovery.strategy: there is one way to recover: from the newest checkpoint, on the same machine or another node (leave the key out)",
-    );
+    let one_way = "2 resources.job_recovery.strategy: this key changes nothing: there is one way to recover: from the newest checkpoint, on the same machine or another node (leave the key out)\nok";
+    check("resources: {job_recovery: FAILOVER}", one_way);
+    check("resources: {job_recovery: {strategy: FAILOVER}}", one_way);
     check(
         "resources: {job_recovery: {recover_on_exit_codes: [256]}}",
         "2 resources.job_recovery.recover_on_exit_codes[0]: `256` is out of range: it must be at most 255",
@@ -246,9 +245,13 @@ fn mounts_come_to_places_of_their_own() {
 #[test]
 fn every_refused_key_says_why() {
     for key in SKY_KEYS {
-        let (why, hint) = match key.served {
+        let (said, hint, end) = match key.served {
             SkySupport::Yes | SkySupport::Planned { .. } => continue,
-            SkySupport::No { why, hint } => (why, hint),
+            // Of another form; see the tests of choices and repositories.
+            SkySupport::Noted { .. } if key.path.starts_with("workdir.") => continue,
+            SkySupport::Noted { .. } if matches!(key.path, "resources.any_of" | "resources.ordered") => continue,
+            SkySupport::Noted { why, hint } => (format!("this key changes nothing: {why}"), hint, "\nok"),
+            SkySupport::No { why, hint } => (why.to_owned(), hint, ""),
         };
         let mut yaml = String::from("run: echo");
         for (depth, part) in key.path.split('.').enumerate() {
@@ -256,8 +259,108 @@ fn every_refused_key_says_why() {
         }
         yaml.push_str(" something\n");
         let line = yaml.lines().count();
-        check(&yaml, &format!("{line} {}: {why} ({hint})", key.path));
+        check(&yaml, &format!("{line} {}: {said} ({hint}){end}", key.path));
     }
+}
+
+#[test]
+fn names_of_skypilot_become_ours() {
+    let name = |text: &str| crate::Job::parse(&format!("name: {text}\nrun: a\n"), "job.yaml").expect("a job").job.name;
+    for (theirs, ours) in [("minGPT-ddp", "mingpt-ddp"), ("my_job.v2", "my-job-v2"), ("a-b", "a-b")] {
+        assert_eq!(name(theirs), ours);
+    }
+    super::check(
+        "name: My_Job\nrun: a\n",
+        "1 name: the name is `my-job` here: it takes letters a–z, digits and `-` (write `name: my-job`)
+         ok",
+    );
+}
+
+#[test]
+fn repositories_are_cloned_and_buckets_are_kept() {
+    let program = |text: &str| match crate::Job::parse(text, "job.yaml").expect("a job").job.work {
+        Work::Command(command) => command,
+        Work::Train(_) => panic!("it runs a program"),
+    };
+    let cloned = program("workdir: {url: https://x.org/r.git, ref: v 1}\nrun: a\nsetup: b\n");
+    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git . && git checkout 'v 1'\nb"));
+    assert_eq!((cloned.workdir, &*cloned.run), (None, "a"));
+    let cloned = program("workdir: {url: https://x.org/r.git}\nrun: a\n");
+    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git ."));
+    let kept = program("run: a\nfile_mounts: {/ckpt: {name: b, store: s3, persistent: true, mode: MOUNT}, /x: ./x}\n");
+    assert_eq!(kept.file_mounts.keys().collect::<Vec<_>>(), ["/x"]);
+    assert!(kept.run.contains("ln -sfnT \"$GRADUS_CHECKPOINTS\"/outputs/ckpt /ckpt;"), "{}", kept.run);
+    assert!(kept.run.ends_with(" || exit 1\na"), "{}", kept.run);
+    super::check(
+        "run: a\nworkdir: {url: u}\nfile_mounts:\n  ~/c: {name: b}\n",
+        "2 workdir: the repository is cloned by `setup` at the beginning of each attempt (the machine needs git and access to it)
+         4 file_mounts.~/c: no bucket is made: what is written there is kept with the run (copy it to a bucket at the end of `run` if others need it there)
+         ok",
+    );
+    super::check("run: a\nworkdir: {ref: v1}\n", "2 workdir: expected text, found a mapping");
+}
+
+#[test]
+fn a_zone_can_stand_without_its_region() {
+    let wants = |infra: &str| {
+        let text = run_with(&format!("resources: {{infra: {infra}}}"));
+        let wants = crate::Job::parse(&text, "job.yaml").expect("a job").job.wants;
+        (wants.clouds.join(","), wants.regions.join(","), wants.zone)
+    };
+    let place =
+        |cloud: &str, region: &str, zone: Option<&str>| (cloud.to_owned(), region.to_owned(), zone.map(str::to_owned));
+    assert_eq!(wants("gcp/*/us-central1-a"), place("gcp", "us-central1", Some("us-central1-a")));
+    assert_eq!(wants("aws/*/us-east-1a"), place("aws", "us-east-1", Some("us-east-1a")));
+    assert_eq!(wants("'*/us-east-1'"), place("", "us-east-1", None));
+    assert_eq!(wants("aws/us-east-1"), place("aws", "us-east-1", None));
+}
+
+#[test]
+fn a_choice_between_machines_is_made() {
+    let wants = |resources: &str| {
+        let text = run_with(&format!("resources: {resources}"));
+        crate::Job::parse(&text, "job.yaml").expect("a job").job.wants
+    };
+    for (written, same) in [
+        ("{accelerators: {A100:8, H100:4}}", "{accelerators: [A100:8, H100:4]}"),
+        ("{accelerators: {A100:8, H100: 4}}", "{accelerators: [A100:8, H100:4]}"),
+        ("{any_of: [{accelerators: A100:8}, {accelerators: {H100: 4}}]}", "{accelerators: [A100:8, H100:4]}"),
+        ("{any_of: [{accelerators: {A100:8, L4:1}}]}", "{accelerators: [A100:8, L4:1]}"),
+        ("{any_of: [{use_spot: true}, {use_spot: false}]}", "{spot: auto}"),
+        ("{any_of: [{use_spot: true}]}", "{use_spot: true}"),
+        ("{any_of: [{infra: k8s}, {infra: gcp/us-east1, use_spot: true}]}", "{infra: gcp/us-east1, use_spot: true}"),
+        ("{ordered: [{infra: azure}, {infra: aws}]}", "{infra: azure}"),
+        ("{use_spot: false, any_of: [{cloud: aws, use_spot: true}, {cloud: gcp}]}", "{cloud: aws, use_spot: true}"),
+        ("{use_spot: false, any_of: [{use_spot: true}, {use_spot: false}]}", "{spot: auto}"),
+        ("{cloud: gcp, region: us-east1, any_of: [{infra: aws}, {infra: gcp}]}", "{infra: aws}"),
+        ("{accelerators: L4, any_of: }", "{accelerators: L4}"),
+        ("{accelerators: L4, ordered: []}", "{accelerators: L4}"),
+    ] {
+        assert_eq!(wants(written), wants(same), "{written}");
+    }
+    let check = |line: &str, expected: &str| check(&run_with(line), expected);
+    check(
+        "resources:\n  infra: aws\n  ordered:\n  - {accelerators: A100}\n  - {accelerators: H100}",
+        "4 resources.ordered: any of the choices is taken, by its price (keep one of them if the order matters)
+         ok",
+    );
+    check(
+        "resources:\n  any_of:\n  - {infra: aws, cpus: 4}\n  - {infra: gcp}",
+        "3 resources.any_of: one choice is taken, and 1 more left out: a job has one set of resources (`gradus plan JOB --catalog` compares all machines that would do)
+         ok",
+    );
+    check(
+        "resources: {any_of: [{acelerators: L4}]}",
+        "2 resources.acelerators: unknown key (did you mean `accelerators`?)",
+    );
+    check(
+        "resources: {any_of: [L4]}",
+        "2 resources.any_of: each choice is a mapping (write for example `- {accelerators: A100:8}`)",
+    );
+    check(
+        "resources: {ordered: L4}",
+        "2 resources.ordered: expected a list of mappings (write for example `[{accelerators: A100:8}, {accelerators: H100:8}]`)",
+    );
 }
 
 /// A key of the types that SkyPilot has stands in the table as served, and the other way round.
@@ -272,7 +375,7 @@ fn table_and_types_agree() {
     collect("resources.", &schema()["$defs"]["Resources"]);
     collect("resources.job_recovery.", &schema()["$defs"]["RecoveryRules"]);
     fields.retain(|field| !shape::OUR_SECTIONS.contains(&field.as_str()));
-    let is_served = |key: &&SkyKey| !matches!(key.served, SkySupport::No { .. });
+    let is_served = |key: &&SkyKey| !matches!(key.served, SkySupport::No { .. } | SkySupport::Noted { .. });
     let mut served: Vec<&str> = SKY_KEYS.iter().filter(is_served).map(|key| key.path).collect();
     fields.retain(|field| !served::OUR_PLANNED.iter().any(|key| key.path == field));
     fields.sort();

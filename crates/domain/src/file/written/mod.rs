@@ -75,7 +75,7 @@ pub fn import(text: &str, file_name: &str) -> Result<Imported, Problems> {
     }
     match is_dstack(&tree) {
         true => dstack::import(&tree, file_name),
-        false => skypilot::import(&tree, file_name),
+        false => skypilot::import(tree, file_name),
     }
 }
 

@@ -2,22 +2,24 @@
 //! are written otherwise here.
 
 use super::super::served::{SkySupport, served};
+use super::super::shape::choices;
 use super::super::tree::{Key, Node, Value};
 use super::imported::{ForeignFormat, Import, Imported};
-use super::processes::quoted;
 use super::yaml::YamlValue;
-use crate::problem::Problems;
+use crate::problem::{Problem, Problems};
 
 /// Converts a task file to a job file.
-pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems> {
+pub(super) fn import(mut tree: Node, file_name: &str) -> Result<Imported, Problems> {
     let mut import = Import::default();
+    let mut problems = Vec::new();
+    import.notes = choices::settle(&mut tree, &mut problems);
+    let left_out = |problem: Problem| Problem { message: format!("left out: {}", problem.message), ..problem };
+    import.notes.extend(problems.into_iter().map(left_out));
     let entries: &[(Key, Node)] = match &tree.value {
         Value::Map(entries) => entries,
         Value::List(_) | Value::Scalar(_) => &[],
     };
-    // A repository is cloned before the commands of `setup`, independent of the order of the keys.
-    let is_workdir = |(key, _): &&(Key, Node)| key.raw.text == "workdir";
-    for (key, value) in entries.iter().filter(is_workdir).chain(entries.iter().filter(|entry| !is_workdir(entry))) {
+    for (key, value) in entries {
         top(&mut import, key, value);
     }
     import.finish(ForeignFormat::SkyPilot, file_name, &|path| tree.line_of(path))
@@ -36,10 +38,9 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
             let hint = "name folders that outlive an attempt: `outputs: [out]`";
             import.note(Some(key.line), "outputs", note, hint);
         }
-        ("workdir", Value::Map(_)) => repository(import, key.line, value),
-        ("setup", Value::Scalar(raw)) => {
-            let clone = import.clone.take().map(|clone| clone + "\n").unwrap_or_default();
-            import.job.text("setup", clone + &raw.text);
+        ("workdir", Value::Map(_)) => {
+            let hint = "write the folder to copy, such as `.`";
+            import.note(Some(key.line), "workdir", "left out: it has no `url`", hint);
         }
         ("file_mounts", Value::Map(mounts)) => mounts.iter().for_each(|(target, source)| mount(import, target, source)),
         _ => keep_or_note(import, name, key.line, value),
@@ -49,36 +50,18 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
 /// Keeps a key that is served, and notes one that is not.
 fn keep_or_note(import: &mut Import, path: &str, line: u32, value: &Node) {
     match served(path) {
-        Some(SkySupport::No { why, hint }) => import.note(Some(line), path, format!("left out: {why}"), hint),
+        Some(SkySupport::Noted { why, hint } | SkySupport::No { why, hint }) => {
+            import.note(Some(line), path, format!("left out: {why}"), hint)
+        }
         Some(SkySupport::Yes | SkySupport::Planned { .. }) | None => import.job.set(path, YamlValue::of(value)),
     }
-}
-
-/// `workdir: {url, ref}`: a repository is cloned at the beginning of each attempt.
-fn repository(import: &mut Import, line: u32, value: &Node) {
-    let text = |key: &str| value.get(key).and_then(|(_, value)| scalar(value));
-    let Some(url) = text("url") else {
-        return import.note(
-            Some(line),
-            "workdir",
-            "left out: it has no `url`",
-            "write the folder to copy, such as `.`",
-        );
-    };
-    let checkout = text("ref").map(|name| format!(" && git checkout {}", quoted(name))).unwrap_or_default();
-    let clone = format!("git clone {} .{checkout}", quoted(url));
-    let note = "the repository is cloned by `setup` at the beginning of each attempt";
-    import.note(Some(line), "workdir", note, "the machine needs git and access to it");
-    import.job.text("setup", &clone);
-    import.clone = Some(clone);
 }
 
 /// One of `file_mounts`.
 fn mount(import: &mut Import, target: &Key, source: &Node) {
     let path = format!("file_mounts.{}", target.raw.text);
     let text = |key: &str| source.get(key).and_then(|(_, value)| scalar(value));
-    let from = scalar(source).or_else(|| text("source"));
-    let Some(from) = from.filter(|_| text("name").is_none()) else {
+    let Some(from) = scalar(source).or_else(|| text("source")) else {
         let hint = "write what must last to $GRADUS_CHECKPOINTS, which outlives the machine";
         return import.note(Some(target.line), &path, "left out: no bucket is made or mounted", hint);
     };
@@ -104,11 +87,7 @@ fn resource(import: &mut Import, key: &Key, value: &Node) {
     }
     match (name, &value.value) {
         ("ephemeral_storage", Value::Scalar(_)) => import.job.set("resources.disk_size", YamlValue::of(value)),
-        ("any_of" | "ordered", Value::List(choices)) => choice(import, &path, key.line, choices),
         ("spot_recovery", _) => import.note(line, &path, RECOVERED, ""),
-        ("job_recovery", Value::Scalar(raw)) if !raw.text.eq_ignore_ascii_case("none") => {
-            import.note(line, &path, RECOVERED, "");
-        }
         ("job_recovery", Value::Map(rules)) => {
             for (rule, value) in rules.iter().filter(|(_, value)| !YamlValue::of(value).is_empty()) {
                 match &*rule.raw.text {
@@ -123,15 +102,6 @@ fn resource(import: &mut Import, key: &Key, value: &Node) {
 }
 
 const RECOVERED: &str = "left out: there is one way to recover, which is the default: from the newest checkpoint";
-
-/// `any_of` and `ordered`: the first that is named.
-fn choice(import: &mut Import, path: &str, line: u32, choices: &[Node]) {
-    let Some(Node { value: Value::Map(first), .. }) = choices.first() else { return };
-    let others = choices.len() - 1;
-    let note = format!("the first choice is taken, and {others} more left out: a job has one set of resources");
-    import.note(Some(line), path, note, "`gradus plan JOB --catalog` compares all machines that would do");
-    first.iter().for_each(|(key, value)| resource(import, key, value));
-}
 
 /// Infrastructure other than a known cloud.
 fn infra(import: &mut Import, line: u32, place: &str) {

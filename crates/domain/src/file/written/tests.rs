@@ -128,6 +128,8 @@ file_mounts:
   /data: s3://bucket/data
   /code: ./code
   /ckpt: {name: b, mode: MOUNT}
+  ~/c d: {name: c}
+  logs: {name: d, mode: MOUNT_CACHED}
   /models: {source: s3://bucket/models, mode: MOUNT_CACHED}
 setup: pip install -r requirements.txt
 run: |
@@ -144,7 +146,7 @@ resources:
   cpus: 4+
   job_recovery:
     max_restarts_on_errors: 3
-  use_spot: true
+  spot: auto
 envs:
   N: 010
   EMPTY: null
@@ -158,22 +160,25 @@ setup: |-
   git clone https://example.org/r.git . && git checkout v1
   pip install -r requirements.txt
 run: |
+  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/ckpt && mkdir -p "$(dirname /ckpt)" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/ckpt /ckpt; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/ckpt /ckpt || exit 1
+  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/'c d' && mkdir -p "$(dirname "$HOME"/'c d')" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/'c d' "$HOME"/'c d'; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/'c d' "$HOME"/'c d' || exit 1
+  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/logs && mkdir -p "$(dirname logs)" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/logs logs; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/logs logs || exit 1
   torchrun train.py
 --
 3 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
 4 workdir: the repository is cloned by `setup` at the beginning of each attempt
-5 resources.use_spot: `gradus plan` reads it, `gradus run` refuses it: spot machines can be asked for only from a cloud, and the job names none that can be rented
 6 resources.infra: left out: gradus does not run jobs on a Kubernetes cluster
 7 resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be asked for only from a cloud, and the job names none that can be rented
 9 resources.disk_tier: left out: the kind of disk cannot be chosen yet
-10 resources.ports: left out: opening ports is not supported yet
+10 resources.ports: left out: no port is opened to the network
 11 resources.spot_recovery: left out: there is one way to recover, which is the default: from the newest checkpoint
 12 resources.job_recovery.strategy: left out: there is one way to recover, which is the default: from the newest checkpoint
-13 resources.any_of: the first choice is taken, and 1 more left out: a job has one set of resources
-20 file_mounts./ckpt: left out: no bucket is made or mounted
-21 file_mounts./models: `s3://bucket/models` is copied before `setup`, and not mounted: what is written there is not kept
-25 service: left out: services are not supported; a job runs to its end
-26 frobnicate: left out: unknown key
+20 file_mounts./ckpt: no bucket is made: what is written there is kept with the run
+21 file_mounts.~/c d: no bucket is made: what is written there is kept with the run
+22 file_mounts.logs: no bucket is made: what is written there is kept with the run
+23 file_mounts./models: `s3://bucket/models` is copied before `setup`, and not mounted: what is written there is not kept
+27 service: left out: services are not supported; a job runs to its end
+28 frobnicate: left out: unknown key
 "#,
     );
 }
