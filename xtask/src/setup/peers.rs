@@ -17,6 +17,9 @@ const MOTO: [&str; 3] = ["moto[ec2,iam,s3,ssm,sts]==5.2.5", "flask", "flask-cors
 /// Sends requests that an OpenAPI document allows, and others, and checks the answers against it.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
+/// Reads task files, as the judge of our parser. The packages of its clouds are left out.
+const SKYPILOT: &str = "skypilot==0.14.1";
+
 /// Builds a Python package from a crate.
 const MATURIN: &str = "maturin==1.16.0";
 
@@ -53,6 +56,11 @@ pub fn moto() -> Result<PathBuf, Box<dyn Error>> {
 /// The same for schemathesis (68 MB on disk).
 pub fn schemathesis() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[SCHEMATHESIS], &format!("{SCHEMATHESIS} through pip, which tries our API in a test"))
+}
+
+/// The same for SkyPilot (460 MB on disk).
+pub fn skypilot() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&[SKYPILOT], &format!("{SKYPILOT} through pip, which reads task files in a test"))
 }
 
 /// The executable that builds wheels (40 MB on disk).

@@ -3,7 +3,7 @@
 //! There are three layers. The fast one, `--fast`, is the checks that need no build and the unit tests of all crates
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
-//! tries the API with requests of others' making, and kills users' programs.
+//! tries the API with requests of others' making, compares task files with SkyPilot's parser, and kills users' programs.
 
 mod packages;
 mod versions;
@@ -61,6 +61,12 @@ pub fn long(root: &Path) -> Outcome {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
         tests.arg("schemathesis").env("PYTHONPATH", peers::schemathesis()?);
         doing::run(&mut tests, "its report says how to send a request again")
+    })?;
+    step("task files, read by SkyPilot", || {
+        let mut tests =
+            doing::cargo(root, &["test", "--release", "--workspace", "--test", "skypilot", "--", "--include-ignored"]);
+        tests.arg("--nocapture").env("PYTHONPATH", peers::skypilot()?);
+        doing::run(&mut tests, "`benches/peers/skypilot_read.py FILE` shows what SkyPilot reads")
     })?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
     Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{line}"))
