@@ -106,7 +106,7 @@ impl NoWebClient {
         _url: &str,
         _headers: &[(String, String)],
         _body: Vec<u8>,
-    ) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+    ) -> Result<crate::WholeReply, String> {
         match *self {}
     }
 

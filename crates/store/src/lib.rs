@@ -56,6 +56,9 @@ use {
     remote::{endpoint, failure},
 };
 
+/// The status, the headers and the body of a reply.
+pub type WholeReply = (u16, Vec<(String, String)>, Vec<u8>);
+
 pub use access::{Access, VARIABLES};
 pub use ends::{may_pack, may_pull, may_push};
 pub use error::Error;

@@ -10,12 +10,9 @@ use super::plans::PLANS;
 use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
-/// All of them: those of training, of machines, of plans, and of sweeps.
+/// All of them: those of training, of machines, of sweeps, of clouds, and of plans.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).chain(PLANS).chain(SWEEPS).collect()
-/// All of them: those of training, of machines, of clouds, and of plans.
-pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).chain(CLOUDS).chain(PLANS).collect()
+    TRAINING.iter().chain(MACHINES).chain(SWEEPS).chain(CLOUDS).chain(PLANS).collect()
 }
 
 #[cfg(test)]

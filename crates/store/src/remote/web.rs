@@ -119,7 +119,7 @@ impl WebClient {
         url: &str,
         headers: &[(String, String)],
         body: Vec<u8>,
-    ) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+    ) -> Result<crate::WholeReply, String> {
         let reply = self.reply(method, url, headers, body)?;
         let status = reply.status().as_u16();
         let text = |value: &reqwest::header::HeaderValue| value.to_str().ok().map(str::to_owned);
