@@ -232,6 +232,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "unreachable"], filter: "" },
     },
     SourceMutant {
+        name: "machines-keep-a-place-that-was-given-anew",
+        harm: "after the log was put back from a copy, machines wait for each other for ever, and are paid for",
+        file: "crates/control/src/supervisor/mod.rs",
+        from: "&& self.place != place {",
+        to: "&& self.place.is_some() != place.is_some() {",
+        test: CargoTest { package: "gradus-control", target: &["--test", "restored"], filter: "" },
+    },
+    SourceMutant {
         name: "idle-providers-are-not-listed",
         harm: "a machine that no run has is billed for ever, because nobody asks its provider",
         file: "crates/control/src/controller/due.rs",

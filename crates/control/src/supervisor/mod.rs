@@ -13,7 +13,7 @@ mod reason;
 use std::collections::BTreeMap;
 
 use domain::run::AttemptEnd;
-use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, Start};
+use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 
 use lease::{Lease, after};
@@ -101,10 +101,12 @@ pub struct Supervisor {
     started: Timestamp,
     incarnation: u64,
     attempt: Option<AttemptId>,
-    /// Whether it is to wait for others, and start with them.
-    is_member: bool,
+    /// Its place among the machines that it waits for, and starts with; `None` alone.
+    place: Option<NodeRank>,
     /// Where the others reach this machine for it, once it was prepared.
     address: Option<NodeAddress>,
+    /// The machines that its ranks were started with, once they were.
+    nodes: Option<Vec<NodeAddress>>,
     /// Every attempt that was ever started here, so that a repeated order starts nothing, and how it ended.
     begun: BTreeMap<AttemptId, Option<AttemptEnd>>,
     queue: EntryQueue,
@@ -146,8 +148,9 @@ impl Supervisor {
             started,
             incarnation: 0,
             attempt: None,
-            is_member: false,
+            place: None,
             address: None,
+            nodes: None,
             begun: BTreeMap::new(),
             queue: EntryQueue::default(),
             lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false, saving: None },
@@ -256,32 +259,36 @@ impl Supervisor {
             return;
         }
         if self.begun.contains_key(&start.attempt) {
-            return self.tell_again(&start.attempt, start.member.is_some());
+            return self.tell_again(&start.attempt, start.member);
         }
         if self.attempt.is_some() {
             // The order is repeated, and finds the machine free once the older attempt has ended.
-            self.out.push(SupervisorOutput::End { why: StopReason::Replaced, within: None });
-            return;
+            return self.replace();
         }
         self.begun.insert(start.attempt.clone(), None);
-        (self.attempt, self.address) = (Some(start.attempt.clone()), None);
-        self.is_member = start.member.is_some();
+        (self.attempt, self.place) = (Some(start.attempt.clone()), start.member);
+        (self.address, self.nodes) = (None, None);
         self.out.push(SupervisorOutput::Begin(start));
     }
 
     /// The loop has lost earlier reports: its log may have been restored from a backup.
-    fn tell_again(&mut self, attempt: &AttemptId, is_asked_to_prepare: bool) {
+    fn tell_again(&mut self, attempt: &AttemptId, place: Option<NodeRank>) {
         if !self.queue.is_decided() {
             return;
         }
         if let Some(Some(end)) = self.begun.get(attempt).cloned() {
             self.push(attempt, AgentEvent::Ended { end });
-        } else if self.attempt.as_ref() == Some(attempt) && self.is_member != is_asked_to_prepare {
+        } else if self.attempt.as_ref() == Some(attempt) && self.place != place {
             // After the backup it was decided anew, on other machines: what the loop waits for would never come.
-            self.out.push(SupervisorOutput::End { why: StopReason::Replaced, within: None });
-        } else if let (true, Some(address)) = (is_asked_to_prepare, self.address.clone()) {
+            self.replace();
+        } else if let (Some(_), Some(address)) = (place, self.address.clone()) {
             self.push(attempt, AgentEvent::Prepared { address });
         }
+    }
+
+    /// What runs here is not what the loop wants here.
+    fn replace(&mut self) {
+        self.out.push(SupervisorOutput::End { why: StopReason::Replaced, within: None });
     }
 
     fn happened(&mut self, attempt: &AttemptId, event: AgentEvent) {
@@ -295,10 +302,15 @@ impl Supervisor {
         if self.leaving.is_some() {
             return;
         }
-        match self.attempt.as_ref() == Some(attempt) {
-            true => self.out.push(SupervisorOutput::Go { nodes }),
-            false => self.tell_again(attempt, false),
+        if self.attempt.as_ref() != Some(attempt) {
+            return self.tell_again(attempt, None);
         }
+        // Its ranks would wait for machines that the loop does not know of any more.
+        if self.nodes.as_ref().is_some_and(|started| *started != nodes) {
+            return self.replace();
+        }
+        self.nodes = Some(nodes.clone());
+        self.out.push(SupervisorOutput::Go { nodes });
     }
 
     fn stop(&mut self, id: AttemptId, why: StopReason, within: Option<Elapsed>) {
