@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, Submitted};
 use domain::job::Budget;
-use domain::run::StopBy;
+use domain::run::{StopBy, Usage};
 use domain::wire::AgentCommand;
 use domain::{
     Duration, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
 };
-use plan::{ObservedState, Policy, World, heartbeat, lease, reached};
+use plan::{Action, ObservedState, Policy, World, heartbeat, lease, reached, reconcile};
 
 const SECOND: u64 = 1_000_000;
 
@@ -120,6 +120,58 @@ fn a_machine_that_has_not_called_yet_counts_in_the_lease_by_the_wall_clock() {
     let granted = |facts: &ObservedState| lease(&world, facts, &policy, &world.runs[&run]);
     assert!(granted(&heard).0 < 600 * SECOND, "10 dollars pay for 1,000 s");
     assert_eq!(granted(&unheard), granted(&heard));
+}
+
+/// The same with another machine, which was given back before anybody knew whether it was rented.
+fn with_doubt(budget: &str) -> (World, RunId, InstanceId) {
+    let (mut world, run, instance) = world(Some(budget), None);
+    let (doubted, token, reserved) = (run.instance(2), "u".into(), Money::default());
+    let offer = world.instances[&instance].offer.clone();
+    let (of, others) = (run.clone(), Vec::new());
+    let intent = RentIntended { run: of, instance: doubted.clone(), token, offer, reserved, others };
+    let intent = Event::RentIntended(Box::new(intent));
+    let given_back = Event::ReleaseIntended { instance: doubted, lost_race: true };
+    for (event, seq) in [intent, given_back].into_iter().zip(5..) {
+        world.apply(&Record { seq, at: Timestamp(0), event }).unwrap();
+    }
+    world.find_open();
+    (world, run, instance)
+}
+
+/// It may cost as much as if it was rented when it was asked for: no attempt starts that it leaves no money for.
+#[test]
+fn nothing_starts_while_a_machine_in_doubt_may_have_spent_the_budget() {
+    let starts = |world: &World, run: &RunId, instance: &InstanceId| {
+        let facts = ObservedState { attended: [run.clone()].into(), ..seen(instance.clone(), 400 * SECOND) };
+        let actions = reconcile(world, &facts, &Policy::default());
+        assert!(!actions.iter().any(|action| matches!(action, Action::Stop { .. })), "{actions:?}");
+        actions.iter().any(|action| matches!(action, Action::Start { .. }))
+    };
+    // 400 s of two machines cost 8 dollars.
+    for (budget, expected) in [("$7.90", false), ("$8.10", true)] {
+        let (mut world, run, instance) = with_doubt(budget);
+        assert_eq!(starts(&world, &run, &instance), expected, "{budget}");
+        let usage = Usage { started: Timestamp(0), elapsed: Elapsed(0) };
+        let event = Event::Released { instance: run.instance(2), usage };
+        world.apply(&Record { seq: 7, at: Timestamp(0), event }).unwrap();
+        assert!(starts(&world, &run, &instance), "its provider proves that it was never there");
+    }
+}
+
+#[test]
+fn a_run_that_trains_is_stopped_before_a_machine_in_doubt_may_have_spent_the_rest() {
+    let (mut world, run, instance) = with_doubt("$20");
+    let policy = Policy { lease: Elapsed(u64::MAX), ..Policy::default() };
+    let at =
+        |world: &World, seconds| reached(world, &seen(instance.clone(), seconds * SECOND), &policy, &world.runs[&run]);
+    assert_eq!(at(&world, 900), None, "it waits");
+    let (attempt, fence, others) = (run.attempt(Fence(1)), Fence(1), Vec::new());
+    let event = Event::AttemptIntended { run: run.clone(), attempt, fence, instance: instance.clone(), others };
+    world.apply(&Record { seq: 7, at: Timestamp(0), event }).unwrap();
+    // Both cost 2 cents a second, and a minute and two calls are kept back.
+    assert_eq!([900, 939, 940].map(|seconds| at(&world, seconds)), [None, None, Some(StopBy::Budget)]);
+    let alone = lease(&world, &seen(instance.clone(), 900 * SECOND), &policy, &world.runs[&run]);
+    assert_eq!(alone.0, 40 * SECOND - 2 * policy.heartbeat.0);
 }
 
 /// The moment at which a run is stopped leaves money for what its agent is granted to save in, and for two calls: its

@@ -3,7 +3,7 @@
 use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
 
-use super::limits::{lease_due, live_rate, rate_now, reserve_of, spent_so_far, time_to_spend};
+use super::limits::{lease_due, live_rate, rate_now, reserve_of, spent_so_far, spent_to_stop, time_to_spend};
 use super::{ObservedState, Policy, choice, fleet, gang, lost, patience, trials};
 use crate::world::{Instance, Run, SweepRecord, SweepState, World};
 
@@ -74,12 +74,14 @@ fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: 
 /// When a run has spent its budget, or the share for its alert.
 fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
     let budget = run.job.budget?;
-    let spent = spent_so_far(world, facts, run);
     let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
     let stop = budget.max.micros().saturating_sub(reserved.micros());
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
-    let next = if run.alerted { stop } else { stop.min(alert) };
-    time_to_spend(Money::from_micros(next.saturating_sub(spent.micros())), live_rate(world, run))
+    let left = |limit: i64, spent: Money| {
+        time_to_spend(Money::from_micros(limit.saturating_sub(spent.micros())), live_rate(world, run))
+    };
+    let alerts = if run.alerted { None } else { left(alert, spent_so_far(world, facts, run)) };
+    left(stop, spent_to_stop(world, facts, run)).into_iter().chain(alerts).min()
 }
 
 /// The remainder of a wait; `None` once it is over, because it has no further effect.

@@ -43,7 +43,7 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
         return Some(StopBy::Deadline);
     }
     let budget = run.job.budget?;
-    let spent = spent_so_far(world, facts, run);
+    let spent = spent_to_stop(world, facts, run);
     let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
@@ -204,6 +204,16 @@ pub fn time_to_end(
 ) -> Elapsed {
     let beyond = traits.map_or(0, |traits| traits.billing.step.0.saturating_add(traits.effective_within.0));
     Elapsed(wind_down(policy, job, budget, rate).0.saturating_add(told.0).saturating_add(beyond))
+}
+
+/// The cost of a run until now by which it is stopped: while it trains, with that of machines of which nobody knows whether
+/// they were rented. Before, it waits until that is known.
+pub(super) fn spent_to_stop(world: &World, facts: &ObservedState, run: &Run) -> Money {
+    let mut rents = facts.rents_of(world, run);
+    if world.active_attempt(run).is_some() {
+        rents.extend(facts.rents_in_doubt(world, run));
+    }
+    spent(world, run, &rents)
 }
 
 /// The cost of a run until now, as far as it is known.

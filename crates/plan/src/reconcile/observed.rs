@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::rental::ProviderTraits;
-use domain::run::Sight;
+use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId, SweepId, Timestamp};
 
 use crate::world::{Instance, Run, World};
@@ -119,14 +119,30 @@ impl ObservedState {
         world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
     }
 
-    /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks.
+    /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks, and so does one
+    /// that may have been rented.
     pub(crate) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
         let rent = |id: &InstanceId, instance: &Instance| {
             let machine = self.machine(id);
             let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
-            machine.rent.or_else(|| is_rented.then(|| self.now.since(instance.intended)))
+            let may_be = is_rented || self.may_be_rented(id, instance);
+            machine.rent.or_else(|| may_be.then(|| self.now.since(instance.intended)))
         };
         world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
+    }
+
+    /// Rent until now of a run's machines of which nobody knows whether they were rented, if they were.
+    pub(super) fn rents_in_doubt(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
+        let doubted = world.live_instances_of(run).filter(|(id, instance)| self.may_be_rented(id, instance));
+        doubted.map(|(id, instance)| (id.clone(), self.now.since(instance.intended))).collect()
+    }
+
+    /// Whether a launch was asked for, or may have been, and neither an answer nor a view tells what became of it.
+    fn may_be_rented(&self, id: &InstanceId, instance: &Instance) -> bool {
+        let machine = self.machine(id);
+        let is_told = instance.is_accepted || matches!(machine.sight, Some(Sight::Alive | Sight::Gone(_)));
+        let is_asked = instance.state == InstanceState::Releasing || machine.in_doubt.is_some();
+        is_asked && !is_told && machine.rent.is_none()
     }
 
     /// Rent until now of every instance that is not released.

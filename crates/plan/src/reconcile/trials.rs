@@ -2,7 +2,9 @@
 
 use domain::{Elapsed, InstanceId, Money};
 
-use super::limits::{Affords, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_spend};
+use super::limits::{
+    Affords, budget_of, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_spend,
+};
 use super::{ObservedState, Policy};
 use crate::world::{Instance, Run, SweepRecord, World, spent};
 
@@ -46,11 +48,14 @@ pub(super) fn affords(
     }
 }
 
-/// Whether an attempt of a trial may start: not while the budget of its sweep may be spent already, by machines whose cost
-/// is not known because their agents have not called since the loop began.
+/// Whether an attempt of a run may start: not while its budget, or that of its sweep, may be spent already, by machines
+/// whose cost is not known: because their agents have not called since the loop began, or because nobody knows whether they
+/// were rented.
 pub(super) fn may_start(world: &World, facts: &ObservedState, run: &Run) -> bool {
-    let Some((sweep, budget)) = world.sweep_of(run).and_then(|sweep| Some((sweep, sweep.job.budget?))) else {
-        return true;
+    let Some(budget) = budget_of(world, run) else { return true };
+    let Some(sweep) = world.sweep_of(run) else {
+        let most = spent(world, run, &facts.rents_at_most(world, run));
+        return spent_so_far(world, facts, run).max(most) < budget.max;
     };
     let known: Money = world.trials(sweep).map(|(_, trial)| spent_so_far(world, facts, trial)).sum();
     known.max(spent_at_most(world, facts, sweep)) < budget.max
