@@ -116,14 +116,6 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "limits"], filter: "a_longer_grace" },
     },
     SourceMutant {
-        name: "leases-of-trials-are-unlimited",
-        harm: "trials whose loop is away train on for 30 min, whatever the budget of their sweep pays for",
-        file: "crates/plan/src/reconcile/lease.rs",
-        from: "_ => budget.into_iter().chain(deadline).chain(of_sweep).min(),",
-        to: "_ => budget.into_iter().chain(deadline).chain(of_sweep.filter(|_| false)).min(),",
-        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "agents_of_trials_leave" },
-    },
-    SourceMutant {
         name: "leases-of-trials-spend-the-same-money",
         harm: "a trial that nobody reaches spends what others are rented from meanwhile: the sweep exceeds its budget",
         file: "crates/plan/src/reconcile/trials.rs",

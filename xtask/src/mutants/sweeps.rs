@@ -51,4 +51,12 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         to: "if run.plan.alternatives.is_empty() || is_any_up() && false {",
         test: CargoTest { package: "gradus-plan", target: &["--test", "failover"], filter: "whatever_is_refused" },
     },
+    SourceMutant {
+        name: "leases-of-trials-are-unlimited",
+        harm: "trials whose loop is away train on for 30 min, whatever the budget of their sweep pays for",
+        file: "crates/plan/src/reconcile/lease.rs",
+        from: "_ => budget.into_iter().chain(deadline).chain(of_sweep).min(),",
+        to: "_ => budget.into_iter().chain(deadline).chain(of_sweep.filter(|_| false)).min(),",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "agents_of_trials_leave" },
+    },
 ];
