@@ -3,7 +3,7 @@
 use domain::event::RunEnd;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
-use domain::run::{AttemptEnd, Keeper, Outcome};
+use domain::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome};
 use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, Money, RunId};
 use plan::World;
@@ -93,17 +93,23 @@ pub fn sentence(event: &Event) -> String {
         Event::Released { instance, usage } => {
             format!("machine {instance} released after {:.1} s", usage.elapsed.as_secs_f64())
         }
-        Event::Billed { bill, .. } if !bill.adjustment.is_zero() => {
-            format!("billed {}, of which {} is beyond the budget", bill.total, bill.adjustment)
-        }
-        Event::Billed { bill, .. } => format!("billed {}", bill.total),
-        Event::BillAdjusted { source, adjustments, .. } => {
-            let sum: Money = adjustments.iter().map(|adjustment| adjustment.amount).sum();
-            format!("adjusted by {sum} to the provider's bill, {source}")
-        }
+        Event::Billed { bill, .. } => billed(bill),
+        Event::BillAdjusted { source, adjustments, .. } => adjusted(source, adjustments),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
     }
+}
+
+fn billed(bill: &Bill) -> String {
+    match bill.adjustment.is_zero() {
+        true => format!("billed {}", bill.total),
+        false => format!("billed {}, of which {} is beyond the budget", bill.total, bill.adjustment),
+    }
+}
+
+fn adjusted(source: &str, adjustments: &[BillAdjustment]) -> String {
+    let sum: Money = adjustments.iter().map(|adjustment| adjustment.amount).sum();
+    format!("adjusted by {sum} to the provider's bill, {source}")
 }
 
 /// Machines by name, the first one first.
