@@ -159,6 +159,7 @@ pub enum Event {
         /// The files of the provider's bill as the user named them.
         source: String,
         /// The sum of its adjustments before: another one in between is refused.
+        #[serde(with = "crate::money::signed")]
         before: Money,
         /// What is added.
         adjustments: Vec<BillAdjustment>,
@@ -264,4 +265,30 @@ pub enum RunEnd {
         /// By whom.
         by: StopBy,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::BilledKind;
+
+    #[test]
+    fn what_a_provider_billed_less_is_read_again() {
+        let adjustment = |micros: i64| BillAdjustment {
+            instance: InstanceId::new("r-i1"),
+            kind: BilledKind::Machine,
+            at: Timestamp(0),
+            amount: Money::from_micros(micros),
+        };
+        let event = Event::BillAdjusted {
+            run: RunId::new("r"),
+            source: "bill.csv".into(),
+            before: Money::from_micros(-250_000),
+            adjustments: vec![adjustment(-1), adjustment(0), adjustment(1_500_000)],
+        };
+        let text = serde_json::to_string(&event).unwrap();
+        assert!(text.contains("\"-$0.25\"") && text.contains("\"-$0.000001\""), "{text}");
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        assert!(serde_json::from_str::<Event>(&text.replace("-$0.25", "--$0.25")).is_err());
+    }
 }

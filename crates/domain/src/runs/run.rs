@@ -146,6 +146,7 @@ pub struct BillAdjustment {
     /// The time that it counts under: the first day of UTC of the provider's lines.
     pub at: Timestamp,
     /// What is added; negative where the provider billed less.
+    #[serde(with = "crate::money::signed")]
     pub amount: Money,
 }
 

@@ -148,6 +148,25 @@ impl FromStr for Rate {
 crate::units::human_text!(Money, "money", "An amount in US dollars, such as `$120` or `0.35`.");
 crate::units::human_text!(Rate, "rate", "A price in US dollars an hour, such as `0.35/h`.");
 
+/// Amounts of the event log that may be below zero, such as `-$0.25`. Nobody enters one: as [`Money`] it is refused.
+pub(crate) mod signed {
+    use serde::de::Error as _;
+    use serde::{Deserializer, Serializer};
+
+    use super::Money;
+
+    pub fn serialize<S: Serializer>(money: &Money, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(money)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Money, D::Error> {
+        let text = crate::units::scalar_text(deserializer)?;
+        let positive = text.strip_prefix('-');
+        let money: Money = positive.unwrap_or(&text).parse().map_err(D::Error::custom)?;
+        Ok(if positive.is_some() { Money(-money.0) } else { money })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
