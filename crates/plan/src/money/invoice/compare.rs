@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::run::{BillAdjustment, BilledKind};
 use domain::{InstanceId, Money, RunId, Timestamp};
 
-use super::{Invoice, InvoiceAmount, InvoiceLine};
+use super::{Invoice, InvoiceAmount, InvoiceFormat, InvoiceLine};
 use crate::money::ledger::{LedgerLine, within};
 
 /// A day in microseconds.
@@ -129,7 +129,7 @@ pub fn compare(
     (owners, written): (&[&str], Timestamp),
 ) -> BillComparison {
     let Some(days) = span(&invoice.lines) else { return BillComparison::default() };
-    let sorted = Sorted::of(&invoice.lines, machines, owners);
+    let sorted = Sorted::of(invoice, machines, owners);
     let provider = invoice.format.provider();
     let of_provider = |line: &&LedgerLine| provider.is_none_or(|provider| line.provider == provider);
     let mut paid: BTreeMap<(&InstanceId, BilledKind), Money> = BTreeMap::new();
@@ -206,7 +206,7 @@ struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    fn of(lines: &[InvoiceLine], machines: &'a [LedgerMachine], owners: &[&str]) -> Sorted<'a> {
+    fn of(invoice: &Invoice, machines: &'a [LedgerMachine], owners: &[&str]) -> Sorted<'a> {
         let mut handles: BTreeMap<&str, &InstanceId> = BTreeMap::new();
         for machine in machines {
             let names = machine.handles.iter().map(|handle| handle.rsplit('/').next().unwrap_or_default());
@@ -215,12 +215,13 @@ impl<'a> Sorted<'a> {
         let instances: BTreeMap<&str, &InstanceId> =
             machines.iter().map(|machine| (machine.instance.as_str(), &machine.instance)).collect();
         let mut sorted = Sorted::default();
-        for line in lines {
+        for line in &invoice.lines {
             let is_ours = line.owner.as_deref().is_some_and(|tag| owners.contains(&tag));
             let by_handle = line.names.iter().find_map(|name| handles.get(name.as_str()));
-            // One request may rent several machines with the tag of the first, so the provider's name comes first. A tag of
-            // another owner is of another home, which may have runs of the same name.
-            let tags = line.instance.iter().chain(&line.names).filter(|_| is_ours || line.owner.is_none());
+            // One request may rent several machines with the tag of the first, so the provider's name comes first. Another
+            // home may have runs of the same name: a name of ours counts beside our owner, or where no line has an owner.
+            let may_name = is_ours || invoice.format == InvoiceFormat::Simple;
+            let tags = line.instance.iter().chain(&line.names).filter(|_| may_name);
             let by_name = || tags.map(String::as_str).find_map(|name| instances.get(name));
             if let Some(instance) = by_handle.or_else(by_name) {
                 let sum = sorted.billed.entry((*instance, line.kind)).or_insert((InvoiceAmount::default(), line.first));
