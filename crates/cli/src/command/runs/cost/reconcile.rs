@@ -7,7 +7,7 @@ use cloud::rented::name_prefix;
 use domain::run::BillAdjustment;
 use domain::{Event, InstanceId, Money, RunId, Timestamp};
 use plan::World;
-use plan::money::invoice::{BillComparison, BilledState, Invoice, LedgerMachine, compare, read_invoice};
+use plan::money::invoice::{BillComparison, BilledState, Invoice, InvoiceFormat, LedgerMachine, compare, read_invoice};
 use serde_json::json;
 use server::state::StateReader;
 use server::{Home, State};
@@ -47,7 +47,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     // Labels of Google Cloud cannot hold any owner: there it is the digest in the names of its machines.
     let prefix = name_prefix(home.owner());
     let owners = [home.owner(), prefix.trim_start_matches("gradus-").trim_end_matches('-')];
-    let found = compare(&invoice, &ledger, &machines(world), (&owners, written));
+    let found = compare(&invoice, &ledger, &machines(world, invoice.format), (&owners, written));
     print(&found, printer);
     if args.accept {
         let events = events(&found, world, &args.files);
@@ -86,15 +86,17 @@ fn written(path: &Path) -> Result<Timestamp, Error> {
     Ok(Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
 }
 
-/// Every machine that was rented from here.
-fn machines(world: &World) -> Vec<LedgerMachine> {
+/// Every machine that was rented from here and may be on such a bill: two providers may give the same name.
+fn machines(world: &World, format: InvoiceFormat) -> Vec<LedgerMachine> {
+    let provider = format.provider();
+    let is_meant = |known: &plan::Instance| provider.is_none_or(|provider| known.offer.provider == provider);
     let machine = |(id, known): (&InstanceId, &plan::Instance)| LedgerMachine {
         run: known.run.clone(),
         instance: id.clone(),
         handles: known.handle.iter().chain(known.doubles.keys()).map(|handle| handle.0.clone()).collect(),
         is_billed: world.runs.get(&known.run).is_some_and(|run| run.bill.is_some()),
     };
-    world.instances.iter().map(machine).collect()
+    world.instances.iter().filter(|(_, known)| is_meant(known)).map(machine).collect()
 }
 
 /// One event for each run that differs.
