@@ -102,6 +102,11 @@ fn a_file_that_is_no_bill_is_refused() {
     check("a,b\n1,2\n", &["line 1", "no known export", "hint: "]);
     let azure = "Date,MeterCategory,ResourceId,CostInBillingCurrency,BillingCurrency\n2026-11-01,Bandwidth,a,1,EUR\n";
     check(azure, &["line 2", "in EUR", "hint: "]);
+    let one = home.job("one.csv", "resource,day,usd\ni-01,2026-11-01,1\n");
+    let copy = home.job("copy.csv", "resource,day,usd\ni-01,2026-11-01,1\n");
+    let twice = home.gradus(&["cost", "reconcile", text(&one), text(&copy)]);
+    assert_eq!(twice.code, Some(2), "{}", twice.err);
+    assert!(twice.err.contains("copy.csv` are the same file"), "{}", twice.err);
     let missing = home.gradus(&["cost", "reconcile", "nowhere.csv"]);
     assert!(missing.err.contains("cannot read `nowhere.csv`"), "{}", missing.err);
 }

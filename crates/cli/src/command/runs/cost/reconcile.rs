@@ -1,5 +1,6 @@
 //! `gradus cost reconcile`: a provider's bill beside what runs have cost here.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -56,15 +57,24 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     Ok(exit::DONE)
 }
 
-/// The lines of all files, which must be of one provider.
+/// The lines of all files, which must be of one provider. The same file again, under any name, would bill everything twice.
 fn read(files: &[PathBuf]) -> Result<Invoice, Error> {
     let mut all: Option<Invoice> = None;
+    let mut seen = BTreeMap::new();
     for path in files {
         let text = data::text(path).map_err(Error::file("read", path))?;
         let mut read = read_invoice(&text).map_err(|error| Error::Usage {
             message: format!("`{}`, {error}", path.display()),
             hint: error.hint.clone(),
         })?;
+        let is_empty = read.lines.is_empty();
+        let digest = node::sha256(text.as_bytes()).map_err(Error::file("read", path))?;
+        if let Some(other) = seen.insert(digest, path).filter(|_| !is_empty) {
+            return Err(Error::Usage {
+                message: format!("`{}` and `{}` are the same file", other.display(), path.display()),
+                hint: "name each file of the bill once".to_owned(),
+            });
+        }
         match &mut all {
             None => all = Some(read),
             Some(invoice) if invoice.format == read.format => invoice.lines.append(&mut read.lines),
