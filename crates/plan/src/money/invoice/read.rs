@@ -135,7 +135,7 @@ impl Layout {
         let amount = amount + credits(optional(self.credits)).map_err(wrong)?;
         let names = self.names.iter().map(|place| last_part(value(*place))).filter(|name| !name.is_empty());
         Ok(InvoiceLine {
-            names: names.map(str::to_owned).collect(),
+            names: names.flat_map(|name| self.spelled(name)).collect(),
             owner: columns.tag(record, "gradus-owner"),
             instance: columns.tag(record, "gradus-instance"),
             kind: self.kind(optional(self.usage), optional(self.detail)),
@@ -143,6 +143,17 @@ impl Layout {
             last: self.end.and_then(|end| days::last_day(value(end))).unwrap_or(first).max(first),
             amount,
         })
+    }
+
+    /// A name as machines are called here. Azure writes names in any case, and calls the disk that it makes for a machine
+    /// `MACHINE_OsDisk_1_…`; no name of ours has a `_`.
+    fn spelled(&self, name: &str) -> Vec<String> {
+        if self.format != InvoiceFormat::Azure {
+            return vec![name.to_owned()];
+        }
+        let name = name.to_ascii_lowercase();
+        let machine = name.split_once('_').map(|(machine, _)| machine.to_owned());
+        std::iter::once(name).chain(machine).collect()
     }
 
     fn kind(&self, usage: &str, detail: &str) -> BilledKind {
@@ -246,8 +257,14 @@ mod tests {
         let text = "Date,MeterCategory,MeterName,ResourceId,CostInBillingCurrency,BillingCurrencyCode,Tags\n\
             11/03/2026,Virtual Machines,NC24,/subscriptions/s/virtualMachines/gradus-1,2.5,USD,\
             \"\"\"gradus-owner\"\": \"\"me\"\"\"\n\
-            2026-11-04,Bandwidth,Out,/subscriptions/s/virtualMachines/gradus-1,0.01,usd,\n";
-        check(text, &["gradus-1 me - machine 2..2 $2.50", "gradus-1 - - traffic 3..3 $0.01"]);
+            2026-11-04,Bandwidth,Out,/subscriptions/s/virtualMachines/gradus-1,0.01,usd,\n\
+            2026-11-04,Storage,P10 LRS Disk,/SUBSCRIPTIONS/S/DISKS/GRADUS-1_OSDISK_1_0A,0.25,USD,\n";
+        let expected = [
+            "gradus-1 me - machine 2..2 $2.50",
+            "gradus-1 - - traffic 3..3 $0.01",
+            "gradus-1_osdisk_1_0a+gradus-1 - - disk 3..3 $0.25",
+        ];
+        check(text, &expected);
     }
 
     #[test]
