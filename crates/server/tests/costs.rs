@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::job::Budget;
 use domain::run::{BillAdjustment, BillLine, BilledKind, Outcome, StopBy, Usage};
 use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp};
 use plan::money::ledger::{CostGroup, totals, within};
@@ -181,7 +182,12 @@ fn a_run_is_adjusted_to_its_provider_s_bill() {
     let state = State::open(&home).unwrap();
     let world = state.world();
     let spent = plan::spent(world, &world.runs[&run], &std::collections::BTreeMap::new());
-    assert_eq!(spent, world.runs[&run].bill.as_ref().unwrap().total + Money::from_micros(700));
+    let total = world.runs[&run].bill.as_ref().unwrap().total;
+    assert_eq!(spent, total + Money::from_micros(700));
+    // Resumed with a budget of what its machines cost, it has spent 700 more.
+    let mut resumed = world.runs[&run].clone();
+    resumed.job.budget = Some(Budget { max: total, ..Budget::default() });
+    assert_eq!(plan::bill(world, &resumed).unwrap().adjustment.micros(), 700);
 }
 
 /// Not part of the tests: how long a month with so many runs takes.

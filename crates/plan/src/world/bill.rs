@@ -21,7 +21,9 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
         }
     }
     let total: Money = lines.iter().map(|line| line.amount).sum();
-    let beyond = run.job.budget.map_or(0, |budget| total.micros().saturating_sub(budget.max.micros()));
+    // A run that was adjusted and resumed has spent its budget as adjusted.
+    let spent = total + run.adjusted();
+    let beyond = run.job.budget.map_or(0, |budget| spent.micros().saturating_sub(budget.max.micros()));
     Some(Bill { lines, total, adjustment: Money::from_micros(beyond.max(0)) })
 }
 
