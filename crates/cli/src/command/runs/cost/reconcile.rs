@@ -120,6 +120,18 @@ fn events(found: &BillComparison, world: &World, files: &[PathBuf]) -> Vec<Event
     adjusted.map(event).collect()
 }
 
+/// Another process has adjusted or resumed one of the runs since they were compared; then none is adjusted.
+fn changed(error: server::Error) -> Error {
+    match error {
+        server::Error::Illegal(illegal) => Error::Code {
+            message: format!("nothing was adjusted, because costs changed meanwhile: {}", illegal.why),
+            hint: Some("compare the bill again".to_owned()),
+            code: exit::WORLD,
+        },
+        other => Error::Server(other),
+    }
+}
+
 fn accept(events: Vec<Event>, state: &mut State, printer: &mut Printer) -> Result<(), Error> {
     let runs = events.len();
     let amount = |event: &Event| match event {
@@ -128,7 +140,7 @@ fn accept(events: Vec<Event>, state: &mut State, printer: &mut Printer) -> Resul
     };
     let sum: Money = events.iter().map(amount).sum();
     if !events.is_empty() {
-        state.append(events)?;
+        state.append(events).map_err(changed)?;
     }
     if printer.is_json() {
         printer.json(&json!({ "accepted_runs": runs, "adjusted_micro_usd": sum.micros() }));
