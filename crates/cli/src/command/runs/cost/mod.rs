@@ -84,7 +84,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let meters = meters(&home, world);
     let mut costs = Costs::default();
     for (id, run) in runs {
-        costs.add(id, run.bill.as_ref(), run.rate(), plan::spent(world, run, &meters), printer);
+        let spent = plan::spent(world, run, &meters);
+        costs.add(id, run.bill.as_ref(), run.rate(), (spent, run.adjusted()), printer);
     }
     costs.print(printer);
     Ok(exit::DONE)
@@ -104,7 +105,10 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     let mut costs = Costs::default();
     for id in runs {
         let cost = server.cost(&id)?;
-        costs.add(&id, cost.bill.as_ref(), cost.rate, Money::from_micros(cost.cost_micro_usd), printer);
+        let spent = Money::from_micros(cost.cost_micro_usd);
+        // A run with a bill costs what is on it, and what that was adjusted by.
+        let adjusted = cost.bill.as_ref().map_or(Money::default(), |bill| minus(spent, bill.total));
+        costs.add(&id, cost.bill.as_ref(), cost.rate, (spent, adjusted), printer);
     }
     costs.print(printer);
     Ok(exit::DONE)
@@ -114,7 +118,8 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
 fn of_sweep(known: &KnownSweep, printer: &mut Printer) -> Result<u8, Error> {
     let (meters, mut costs) = (known.meters(), Costs::default());
     for (id, run) in known.world.trials(known.record()?) {
-        costs.add(id, run.bill.as_ref(), run.rate(), plan::spent(&known.world, run, &meters), printer);
+        let spent = plan::spent(&known.world, run, &meters);
+        costs.add(id, run.bill.as_ref(), run.rate(), (spent, run.adjusted()), printer);
     }
     costs.print(printer);
     Ok(exit::DONE)
@@ -129,17 +134,22 @@ struct Costs {
 }
 
 impl Costs {
-    /// Adds a run; with `--json` it is printed at once.
-    fn add(&mut self, id: &RunId, bill: Option<&Bill>, rate: Rate, spent: Money, printer: &mut Printer) {
+    /// Adds a run, with what it has cost and the part of it that is adjustments; with `--json` it is printed at once.
+    fn add(
+        &mut self,
+        id: &RunId,
+        bill: Option<&Bill>,
+        rate: Rate,
+        (spent, adjusted): (Money, Money),
+        printer: &mut Printer,
+    ) {
         self.total += spent;
-        // A run costs what is on its bill, and what that was adjusted by.
-        let adjusted = bill.map_or(0, |bill| spent.micros().saturating_sub(bill.total.micros()));
         if printer.is_json() {
             return printer.json(&json!({
                 "run": id,
                 "final": bill.is_some(),
                 "bill": bill,
-                "adjusted_micro_usd": adjusted,
+                "adjusted_micro_usd": adjusted.micros(),
                 "cost_micro_usd": spent.micros(),
             }));
         }
@@ -150,12 +160,13 @@ impl Costs {
             let cells = [id.to_string(), machine, line.rate.to_string(), seconds, line.amount.to_string()];
             self.rows.push(cells.to_vec());
         }
-        if adjusted != 0 {
-            let amount = Money::from_micros(adjusted).to_string();
+        if !adjusted.is_zero() {
+            let amount = adjusted.to_string();
             self.rows.push(vec![id.to_string(), ADJUSTED.to_owned(), String::new(), String::new(), amount]);
         }
         if bill.is_none() {
-            let cells = [id.to_string(), "not final".to_owned(), rate.to_string(), String::new(), spent.to_string()];
+            let rent = minus(spent, adjusted).to_string();
+            let cells = [id.to_string(), "not final".to_owned(), rate.to_string(), String::new(), rent];
             self.rows.push(cells.to_vec());
         }
     }
@@ -182,6 +193,10 @@ impl Costs {
     }
 }
 
+fn minus(one: Money, other: Money) -> Money {
+    Money::from_micros(one.micros().saturating_sub(other.micros()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,11 +205,15 @@ mod tests {
     fn an_adjustment_has_a_line_of_its_own() {
         let bill = Bill { lines: Vec::new(), total: Money::from_micros(2_000_000), adjustment: Money::default() };
         let mut costs = Costs::default();
-        let spent = Money::from_micros(1_750_000);
-        costs.add(&RunId::new("a"), Some(&bill), Rate::default(), spent, &mut Printer::new(false, false));
+        let (spent, adjusted) = (Money::from_micros(1_750_000), Money::from_micros(-250_000));
+        let mut printer = Printer::new(false, false);
+        costs.add(&RunId::new("a"), Some(&bill), Rate::default(), (spent, adjusted), &mut printer);
+        // Resumed since.
+        costs.add(&RunId::new("b"), None, Rate::default(), (spent, adjusted), &mut printer);
         costs.close();
         let rows: Vec<String> = costs.rows.iter().map(|row| format!("{} {} {}", row[0], row[1], row[4])).collect();
-        assert_eq!(rows, [format!("a {ADJUSTED} -$0.25"), "total  $1.75".to_owned()]);
+        let line = |name: &str| format!("{name} {ADJUSTED} -$0.25");
+        assert_eq!(rows, [line("a"), line("b"), "b not final $2.00".to_owned(), "total  $3.50".to_owned()]);
     }
 
     #[test]
@@ -203,7 +222,8 @@ mod tests {
             let (mut costs, total) = (Costs::default(), Money::from_micros(2_000_000));
             for adjustment in adjustments.iter().copied().map(Money::from_micros) {
                 let bill = Bill { lines: Vec::new(), total, adjustment };
-                costs.add(&RunId::new("a"), Some(&bill), Rate::default(), total, &mut Printer::new(false, false));
+                let (cost, mut printer) = ((total, Money::default()), Printer::new(false, false));
+                costs.add(&RunId::new("a"), Some(&bill), Rate::default(), cost, &mut printer);
             }
             costs.close();
             costs.rows.iter().map(|row| format!("{} {}", row[0], row[4])).collect::<Vec<_>>()
