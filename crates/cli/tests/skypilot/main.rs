@@ -2,6 +2,7 @@
 //! that both know is the same, and what is not served is told by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
@@ -236,6 +237,46 @@ fn task_files_about_training_are_served() {
     println!("{table}\nof {whole} files about training, {served} run as they are, and {imported} once imported");
     assert!(whole >= 40 && served as f64 >= SERVED * whole as f64, "{served} of {whole}\n{table}");
     assert_eq!(served + imported, whole, "{table}");
+}
+
+/// What stands in for a bucket: a link to what outlives attempts, in place of nothing that others put there or write to.
+#[test]
+fn a_bucket_is_a_link_that_replaces_no_other_work() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |of: &str, script: &str| {
+        let text = format!("file_mounts:\n  ~/a/ckpt: {{name: b}}\nrun: |\n  {script}\n");
+        let Work::Command(program) = Job::parse(&text, "job.yaml").unwrap().job.work else { panic!("it is a program") };
+        let checkpoints = home.path().join(of).join("checkpoints");
+        let mut command = Command::new("bash");
+        command.args(["-c", &program.run]).env("HOME", home.path()).env("GRADUS_CHECKPOINTS", checkpoints);
+        command.current_dir(home.path());
+        command
+    };
+    let said = |command: &mut Command| {
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let kept = |of: &str| std::fs::read_to_string(home.path().join(of).join("checkpoints/outputs/a/ckpt/f"));
+    // It ends with its input.
+    let mut first = run("1", "echo one > ~/a/ckpt/f; echo; read")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    first.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let (is_done, why) = said(&mut run("2", "echo two > ~/a/ckpt/f"));
+    assert!(!is_done && why.contains("what another run writes"), "{why}");
+    assert_eq!(said(&mut run("1", "cat ~/a/ckpt/f")), (true, String::new()));
+    drop(first.stdin.take());
+    first.wait().unwrap();
+    assert_eq!(said(&mut run("2", "echo two > ~/a/ckpt/f")), (true, String::new()));
+    assert_eq!((kept("1").unwrap(), kept("2").unwrap()), ("one\n".to_owned(), "two\n".to_owned()));
+    let place = home.path().join("a/ckpt");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::write(&place, "mine").unwrap();
+    let (is_done, why) = said(&mut run("2", "echo two"));
+    assert!(!is_done && why.contains("is there already"), "{why}");
+    assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::wants::RENTED_CLOUDS;
 /// that are none.
 pub(in crate::file) fn settle(tree: &mut Node, problems: &mut Vec<Problem>) -> Vec<Problem> {
     let mut notes: Vec<Problem> = tree.get_mut("name").and_then(rename).into_iter().collect();
-    notes.extend(scripts::settle(tree));
+    notes.extend(scripts::settle(tree, problems));
     let Some(Node { value: Value::Map(entries), .. }) = tree.get_mut("resources") else { return notes };
     for name in ["any_of", "ordered"] {
         choose(entries, name, &mut notes, problems);

@@ -9,29 +9,91 @@ use super::is_empty;
 use crate::mounts::MountPlace;
 use crate::problem::Problem;
 
-/// Rewrites `workdir`, `file_mounts`, `setup` and `run` of a task file; returns what is done instead.
-pub(super) fn settle(tree: &mut Node) -> Vec<Problem> {
+/// Makes a folder that outlives attempts, `$1`, and a link to it, `$2`. What is there already is never touched, but for such
+/// a link of a program that has ended: a running one holds a lock on its folder.
+const KEEP: &str = r#"gradus_keep() {
+  mkdir -p "$1" && exec {gradus_kept}<"$1" && flock -s "$gradus_kept" || return
+  local other; other="$(readlink "$2")"
+  if [ "$other" = "$1" ]; then return; fi
+  if [ -e "$2" ] || [ -L "$2" ]; then
+    case "$other" in
+      */checkpoints/outputs/*) ;;
+      *) echo "$2 is there already, and not a link of an earlier run" >&2; return 1 ;;
+    esac
+    if [ -d "$other" ] && ! flock -n "$other" true; then
+      echo "$2 is a link to what another run writes" >&2; return 1
+    fi
+  fi
+  { mkdir -p "$(dirname "$2")" && ln -sfnT "$1" "$2"; } ||
+    sudo -n sh -c 'mkdir -p "$(dirname "$2")" && ln -sfnT "$1" "$2"' sh "$1" "$2"
+}"#;
+
+/// Rewrites `workdir`, `file_mounts`, `setup` and `run` of a task file; returns what is done instead. Problems are of
+/// repositories that cannot be cloned.
+pub(super) fn settle(tree: &mut Node, problems: &mut Vec<Problem>) -> Vec<Problem> {
     let Value::Map(entries) = &mut tree.value else { return Vec::new() };
     let has_program = entries.iter().any(|(key, node)| key.raw.text == "run" && text(node).is_some());
     match has_program {
-        true => clone(entries).into_iter().chain(keep(entries)).collect(),
+        true => clone(entries, problems).into_iter().chain(keep(entries)).collect(),
         false => Vec::new(),
     }
 }
 
 /// `workdir: {url, ref}`: a repository is cloned at the beginning of each attempt.
-fn clone(entries: &mut Vec<(Key, Node)>) -> Option<Problem> {
+fn clone(entries: &mut Vec<(Key, Node)>, problems: &mut Vec<Problem>) -> Option<Problem> {
     let at = entries.iter().position(|(key, _)| key.raw.text == "workdir")?;
     let (key, node) = &entries[at];
-    let line = key.line;
+    let Value::Map(parts) = &node.value else { return None };
+    let (line, before) = (key.line, problems.len());
+    problems.extend(parts.iter().filter_map(|(key, value)| wrong_part(key, value)));
     let part = |name: &str| node.get(name).and_then(|(_, value)| text(value));
     let checkout = part("ref").map(|name| format!(" && git checkout {}", quoted(name))).unwrap_or_default();
-    let command = format!("git clone {} .{checkout}", quoted(part("url")?));
+    // Without it, the commands after these would prepare an empty folder.
+    let command = part("url").map(|url| format!("git clone {} .{checkout} || exit 1", quoted(url)));
+    if command.is_none() && problems.len() == before {
+        return None;
+    }
+    if fills_workdir(entries) {
+        let message = "a repository is cloned to an empty folder, and `outputs` or `file_mounts` are in it before";
+        let full = Problem { line: Some(line), ..Problem::at("workdir", message) };
+        problems
+            .push(full.hint("write to $GRADUS_CHECKPOINTS, mount below `~/`, or clone it here and name its folder"));
+    }
     entries.remove(at);
-    begin_with(entries, "setup", command, line);
+    if problems.len() > before {
+        return None;
+    }
+    begin_with(entries, "setup", command?, line);
     let message = "the repository is cloned by `setup` at the beginning of each attempt";
     let note = Problem { line: Some(line), ..Problem::at("workdir", message) };
     Some(note.hint("the machine needs git and access to it"))
+}
+
+/// What is wrong with a key of a repository. One that was left out in silence would be another version of the program.
+fn wrong_part(key: &Key, value: &Node) -> Option<Problem> {
+    let (message, hint) = match (&*key.raw.text, text(value)) {
+        ("url" | "ref", Some(written)) if written.contains('$') => {
+            ("variables are not filled in", "write the value out, or clone the repository in `setup`")
+        }
+        ("url" | "ref", Some(_)) => return None,
+        ("url" | "ref", None) if is_empty(value) => return None,
+        ("url" | "ref", None) => ("expected text", "put it in quotes"),
+        _ => ("unknown key", "known keys here: `url` and `ref`"),
+    };
+    let wrong = Problem { line: Some(key.line), ..Problem::at(format!("workdir.{}", key.raw.text), message) };
+    Some(wrong.hint(hint))
+}
+
+/// Whether something is put into the working folder before `setup`.
+fn fills_workdir(entries: &[(Key, Node)]) -> bool {
+    let is_inside = |(target, source): &(Key, Node)| {
+        matches!(MountPlace::parse(&target.raw.text), Ok(MountPlace::Workdir(_))) && !is_made(source)
+    };
+    entries.iter().any(|(key, node)| match (&*key.raw.text, &node.value) {
+        ("outputs", Value::List(folders)) => !folders.is_empty(),
+        ("file_mounts", Value::Map(mounts)) => mounts.iter().any(is_inside),
+        _ => false,
+    })
 }
 
 /// Buckets without a source that are mounted.
@@ -47,18 +109,15 @@ fn keep(entries: &mut Vec<(Key, Node)>) -> Vec<Problem> {
             MountPlace::Home(path) => (quoted(&path), format!("\"$HOME\"/{}", quoted(&path))),
             MountPlace::Root(path) => (quoted(&path), quoted(&format!("/{path}"))),
         };
-        let kept = format!("\"$GRADUS_CHECKPOINTS\"/outputs/{folder}");
-        let linked = format!("ln -sfnT {kept} {link}");
-        let folders = format!("mkdir -p {kept} && mkdir -p \"$(dirname {link})\"");
-        links.push(format!("{{ {folders} && {linked}; }} || sudo -n {linked} || exit 1"));
-        let message = "no bucket is made: what is written there is kept with the run";
+        links.push(format!("gradus_keep \"$GRADUS_CHECKPOINTS\"/outputs/{folder} {link} || exit 1"));
+        let message = "no bucket is made: what node rank 0 writes there is kept with the run";
         let note =
             Problem { line: Some(target.line), ..Problem::at(format!("file_mounts.{}", target.raw.text), message) };
         notes.push(note.hint("copy it to a bucket at the end of `run` if others need it there"));
         false
     });
     if let Some(line) = notes.first().and_then(|note: &Problem| note.line) {
-        begin_with(entries, "run", links.join("\n"), line);
+        begin_with(entries, "run", format!("{KEEP}\n{}", links.join("\n")), line);
     }
     notes
 }

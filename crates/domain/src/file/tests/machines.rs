@@ -283,21 +283,34 @@ fn repositories_are_cloned_and_buckets_are_kept() {
         Work::Train(_) => panic!("it runs a program"),
     };
     let cloned = program("workdir: {url: https://x.org/r.git, ref: v 1}\nrun: a\nsetup: b\n");
-    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git . && git checkout 'v 1'\nb"));
+    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git . && git checkout 'v 1' || exit 1\nb"));
     assert_eq!((cloned.workdir, &*cloned.run), (None, "a"));
     let cloned = program("workdir: {url: https://x.org/r.git}\nrun: a\n");
-    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git ."));
+    assert_eq!(cloned.setup.as_deref(), Some("git clone https://x.org/r.git . || exit 1"));
     let kept = program("run: a\nfile_mounts: {/ckpt: {name: b, store: s3, persistent: true, mode: MOUNT}, /x: ./x}\n");
     assert_eq!(kept.file_mounts.keys().collect::<Vec<_>>(), ["/x"]);
-    assert!(kept.run.contains("ln -sfnT \"$GRADUS_CHECKPOINTS\"/outputs/ckpt /ckpt;"), "{}", kept.run);
+    assert!(kept.run.contains("\ngradus_keep \"$GRADUS_CHECKPOINTS\"/outputs/ckpt /ckpt || exit 1\n"), "{}", kept.run);
     assert!(kept.run.ends_with(" || exit 1\na"), "{}", kept.run);
     super::check(
         "run: a\nworkdir: {url: u}\nfile_mounts:\n  ~/c: {name: b}\n",
         "2 workdir: the repository is cloned by `setup` at the beginning of each attempt (the machine needs git and access to it)
-         4 file_mounts.~/c: no bucket is made: what is written there is kept with the run (copy it to a bucket at the end of `run` if others need it there)
+         4 file_mounts.~/c: no bucket is made: what node rank 0 writes there is kept with the run (copy it to a bucket at the end of `run` if others need it there)
          ok",
     );
     super::check("run: a\nworkdir: {ref: v1}\n", "2 workdir: expected text, found a mapping");
+}
+
+#[test]
+fn a_repository_that_would_not_be_what_is_meant_is_refused() {
+    let check = |lines: &str, expected: &str| super::check(&format!("run: a\n{lines}\n"), expected);
+    check("workdir: {url: u, ref: 1234567}", "2 workdir.ref: expected text (put it in quotes)");
+    check("workdir: {url: u, reff: v1}", "2 workdir.reff: unknown key (known keys here: `url` and `ref`)");
+    let variable =
+        "2 workdir.url: variables are not filled in (write the value out, or clone the repository in `setup`)";
+    check("workdir: {url: $REPO}", variable);
+    let full = "2 workdir: a repository is cloned to an empty folder, and `outputs` or `file_mounts` are in it before (write to $GRADUS_CHECKPOINTS, mount below `~/`, or clone it here and name its folder)";
+    check("workdir: {url: u}\noutputs: [out]", full);
+    check("workdir: {url: u}\nfile_mounts: {lib: ../common}", full);
 }
 
 #[test]

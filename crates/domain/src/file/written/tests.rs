@@ -157,12 +157,28 @@ file_mounts:
   /code: ./code
   /models: s3://bucket/models
 setup: |-
-  git clone https://example.org/r.git . && git checkout v1
+  git clone https://example.org/r.git . && git checkout v1 || exit 1
   pip install -r requirements.txt
 run: |
-  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/ckpt && mkdir -p "$(dirname /ckpt)" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/ckpt /ckpt; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/ckpt /ckpt || exit 1
-  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/'c d' && mkdir -p "$(dirname "$HOME"/'c d')" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/'c d' "$HOME"/'c d'; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/'c d' "$HOME"/'c d' || exit 1
-  { mkdir -p "$GRADUS_CHECKPOINTS"/outputs/logs && mkdir -p "$(dirname logs)" && ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/logs logs; } || sudo -n ln -sfnT "$GRADUS_CHECKPOINTS"/outputs/logs logs || exit 1
+  gradus_keep() {
+    mkdir -p "$1" && exec {gradus_kept}<"$1" && flock -s "$gradus_kept" || return
+    local other; other="$(readlink "$2")"
+    if [ "$other" = "$1" ]; then return; fi
+    if [ -e "$2" ] || [ -L "$2" ]; then
+      case "$other" in
+        */checkpoints/outputs/*) ;;
+        *) echo "$2 is there already, and not a link of an earlier run" >&2; return 1 ;;
+      esac
+      if [ -d "$other" ] && ! flock -n "$other" true; then
+        echo "$2 is a link to what another run writes" >&2; return 1
+      fi
+    fi
+    { mkdir -p "$(dirname "$2")" && ln -sfnT "$1" "$2"; } ||
+      sudo -n sh -c 'mkdir -p "$(dirname "$2")" && ln -sfnT "$1" "$2"' sh "$1" "$2"
+  }
+  gradus_keep "$GRADUS_CHECKPOINTS"/outputs/ckpt /ckpt || exit 1
+  gradus_keep "$GRADUS_CHECKPOINTS"/outputs/'c d' "$HOME"/'c d' || exit 1
+  gradus_keep "$GRADUS_CHECKPOINTS"/outputs/logs logs || exit 1
   torchrun train.py
 --
 3 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
@@ -173,9 +189,9 @@ run: |
 10 resources.ports: left out: no port is opened to the network
 11 resources.spot_recovery: left out: there is one way to recover, which is the default: from the newest checkpoint
 12 resources.job_recovery.strategy: left out: there is one way to recover, which is the default: from the newest checkpoint
-20 file_mounts./ckpt: no bucket is made: what is written there is kept with the run
-21 file_mounts.~/c d: no bucket is made: what is written there is kept with the run
-22 file_mounts.logs: no bucket is made: what is written there is kept with the run
+20 file_mounts./ckpt: no bucket is made: what node rank 0 writes there is kept with the run
+21 file_mounts.~/c d: no bucket is made: what node rank 0 writes there is kept with the run
+22 file_mounts.logs: no bucket is made: what node rank 0 writes there is kept with the run
 23 file_mounts./models: `s3://bucket/models` is copied before `setup`, and not mounted: what is written there is not kept
 27 service: left out: services are not supported; a job runs to its end
 28 frobnicate: left out: unknown key
