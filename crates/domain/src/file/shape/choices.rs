@@ -18,6 +18,13 @@ pub(in crate::file) fn settle(tree: &mut Node, problems: &mut Vec<Problem>) -> V
     for name in ["any_of", "ordered"] {
         choose(entries, name, &mut notes, problems);
     }
+    // Its old name. That nothing is tried again is money; another strategy changes nothing.
+    let is_none = |node: &Node| matches!(&node.value, Value::Scalar(raw) if raw.text.eq_ignore_ascii_case("none"));
+    if !entries.iter().any(|(key, _)| key.raw.text == "job_recovery")
+        && let Some((key, _)) = entries.iter_mut().find(|(key, node)| key.raw.text == "spot_recovery" && is_none(node))
+    {
+        key.raw.text = "job_recovery".to_owned();
+    }
     for (key, node) in entries.iter_mut() {
         match key.raw.text.as_str() {
             "accelerators" => as_list(node),

@@ -62,6 +62,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     let one_way = "2 resources.job_recovery.strategy: this key changes nothing: there is one way to recover: from the newest checkpoint, on the same machine or another node (leave the key out)\nok";
     check("resources: {job_recovery: FAILOVER}", one_way);
     check("resources: {job_recovery: {strategy: FAILOVER}}", one_way);
+    check("resources: {spot_recovery: none}", "ok");
     check(
         "resources: {job_recovery: {recover_on_exit_codes: [256]}}",
         "2 resources.job_recovery.recover_on_exit_codes[0]: `256` is out of range: it must be at most 255",
