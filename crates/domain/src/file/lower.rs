@@ -244,13 +244,14 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
         let mut parts =
             infra.split('/').map(str::trim).map(|part| Some(part).filter(|part| !matches!(*part, "" | "*")));
         let (cloud, region, zone) = (parts.next().flatten(), parts.next().flatten(), parts.next().flatten());
+        // `gcp/*/us-central1-a` names a zone alone.
+        let region = region.map(str::to_owned).or_else(|| zone.and_then(region_of_zone));
         if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
             let message = "`infra` names a place, and so do `cloud` or `region`";
             clash(problems, "resources.infra", message, "keep one of the two");
         }
         wants.clouds.extend(cloud.map(str::to_owned));
-        // `gcp/*/us-central1-a` names a zone alone.
-        wants.regions.extend(region.map(str::to_owned).or_else(|| zone.and_then(region_of_zone)));
+        wants.regions.extend(region);
         wants.zone = zone.map(str::to_owned);
     }
     if infra == "local" && *wants != Wants::default() {

@@ -325,6 +325,10 @@ fn a_zone_can_stand_without_its_region() {
         |cloud: &str, region: &str, zone: Option<&str>| (cloud.to_owned(), region.to_owned(), zone.map(str::to_owned));
     assert_eq!(wants("gcp/*/us-central1-a"), place("gcp", "us-central1", Some("us-central1-a")));
     assert_eq!(wants("aws/*/us-east-1a"), place("aws", "us-east-1", Some("us-east-1a")));
+    super::check(
+        "run: a\nresources: {infra: gcp/*/us-central1-a, region: us-east1}\n",
+        "2 resources.infra: `infra` names a place, and so do `cloud` or `region` (keep one of the two)",
+    );
     assert_eq!(wants("'*/us-east-1'"), place("", "us-east-1", None));
     assert_eq!(wants("aws/us-east-1"), place("aws", "us-east-1", None));
 }
