@@ -80,14 +80,17 @@ fn choose(entries: &mut Vec<(Key, Node)>, name: &str, notes: &mut Vec<Problem>, 
         }
         joined
     } else {
-        let others = choices.len().saturating_sub(1);
-        let Some(taken) = best(choices, is_ordered) else { return };
-        if others > 0 {
-            let message = format!("one choice is taken, and {others} more left out: a job has one set of resources");
+        let number = choices.len();
+        let at = best(&choices, is_ordered);
+        if number == 0 {
+            return;
+        }
+        if number > 1 {
+            let message = format!("choice {} of {number} is taken: a job has one set of resources", at + 1);
             let note = Problem { line: Some(key.line), ..Problem::at(path, message) };
             notes.push(note.hint("`gradus plan JOB --catalog` compares all machines that would do"));
         }
-        taken
+        choices.swap_remove(at)
     };
     for (key, node) in taken {
         entries
@@ -108,34 +111,47 @@ fn same_as(key: &str) -> &'static [&'static str] {
 
 /// Choices that differ in one key which can name them all: in accelerators, or spot machines and others.
 fn joined(choices: &[Vec<(Key, Node)>], line: u32) -> Option<Vec<(Key, Node)>> {
+    let is_in = |(key, node): &(Key, Node), choice: &[(Key, Node)]| {
+        choice.iter().any(|(other, value)| other.raw.text == key.raw.text && is_same(value, node))
+    };
+    let is_shared = |entry: &(Key, Node)| choices.iter().all(|choice| is_in(entry, choice));
     let mut nodes = Vec::new();
-    let [(first, _)] = &choices.first()?[..] else { return None };
+    let (mut all, differing): (Vec<_>, Vec<_>) = choices.first()?.iter().cloned().partition(is_shared);
+    let [(first, _)] = &differing[..] else { return None };
     for choice in choices {
-        match &choice[..] {
+        let own: Vec<&(Key, Node)> = choice.iter().filter(|entry| !is_shared(entry)).collect();
+        match own[..] {
             [(key, node)] if key.raw.text == first.raw.text => nodes.push(node.clone()),
             _ => return None,
         }
     }
     let text = |text: &str| Raw { text: text.to_owned(), kind: Kind::Text };
-    match first.raw.text.as_str() {
+    let one = match first.raw.text.as_str() {
         "accelerators" => {
             let mut kinds = Vec::new();
             for node in nodes {
                 kinds.extend(listed(node)?);
             }
-            Some(vec![(first.clone(), Node { line, value: Value::List(kinds) })])
+            (first.clone(), Node { line, value: Value::List(kinds) })
         }
         "use_spot" => {
             let both = [true, false].iter().all(|wanted| nodes.iter().any(|node| means(node, &Scalar::Bool(*wanted))));
             let key = Key { line: first.line, raw: text("spot") };
-            both.then(|| vec![(key, Node { line, value: Value::Scalar(text("auto")) })])
+            both.then(|| (key, Node { line, value: Value::Scalar(text("auto")) }))?
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    all.push(one);
+    Some(all)
 }
 
-/// The choice that is taken: the first, but of unordered ones the first that can be rented.
-fn best(mut choices: Vec<Vec<(Key, Node)>>, is_ordered: bool) -> Option<Vec<(Key, Node)>> {
+/// Whether two values are the same text, wherever they stand.
+fn is_same(one: &Node, other: &Node) -> bool {
+    matches!((&one.value, &other.value), (Value::Scalar(one), Value::Scalar(other)) if one.text == other.text)
+}
+
+/// The place of the choice that is taken: the first, but of unordered ones the first that can be rented.
+fn best(choices: &[Vec<(Key, Node)>], is_ordered: bool) -> usize {
     let names_rented = |choice: &Vec<(Key, Node)>| {
         choice.iter().any(|(key, node)| match (&*key.raw.text, &node.value) {
             ("infra" | "cloud", Value::Scalar(raw)) => {
@@ -145,8 +161,7 @@ fn best(mut choices: Vec<Vec<(Key, Node)>>, is_ordered: bool) -> Option<Vec<(Key
             _ => false,
         })
     };
-    let at = if is_ordered { 0 } else { choices.iter().position(names_rented).unwrap_or(0) };
-    (at < choices.len()).then(|| choices.swap_remove(at))
+    if is_ordered { 0 } else { choices.iter().position(names_rented).unwrap_or(0) }
 }
 
 /// A set of accelerators is a mapping to nulls in YAML: `{A100:8, H100:8}`, which becomes a list.

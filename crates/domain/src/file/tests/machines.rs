@@ -347,6 +347,11 @@ fn a_choice_between_machines_is_made() {
         ("{any_of: [{use_spot: true}, {use_spot: false}]}", "{spot: auto}"),
         ("{any_of: [{use_spot: true}]}", "{use_spot: true}"),
         ("{any_of: [{infra: k8s}, {infra: gcp/us-east1, use_spot: true}]}", "{infra: gcp/us-east1, use_spot: true}"),
+        ("{any_of: [{infra: aws, use_spot: false}, {infra: aws, use_spot: true}]}", "{infra: aws, spot: auto}"),
+        (
+            "{any_of: [{cloud: aws, accelerators: H100:8}, {accelerators: {L4: 1}, cloud: aws}]}",
+            "{cloud: aws, accelerators: [H100:8, L4:1]}",
+        ),
         ("{ordered: [{infra: azure}, {infra: aws}]}", "{infra: azure}"),
         ("{use_spot: false, any_of: [{cloud: aws, use_spot: true}, {cloud: gcp}]}", "{cloud: aws, use_spot: true}"),
         ("{use_spot: false, any_of: [{use_spot: true}, {use_spot: false}]}", "{spot: auto}"),
@@ -364,7 +369,7 @@ fn a_choice_between_machines_is_made() {
     );
     check(
         "resources:\n  any_of:\n  - {infra: aws, cpus: 4}\n  - {infra: gcp}",
-        "3 resources.any_of: one choice is taken, and 1 more left out: a job has one set of resources (`gradus plan JOB --catalog` compares all machines that would do)
+        "3 resources.any_of: choice 1 of 2 is taken: a job has one set of resources (`gradus plan JOB --catalog` compares all machines that would do)
          ok",
     );
     check(
