@@ -29,6 +29,16 @@ fn tasks_run_in_order_and_go_on_where_one_has_failed() {
 }
 
 #[test]
+fn a_task_named_as_skypilot_allows_is_a_run_with_a_name_of_ours() {
+    let home = Home::new();
+    let file = home.job("two.yaml", "name: My_Task\nrun: 'true'\n---\nname: b\nrun: 'true'\n");
+    let ran = home.gradus(&["run", text(&file)]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    let events = home.gradus(&["events", "--json"]).out;
+    assert!(events.contains("\"my-task-") && !events.contains("\"My_Task-"), "{events}");
+}
+
+#[test]
 fn what_cannot_run_is_refused_before_the_first_task_starts() {
     let home = Home::new();
     let file = home.job("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\nnum_node: 2\n");

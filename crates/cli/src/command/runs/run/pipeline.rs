@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
+use domain::file::written::name_from;
 use domain::file::{JobPipeline, place_outputs};
 use domain::job::Budget;
 use domain::run::{Outcome, RunState};
@@ -204,7 +205,9 @@ impl PipelineStart<'_> {
         let task = &self.pipeline.tasks[place];
         let edit = |job: &mut Job| -> Result<(), Problem> {
             place_outputs(job, folders)?;
-            job.name.clone_from(&task.name);
+            // `My_Task` of a file of SkyPilot's is `my-task`, as where it is a file of its own.
+            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            job.name = if task.name.bytes().all(is_name) { task.name.clone() } else { name_from(&task.name) };
             if let Some(most) = budget {
                 let own = job.budget.unwrap_or(most);
                 job.budget = Some(Budget { max: own.max.min(most.max), ..own });
