@@ -76,19 +76,19 @@ pub(crate) enum MountKeys {
     Bucket(BucketKeys),
 }
 
-/// SkyPilot's form of a mount; served with `mode: COPY` alone.
+/// SkyPilot's form of a mount: served with `mode: COPY`, or without a `source`, as a folder that is kept with the run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BucketKeys {
     /// A path or an address, as without this mapping.
     pub source: Option<String>,
-    /// `COPY`. `MOUNT` and `MOUNT_CACHED` are refused.
+    /// `COPY`. With a `source`, `MOUNT` and `MOUNT_CACHED` are refused.
     pub mode: Option<String>,
-    /// Refused: no bucket is made.
+    /// Refused beside a `source`: no bucket is made.
     pub name: Option<String>,
-    /// Refused: no bucket is made.
+    /// Refused beside a `source`: no bucket is made.
     pub store: Option<String>,
-    /// Refused: no bucket is made.
+    /// Refused beside a `source`: no bucket is made.
     pub persistent: Option<bool>,
 }
 

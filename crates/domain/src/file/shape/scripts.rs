@@ -122,11 +122,15 @@ fn keep(entries: &mut Vec<(Key, Node)>) -> Vec<Problem> {
     notes
 }
 
-/// Whether a mount is a bucket of its own, to which the program writes.
+/// Whether a mount is a bucket of its own, to which the program writes. One with a misspelt `source` is none.
 fn is_made(source: &Node) -> bool {
+    let Value::Map(keys) = &source.value else { return false };
+    let is_known =
+        |(key, _): &(Key, Node)| matches!(&*key.raw.text, "name" | "store" | "persistent" | "mode" | "source");
     let part = |name: &str| source.get(name).map(|(_, value)| value).filter(|value| !is_empty(value));
-    let is_copied = part("mode").and_then(text).is_some_and(|mode| mode.eq_ignore_ascii_case("copy"));
-    part("name").is_some() && part("source").is_none() && !is_copied
+    let is_mode = |mode: &str| ["mount", "mount_cached"].iter().any(|known| mode.eq_ignore_ascii_case(known));
+    let is_mounted = part("mode").is_none_or(|mode| text(mode).is_some_and(is_mode));
+    keys.iter().all(is_known) && part("name").is_some() && part("source").is_none() && is_mounted
 }
 
 /// Puts commands before those of a script.

@@ -299,6 +299,10 @@ fn repositories_are_cloned_and_buckets_are_kept() {
          ok",
     );
     super::check("run: a\nworkdir: {ref: v1}\n", "2 workdir: expected text, found a mapping");
+    for bucket in ["{name: b, sourc: s3://b}", "{name: b, mode: MONT}", "{name: b, source: s3://b, mode: MOUNT}"] {
+        let text = format!("run: a\nfile_mounts: {{/x: {bucket}}}\n");
+        assert!(crate::Job::parse(&text, "job.yaml").is_err(), "{bucket}");
+    }
 }
 
 #[test]
