@@ -23,8 +23,8 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         name: "azure-tells-its-token-to-anybody",
         harm: "an answer that names another server has it told the token, with which machines can be rented",
         file: "crates/cloud/src/azure/wire.rs",
-        from: "url.strip_prefix(&self.endpoint).is_some_and(|rest| rest.starts_with('/'))",
-        to: "url.starts_with(\"http\")",
+        from: "rest.is_some_and(|rest| rest.starts_with('/'))",
+        to: "rest.is_some() || url.starts_with(\"http\")",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "told_to_the_resource_manager_only" },
     },
 ];

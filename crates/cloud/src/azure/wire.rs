@@ -131,9 +131,10 @@ impl AzureClient {
         self.send("DELETE", &format!("{}{path}", self.endpoint), &[], Vec::new()).map(drop)
     }
 
-    /// Whether an address is one of the Resource Manager: no other is told the token.
+    /// Whether an address is one of the Resource Manager, which writes the port into some: no other is told the token.
     fn is_ours(&self, url: &str) -> bool {
-        url.strip_prefix(&self.endpoint).is_some_and(|rest| rest.starts_with('/'))
+        let rest = url.strip_prefix(&self.endpoint).map(|rest| rest.strip_prefix(":443").unwrap_or(rest));
+        rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Waits for what was begun. It may still be under way afterwards: then what was made is there, and a list shows what
@@ -200,7 +201,15 @@ mod tests {
         let hosts = ("https://management.azure.com/", "https://login.microsoftonline.com");
         let client = AzureClient::new(Arc::new(Nobody), hosts, AzureSources::default(), |_| ());
         assert!(client.is_ours("https://management.azure.com/subscriptions/s?page=2"));
-        for url in ["https://management.azure.com.evil.org/", "http://management.azure.com/", "https://evil.org/"] {
+        // As lists of more than a page go on.
+        assert!(client.is_ours("https://management.azure.com:443/subscriptions/s?page=2"));
+        for url in [
+            "https://management.azure.com.evil.org/",
+            "https://management.azure.com:443@evil.org/",
+            "https://management.azure.com:4430/",
+            "http://management.azure.com/",
+            "https://evil.org/",
+        ] {
             assert!(!client.is_ours(url), "{url}");
             let headers = vec![("azure-asyncoperation".to_owned(), url.to_owned())];
             assert_eq!(client.outcome(&HttpReply { headers, status: 201, body: Vec::new() }), Ok(()));
