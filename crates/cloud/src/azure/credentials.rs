@@ -130,11 +130,16 @@ impl AzureSource {
         }
     }
 
-    /// Gets a token.
+    /// Gets a token; `has_given` says whether this source gave one before.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn token(&self, transport: &dyn HttpTransport, authority: &str) -> Result<AzureToken, CloudFailure> {
+    pub(super) fn token(
+        &self,
+        transport: &dyn HttpTransport,
+        authority: &str,
+        has_given: bool,
+    ) -> Result<AzureToken, CloudFailure> {
         let reply = transport.send(&self.request(authority));
         match self {
             AzureSource::Application { .. } => {
@@ -143,7 +148,11 @@ impl AzureSource {
             }
             AzureSource::Machine { .. } => {
                 let none = "no credentials for Azure were found";
-                let reply = reply.map_err(|_| CloudFailure::Denied(format!("{none}; {SET}")))?;
+                // Where nothing ever answered there is no such service.
+                let reply = reply.map_err(|why| match has_given {
+                    true => CloudFailure::Doubt(format!("no token from this machine's metadata service: {why}")),
+                    false => CloudFailure::Denied(format!("{none}; {SET}")),
+                })?;
                 answer(&reply, none)
             }
         }
@@ -155,7 +164,10 @@ const SET: &str = "set `AZURE_TENANT_ID`, `AZURE_CLIENT_ID` and `AZURE_CLIENT_SE
 fn answer(reply: &HttpReply, refused: &str) -> Result<AzureToken, CloudFailure> {
     match reply.status {
         200 => {}
-        429 | 500.. => return Err(CloudFailure::Doubt(format!("no token from Azure: HTTP status {}", reply.status))),
+        // A metadata service that is being updated answers 410.
+        410 | 429 | 500.. => {
+            return Err(CloudFailure::Doubt(format!("no token from Azure: HTTP status {}", reply.status)));
+        }
         status => return Err(CloudFailure::Denied(format!("{refused} (HTTP status {status}); {SET}"))),
     }
     let answer: TokenAnswer = serde_json::from_slice(&reply.body)
@@ -193,7 +205,7 @@ mod tests {
     fn the_first_source_that_has_something_is_used() {
         let check = |variables: &[(&str, &str)], transport: &Fixed, expected: &str| {
             let source = sources(variables).source().map_err(CloudFailure::Denied);
-            let shown = match source.and_then(|source| source.token(transport, AUTHORITY)) {
+            let shown = match source.and_then(|source| source.token(transport, AUTHORITY, false)) {
                 Ok(token) => format!("{} {}", token.text, token.until.0 > now().0 + 3_000_000_000),
                 Err(failure) => failure.to_string(),
             };
@@ -208,6 +220,29 @@ mod tests {
         check(&[], &Fixed(404, ""), "no credentials for Azure were found (HTTP status 404); set `AZURE_TENANT_ID`");
         check(&APPLICATION, &Fixed(503, ""), "no token from Azure: HTTP status 503");
         check(&APPLICATION, &Fixed(200, "<html>"), "Azure's token cannot be read");
+    }
+
+    struct Silent;
+
+    impl HttpTransport for Silent {
+        fn send(&self, _request: &HttpRequest) -> Result<HttpReply, String> {
+            Err("timed out".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_metadata_service_that_fails_for_a_moment_is_not_a_machine_without_an_identity() {
+        let check = |transport: &dyn HttpTransport, has_given: bool, expected: &str| {
+            let shown = match sources(&[]).source().unwrap().token(transport, AUTHORITY, has_given) {
+                Ok(token) => token.text,
+                Err(failure) => format!("{failure:?}"),
+            };
+            assert!(shown.starts_with(expected), "{shown}\n  is not\n{expected}");
+        };
+        check(&Silent, false, "Denied(");
+        check(&Silent, true, "Doubt(");
+        check(&Fixed(410, ""), false, "Doubt(");
+        check(&Fixed(404, ""), true, "Denied(");
     }
 
     #[test]

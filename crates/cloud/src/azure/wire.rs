@@ -77,7 +77,7 @@ impl AzureClient {
             return Ok(token.text.clone());
         }
         let source = self.sources.source().map_err(CloudFailure::Denied)?;
-        let new = source.token(self.transport.as_ref(), &self.authority)?;
+        let new = source.token(self.transport.as_ref(), &self.authority, token.is_some())?;
         Ok(token.insert(new).text.clone())
     }
 
