@@ -319,6 +319,18 @@ fn machines_of_others_are_not_seen() {
 }
 
 #[test]
+fn a_home_that_never_rented_there_does_not_ask() {
+    let (twin, homes) = (Arc::new(Twin::default()), [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()]);
+    let seen = |home: &std::path::Path| match provider(home, api(&twin)).call(&ProviderCall::Observe(Vec::new())) {
+        ProviderAnswer::Observed(view) => (view.is_complete, view.machines.len()),
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(launch(&twin, homes[0].path(), KIND), ProviderAnswer::Accepted(_)));
+    assert_eq!(seen(homes[0].path()), (true, 1));
+    assert_eq!(seen(homes[1].path()), (true, 0), "credentials alone are no reason to ask");
+}
+
+#[test]
 fn what_is_missing_is_named_and_what_is_not_known_is_not_missing() {
     let twin = Arc::new(Twin::default());
     let report = api(&twin).check("me").unwrap();

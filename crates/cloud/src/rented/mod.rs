@@ -200,6 +200,10 @@ impl<C: CloudApi> Rented<C> {
     }
 
     fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
+        // A home that never prepared to rent there has nothing there, whatever credentials are set.
+        if asked.is_empty() && !self.rentals.shared().exists() {
+            return ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() });
+        }
         let machines = match self.api.machines(&self.owner) {
             Ok(machines) => machines,
             Err(failure) => return ProviderAnswer::Unavailable(failure.to_string()),
