@@ -58,8 +58,9 @@ fn of_code(error: &ArmError, said: &str) -> Option<CloudFailure> {
         | "AllocationFailed"
         | "ZonalAllocationFailed"
         | "OverconstrainedAllocationRequest"
-        | "OverconstrainedZonalAllocationRequest" => CloudFailure::Capacity(said),
-        "QuotaExceeded" | "ResourceQuotaExceeded" => CloudFailure::Quota(said),
+        | "OverconstrainedZonalAllocationRequest"
+        | "SpotPriceGreaterThanProvidedMaxPrice" => CloudFailure::Capacity(said),
+        "QuotaExceeded" | "ResourceQuotaExceeded" | "PublicIPCountLimitReached" => CloudFailure::Quota(said),
         // One code for much: quotas of cores, spot prices above the limit, and what cannot be done at all.
         "OperationNotAllowed" if message.contains("quota") => CloudFailure::Quota(said),
         "OperationNotAllowed" if message.contains("max price") => CloudFailure::Capacity(said),
@@ -69,7 +70,9 @@ fn of_code(error: &ArmError, said: &str) -> Option<CloudFailure> {
         | "LinkedAuthorizationFailed"
         | "RequestDisallowedByPolicy"
         | "SubscriptionNotFound"
-        | "ReadOnlyDisabledSubscription" => CloudFailure::Denied(said),
+        | "ReadOnlyDisabledSubscription"
+        | "ScopeLocked" => CloudFailure::Denied(said),
+        "ResourceGroupNotFound" => CloudFailure::NotFound(format!("{said}; docs/azure.md says how it is made")),
         "MissingSubscriptionRegistration" => CloudFailure::Denied(format!(
             "{said}; run `az provider register --namespace Microsoft.Compute`, and the same of `Microsoft.Network`"
         )),
@@ -104,6 +107,9 @@ mod tests {
         check(409, "OperationNotAllowed", CORES, "Quota(");
         check(409, "OperationNotAllowed", SPOT, "Capacity(");
         check(409, "OperationNotAllowed", "Azure Spot is not supported for this offer.", "Invalid(");
+        check(409, "SpotPriceGreaterThanProvidedMaxPrice", "m", "Capacity(");
+        check(400, "PublicIPCountLimitReached", "m", "Quota(");
+        check(409, "ScopeLocked", "The scope has a read-only lock.", "Denied(");
         check(409, "MissingSubscriptionRegistration", "m", "Denied(");
         check(412, "PreconditionFailed", "The resource already exists.", "Exists(");
         check(409, "Conflict", "It is being deleted.", "Exists(");
@@ -111,7 +117,7 @@ mod tests {
         check(429, "", "m", "Throttled(");
         check(403, "AuthorizationFailed", "m", "Denied(");
         check(401, "ExpiredAuthenticationToken", "m", "Denied(");
-        check(404, "ResourceGroupNotFound", "m", "NotFound(");
+        check(404, "ResourceGroupNotFound", "m", "NotFound(\"HTTP status 404 ResourceGroupNotFound: m; docs/azure.md");
         check(400, "InvalidResourceReference", "m", "Invalid(");
         check(400, "SomethingNew", "m", "Invalid(");
         check(500, "InternalServerError", "m", "Doubt(");
