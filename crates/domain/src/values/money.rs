@@ -155,10 +155,12 @@ pub(crate) mod signed {
 
     use super::Money;
 
+    /// Writes the amount with its sign.
     pub fn serialize<S: Serializer>(money: &Money, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(money)
     }
 
+    /// Reads an amount that may have a sign.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Money, D::Error> {
         let text = crate::units::scalar_text(deserializer)?;
         let positive = text.strip_prefix('-');
