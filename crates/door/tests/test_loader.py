@@ -5,7 +5,6 @@ import pickle
 import signal
 import tempfile
 import threading
-import time
 import unittest
 import unittest.mock
 import warnings
@@ -253,13 +252,14 @@ class Loading(unittest.TestCase):
                 Image.fromarray(pixels).save(os.path.join(target, f"{number:03}.jpg"), quality=95)
             expected, _ = next(gradus.Loader(folder, "imagenet-train", 300, **OPTIONS))
             loader = gradus.Loader(folder, "imagenet-train", 300, **OPTIONS)
-            sent = []
-            timer = threading.Timer(0.3, lambda: (sent.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
+            timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+            # A shell ignores the signal in what it runs in the background.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.addCleanup(signal.signal, signal.SIGINT, before)
             timer.start()
             with self.assertRaises(KeyboardInterrupt):
                 next(loader)
-            self.assertLess(time.monotonic() - sent[0], 1.0)
-            self.assertGreater(loader.measured["samples"], 0)
+            self.assertTrue(0 < loader.measured["samples"] < 300, "it waits for no whole batch")
             found, _ = next(loader)
             self.assertTrue(torch.equal(found, expected))
 
