@@ -18,6 +18,7 @@ fn a_detached_run_continues_and_can_be_waited_for() {
     assert!(detached.out.contains(": continues in the background\nfollow   gradus attach gated-"), "{}", detached.out);
     home.until("a running run", || home.state() == "running");
     let (waiting, attached) = (home.start(&["wait", "last"]), home.start(&["attach", "last"]));
+    home.until("its signal handlers", || heeds_interrupts(attached.id()));
     home.open_gate();
     let waited = said(waiting.wait_with_output().unwrap());
     assert_eq!(waited.code, Some(0), "{}", waited.err);
