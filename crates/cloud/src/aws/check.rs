@@ -119,6 +119,7 @@ fn probes() -> Vec<Query> {
         query::describe_image("ami-00000000000000000"),
         query::describe_subnets(None),
         query::describe_group("gradus-check", "vpc-00000000000000000"),
+        query::dry(query::describe_spot_prices(&["c7i.large"], "2026-01-01T00:00:00Z", None)),
         query::dry(query::run_instances(one)),
         query::dry(query::terminate(&[machine])),
         query::dry(query::create_group("gradus-check", "vpc-00000000000000000", "gradus-check")),
