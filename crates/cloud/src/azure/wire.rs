@@ -113,7 +113,7 @@ impl AzureClient {
             found.extend(page.value);
             match page.next_link.filter(|link| !link.is_empty()) {
                 Some(link) if self.is_ours(&link) => url = link,
-                Some(link) => return Err(CloudFailure::Doubt(format!("the list goes on at `{link}`, not at Azure"))),
+                Some(link) => return Err(CloudFailure::Doubt(format!("the next page is at `{link}`, not at Azure"))),
                 None => return Ok(found),
             }
         }
@@ -160,7 +160,7 @@ impl AzureClient {
     }
 }
 
-/// How long Azure wants to be left alone, a second at least.
+/// How long Azure asks clients to wait, a second at least.
 fn retry_after(reply: &HttpReply) -> Duration {
     let told = reply.header("retry-after").and_then(|text| text.trim().parse::<u64>().ok());
     Duration::from_secs(told.unwrap_or(USUAL_PAUSE).max(1))

@@ -137,7 +137,7 @@ impl ObservedState {
         doubted.map(|(id, instance)| (id.clone(), self.now.since(instance.intended))).collect()
     }
 
-    /// Whether a launch was asked for, or may have been, and neither an answer nor a view tells what became of it.
+    /// Whether a launch was asked for, or may have been, and neither an answer nor a view shows whether it took effect.
     fn may_be_rented(&self, id: &InstanceId, instance: &Instance) -> bool {
         let machine = self.machine(id);
         let is_told = instance.is_accepted || matches!(machine.sight, Some(Sight::Alive | Sight::Gone(_)));

@@ -28,7 +28,7 @@ pub struct SweepEvents {
     pub records: Vec<Record>,
     /// Position in the log up to which these are all, and after which to continue.
     pub next: u64,
-    /// Whether the log goes on after it.
+    /// Whether the log has later events.
     pub has_more: bool,
 }
 

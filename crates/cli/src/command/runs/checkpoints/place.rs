@@ -35,7 +35,7 @@ impl CheckpointPlace<'_> {
         for file in server.files(run)? {
             let Some(name) = file.name.strip_prefix(FOLDER).filter(|name| is_manifest(name)) else { continue };
             let contents = match server.contents(run, &file.name) {
-                // A run that goes on has deleted it meanwhile.
+                // The run has deleted it meanwhile.
                 Err(error) if error.code() == exit::USAGE => continue,
                 contents => contents?,
             };
