@@ -367,4 +367,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         to: "Method::Table => point(&parameter.range, place / 2),",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_table_has" },
     },
+    SourceMutant {
+        name: "processes-vanish-while-they-execute",
+        harm: "a process in the middle of `execve` is not found: it outlives its attempt, or a set-up that left it is left out",
+        file: "crates/node/src/processes/mod.rs",
+        from: "                EnvironmentPlace::Moving => {}",
+        to: "                EnvironmentPlace::Moving => return environment,",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "replaces_itself" },
+    },
 ];

@@ -8,7 +8,7 @@ pub mod containers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
@@ -168,7 +168,62 @@ fn has(pid: Pid, tag: &[u8]) -> bool {
 
 /// Empty for a process that has ended, whether or not it was waited for, and for other people's.
 fn environment(pid: Pid) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
+    let path = format!("/proc/{pid}/environ");
+    let mut empty_looks = 0;
+    for _ in 0..EXEC_LOOKS {
+        match read_at_once(&path) {
+            Ok(environment) if environment.is_empty() => match environment_place(pid) {
+                EnvironmentPlace::None => return environment,
+                EnvironmentPlace::Empty if empty_looks == 2 => return environment,
+                EnvironmentPlace::Empty => empty_looks += 1,
+                EnvironmentPlace::Moving => {}
+            },
+            read => return read.unwrap_or_default(),
+        }
+        std::thread::sleep(EXEC_PAUSE);
+    }
+    Vec::new()
+}
+
+/// The contents of a file of `/proc` by one call. By several, it ends early if the process executes another program between
+/// them.
+fn read_at_once(path: &str) -> io::Result<Vec<u8>> {
+    let mut contents = vec![0; 64 << 10];
+    loop {
+        let length = fs::File::open(path)?.read(&mut contents)?;
+        if length < contents.len() {
+            contents.truncate(length);
+            return Ok(contents);
+        }
+        contents.resize(length * 2, 0);
+    }
+}
+
+/// How often a process in the middle of `execve` is looked at again.
+const EXEC_LOOKS: u32 = 200;
+
+/// Time between two looks at a process in the middle of `execve`.
+const EXEC_PAUSE: Duration = Duration::from_millis(1);
+
+/// What a process has whose environment was read as empty.
+enum EnvironmentPlace {
+    /// It has ended, or is a thread of the kernel.
+    None,
+    /// Its environment is empty; for a moment of `execve`, any looks so.
+    Empty,
+    /// `execve` exchanged its memory after the file was opened, or has not yet placed the environment in the new one.
+    Moving,
+}
+
+/// By fields 23, 50 and 51 of `/proc/PID/stat` (`man 5 proc`): size of the memory, where the environment starts and ends.
+fn environment_place(pid: Pid) -> EnvironmentPlace {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return EnvironmentPlace::None };
+    let field = |number: usize| fields(&stat)?.nth(number - 3)?.parse::<u64>().ok();
+    match (field(23), field(50), field(51)) {
+        (None | Some(0), ..) => EnvironmentPlace::None,
+        (_, start, end) if start == end && end.is_some_and(|end| end > 0) => EnvironmentPlace::Empty,
+        _ => EnvironmentPlace::Moving,
+    }
 }
 
 #[cfg(test)]
@@ -222,6 +277,21 @@ mod tests {
         for name in ["inside", "outside"] {
             assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "got\nsaved\n", "{name}");
         }
+    }
+
+    #[test]
+    fn a_process_that_replaces_itself_is_found_at_any_moment() {
+        // It executes itself again and again: at most moments it is in the middle of that.
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("again.sh");
+        fs::write(&script, "exec sh \"$0\"\n").unwrap();
+        let mut shell = Command::new("sh");
+        let mut child = shell.arg(&script).env("GRADUS_TEST_EXEC", "a").stdin(Stdio::null()).spawn().unwrap();
+        let missed = (0..2_000).filter(|_| !any("GRADUS_TEST_EXEC", "a").unwrap()).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(missed, 0, "of 2,000 looks");
+        assert!(!any("GRADUS_TEST_EXEC", "a").unwrap());
     }
 
     #[test]
