@@ -16,7 +16,7 @@ const STEPS: usize = 3;
 const MODELS: [&str; 3] = ["resnet50", "bert_mini", "gpt_tiny"];
 
 /// Keys of a job in addition to those of the plain run.
-fn ways() -> [(&'static str, Value); 8] {
+fn ways() -> [(&'static str, Value); 9] {
     [
         ("plain", json!({})),
         ("`precision: bf16`", json!({"precision": "bf16"})),
@@ -24,6 +24,7 @@ fn ways() -> [(&'static str, Value); 8] {
         ("`accumulate: 4`", json!({"accumulate": 4})),
         ("`recompute: blocks`", json!({"recompute": "blocks"})),
         ("`recompute: {every: 2}`", json!({"recompute": {"every": 2}})),
+        ("`chunked_loss: true`", json!({"chunked_loss": true})),
         ("`accumulate: 4`, `recompute: blocks`", json!({"accumulate": 4, "recompute": "blocks"})),
         (
             "`precision: bf16`, `accumulate: 4`, `recompute: blocks`",

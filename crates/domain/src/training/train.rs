@@ -79,6 +79,9 @@ pub struct Train {
     /// Activation checkpointing: which blocks recompute their activations in the backward pass. Less memory for a third more arithmetic, with the same results.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
+    /// Compute the logits of a language model for an eighth of the tokens at a time, and again in the backward pass. Less memory where the vocabulary is large, for the head's matrix product once more.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub chunked_loss: bool,
     /// Whether forward and backward pass are captured as a CUDA graph per batch shape and replayed, which saves the launch overhead of kernels. Default: on a GPU with a single rank, without `recompute`, for every network that can be captured (not detectors and TorchScript modules), if the device has twice the memory of the passes. Needs the library of `cargo xtask cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda_graphs: Option<bool>,
@@ -164,6 +167,7 @@ impl Train {
     pub fn why_not_captured(&self) -> Option<&'static str> {
         match self.recompute {
             _ if self.processes > 1 => Some("ranks exchange gradients in the backward pass"),
+            _ if self.chunked_loss => Some("a chunked loss computes its logits again"),
             Recompute::Blocks | Recompute::Every(_) => Some("recomputed blocks draw their random numbers again"),
             Recompute::None if self.model.architecture().is_none() => {
                 Some("what a module of your own does besides is unknown")

@@ -30,7 +30,7 @@ use crate::torch::{self, Result};
 
 pub use block::ModelBlock;
 pub use config::config;
-pub use family::fingerprint;
+pub use family::{TokenHead, fingerprint};
 pub use nn::{BatchNormMode, BuildHooks, ConvNormPair, Named, OnBlock, Pass, TensorParallel, Weights};
 pub use shape::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 
@@ -127,14 +127,37 @@ impl Network {
         &self,
         values: &Tensor,
         pass: &Pass,
+        through: impl FnMut(&Arc<ModelBlock>, &Tensor, &Pass) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let pass = self.own_pass(pass);
+        self.layers.head(&self.hidden_through(values, &pass, through)?, &pass)
+    }
+
+    /// The same up to the head: what the last block returns.
+    ///
+    /// # Errors
+    /// As [`Network::forward_through`].
+    pub fn hidden_through(
+        &self,
+        values: &Tensor,
+        pass: &Pass,
         mut through: impl FnMut(&Arc<ModelBlock>, &Tensor, &Pass) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let pass = &Pass { dropout: self.dropout, tensor_parallel: self.tensor_parallel.clone(), ..pass.clone() };
+        let pass = &self.own_pass(pass);
         let mut x = self.layers.stem(values, pass)?;
         for block in self.layers.blocks() {
             x = through(block, &x, pass)?;
         }
-        self.layers.head(&x, pass)
+        Ok(x)
+    }
+
+    fn own_pass(&self, pass: &Pass) -> Pass {
+        Pass { dropout: self.dropout, tensor_parallel: self.tensor_parallel.clone(), ..pass.clone() }
+    }
+
+    /// The head of a network that has logits for each token; `None` for any other.
+    pub fn token_head(&self) -> Option<&Rc<TokenHead>> {
+        self.layers.token_head()
     }
 
     /// Number of blocks.

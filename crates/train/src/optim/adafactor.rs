@@ -44,6 +44,13 @@ impl SecondMoment {
         }
     }
 
+    pub(super) fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            SecondMoment::Factored { rows, columns } => vec![rows, columns],
+            SecondMoment::Whole(squares) => vec![squares],
+        }
+    }
+
     /// Updates the running average with `share` of the gradient's squares, and returns the second-moment estimate of
     /// each value.
     fn follow(&mut self, gradient: &Tensor, share: &Tensor) -> Result<Tensor> {

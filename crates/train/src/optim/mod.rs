@@ -5,6 +5,7 @@
 //! without a library kernel are [`lamb`], [`lars`] and [`adafactor`].
 
 mod adafactor;
+mod before;
 mod flag;
 mod grad_scaler;
 mod groups;
@@ -15,6 +16,7 @@ pub mod schedule;
 use domain::train::{Adafactor, Adamw, Lamb, Lars, Offload, Optimizer as Rule, Parameters, Sgd};
 use tch::{Device, Kind, Tensor};
 
+use before::Before;
 pub use flag::UpdateFlag;
 pub use grad_scaler::GradScaler;
 pub(crate) use grad_scaler::check as check_scale;
@@ -130,10 +132,9 @@ impl ModelOptimizer {
     }
 
     /// From now on, has the device skip updates by gradients that are not finite, so that the host need not wait to know;
-    /// where the rule has kernels that can, and its state is on the device.
+    /// where the state is on the device.
     pub fn defer(&mut self, is_asked: bool) {
-        let has_kernels = matches!(self.rule, Rule::Sgd(_) | Rule::Adamw(_));
-        self.defers = is_asked && has_kernels && !self.groups.iter().any(|group| group.is_on_host);
+        self.defers = is_asked && !self.groups.iter().any(|group| group.is_on_host);
     }
 
     /// Whether losses are scaled.
@@ -306,8 +307,10 @@ impl ParamGroupState {
                 let moments = first.iter_mut().zip(second.iter_mut());
                 let each = parameters.iter_mut().zip(gradients).zip(moments);
                 tch::no_grad(|| {
-                    each.into_iter().try_for_each(|((parameter, gradient), moments)| {
-                        lamb::step(parameter, gradient, moments, updates, constants, self.config.decays())
+                    each.into_iter().try_for_each(|((parameter, gradient), (first, second))| {
+                        let before = Before::of(found, &[parameter, first, second])?;
+                        lamb::step(parameter, gradient, (first, second), updates, constants, self.config.decays())?;
+                        before.put_back()
                     })
                 })
             }
@@ -316,7 +319,9 @@ impl ParamGroupState {
                 let each = parameters.iter_mut().zip(gradients).zip(momenta);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), momenta)| {
-                        lars::step(parameter, gradient, momenta, constants, self.config.decays())
+                        let before = Before::of(found, &[parameter, momenta])?;
+                        lars::step(parameter, gradient, momenta, constants, self.config.decays())?;
+                        before.put_back()
                     })
                 })
             }
@@ -325,7 +330,9 @@ impl ParamGroupState {
                 let each = parameters.iter_mut().zip(gradients).zip(squares);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), squares)| {
-                        adafactor::step(parameter, gradient, squares, updates, constants)
+                        let before = Before::of(found, &[vec![&*parameter], squares.tensors()].concat())?;
+                        adafactor::step(parameter, gradient, squares, updates, constants)?;
+                        before.put_back()
                     })
                 })
             }

@@ -235,3 +235,35 @@ fn a_gradient_that_is_not_finite_changes_nothing_but_the_scale() {
     }
     assert!(last.unwrap_err().to_string().contains("however little the loss is scaled"));
 }
+
+/// Weights and state after gradients of which those of step 3 are not finite, and which steps were updates.
+fn after_one_that_is_not_finite(rule: Rule, is_deferred: bool) -> (Vec<Tensor>, Vec<bool>) {
+    let network = network(&[]);
+    let parameters = network.weights().parameters();
+    let mut optimizer = ModelOptimizer::new(rule, network.weights()).unwrap();
+    optimizer.defer(is_deferred);
+    let mut flags = Vec::new();
+    for step in 1..=5 {
+        let factor = if step == 3 { f64::NAN } else { f64::from(step) };
+        let sum: Tensor =
+            parameters.iter().map(|named| (&named.tensor * &named.tensor * factor).sum(Kind::Float)).sum();
+        sum.backward();
+        let flag = optimizer.step(0.1, Some(0.5)).unwrap();
+        assert_eq!(matches!(flag, UpdateFlag::OnDevice { .. }), is_deferred, "{rule:?}");
+        flags.push(flag.read().unwrap());
+    }
+    let state = optimizer.state();
+    (state.iter().chain(parameters).map(|named| named.tensor.detach().copy()).collect(), flags)
+}
+
+#[test]
+fn every_rule_leaves_out_an_update_without_asking_the_host() {
+    for rule in rules() {
+        let (at_once, deferred) = (after_one_that_is_not_finite(rule, false), after_one_that_is_not_finite(rule, true));
+        assert_eq!(at_once.1, [true, true, false, true, true], "{rule:?}");
+        assert_eq!(deferred.1, at_once.1, "{rule:?}");
+        for (at_once, deferred) in at_once.0.iter().zip(&deferred.0) {
+            assert!(at_once.equal(deferred), "{rule:?}");
+        }
+    }
+}

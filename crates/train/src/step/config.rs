@@ -20,6 +20,8 @@ pub struct StepConfig {
     pub clip_norm: Option<f64>,
     /// Which blocks recompute their activations in the backward pass.
     pub recompute: Recompute,
+    /// Whether a language model's logits are computed in chunks.
+    pub chunked_loss: bool,
 }
 
 impl StepConfig {
@@ -32,6 +34,7 @@ impl StepConfig {
             label_smoothing: train.label_smoothing,
             clip_norm: train.clip_norm,
             recompute: train.recompute,
+            chunked_loss: train.chunked_loss,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! step), [`config`] (the job's settings), [`precision`], [`recompute`] and [`cuda_graphs`].
 
 mod batch;
+mod chunked;
 pub mod config;
 pub mod cuda_graphs;
 mod pending;
@@ -235,10 +236,14 @@ impl Passes<'_> {
         let Passes { network, config, ranks, .. } = *self;
         // The ranks average their contributions, and the sum is needed.
         let weight = part.share.weight() * f64::from(ranks.shares());
-        let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.share.whole as f64);
-        let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
-        let logits = config.format.forward(config.device, forward)?;
+        let (length, whole) = (part.count()? as f64, part.share.whole as f64);
+        let logits = || {
+            let pass = part.pass(true);
+            let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
+            config.format.forward(config.device, forward)
+        };
         if let (Some(all), Some(weights)) = (target_tokens, part.weights_of_classes()) {
+            let logits = logits()?;
             // Not by means: samples that all have weight 0 have no mean, and its gradient would not be finite.
             let smoothing = config.label_smoothing;
             let sum = weighted_cross_entropy(&logits, &part.labels, Some(weights), smoothing, Reduction::Sum)?;
@@ -246,9 +251,10 @@ impl Passes<'_> {
             let factor = all.f_reciprocal()?.f_nan_to_num(0.0, 0.0, 0.0)?;
             return Ok(sum.f_mul(&factor.f_mul_scalar(weight)?)?);
         }
-        let loss = match part.weights_of_classes() {
-            Some(weights) => weighted_mean(&logits, part, weights, config.label_smoothing)?,
-            None => loss(&logits, part, config.label_smoothing)?,
+        let loss = match (part.weights_of_classes(), network.token_head()) {
+            (Some(weights), _) => weighted_mean(&logits()?, part, weights, config.label_smoothing)?,
+            (None, Some(head)) if config.chunked_loss => chunked::loss(network, head, part, config, ranks)?,
+            (None, _) => loss(&logits()?, part, config.label_smoothing)?,
         };
         if let Some(all) = target_tokens {
             // A micro-batch without a token to predict has no mean.

@@ -21,8 +21,18 @@ pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepCon
     if let Some(shards) = ranks.shards() {
         shards.begin()?;
     }
+    network.forward_through(values, pass, blocks(config, ranks))
+}
+
+/// The same up to the head, for a network whose parameters are not sharded.
+pub fn hidden(network: &Network, values: &Tensor, pass: &Pass, config: &StepConfig, ranks: &Ranks) -> Result<Tensor> {
+    network.hidden_through(values, pass, blocks(config, ranks))
+}
+
+/// Calls each block in turn.
+fn blocks(config: &StepConfig, ranks: &Ranks) -> impl FnMut(&Arc<ModelBlock>, &Tensor, &Pass) -> Result<Tensor> {
     let mut place = 0;
-    network.forward_through(values, pass, |block, x, pass| {
+    move |block, x, pass| {
         let is_chosen = chosen(config.recompute, place as u32);
         let work = |x: &Tensor| if is_chosen { checkpointed(block, x, pass, config) } else { block.forward(x, pass) };
         let out = match ranks.shards() {
@@ -31,7 +41,7 @@ pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepCon
         };
         place += 1;
         out
-    })
+    }
 }
 
 /// The same without a backward pass: no block recomputes anything.

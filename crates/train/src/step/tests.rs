@@ -15,6 +15,7 @@ const PLAIN: StepConfig = StepConfig {
     label_smoothing: 0.0,
     clip_norm: None,
     recompute: Recompute::None,
+    chunked_loss: false,
 };
 
 fn sgd(lr: f64) -> Rule {

@@ -90,6 +90,8 @@ pub(super) mod ffi {
         fn unscale(gradients: &[Borrowed], found: &Tensor, inverse: &Tensor) -> Result<()>;
         fn lerp(tensors: &[Borrowed], towards: &[Borrowed], share: f64) -> Result<()>;
         fn recompute(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
+        fn recompute_with(x: &Tensor, parameters: &[Borrowed], work: Box<AutogradClosure>)
+        -> Result<UniquePtr<Tensor>>;
         fn gate(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
         fn add(tensors: &[Borrowed], others: &[Borrowed]) -> Result<()>;
@@ -114,6 +116,7 @@ pub(super) mod ffi {
         fn channels_last(tensor: &Tensor) -> Result<UniquePtr<Tensor>>;
         fn set_deterministic(on: bool) -> Result<()>;
         fn set_tf32(on: bool) -> Result<()>;
+        fn fail_allocation(after: u64) -> Result<()>;
         fn begin_device_peak() -> Result<()>;
         fn device_memory() -> Result<DeviceMemory>;
         fn profile_begin(cuda: bool) -> Result<()>;

@@ -251,6 +251,17 @@ pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 's
     Ok(adopt(ffi::recompute(borrow(x), Box::new(AutogradClosure::new(Box::new(work))))?))
 }
 
+/// The same for work that is done several times with the same `parameters`, which all require gradients: they get one
+/// gradient, the sum.
+pub fn recompute_with(
+    x: &Tensor,
+    parameters: &[Tensor],
+    work: impl Fn(&Tensor, bool) -> Result<Tensor> + 'static,
+) -> Result<Tensor> {
+    let work = Box::new(AutogradClosure::new(Box::new(work)));
+    Ok(adopt(ffi::recompute_with(borrow(x), &lend(parameters), work)?))
+}
+
 /// The same values, with a backward hook: `work` runs before the gradient is passed on.
 pub fn backward_hook(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
     let work = move |gradient: &Tensor, _: bool| work().map(|()| gradient.shallow_clone());
@@ -338,6 +349,14 @@ pub fn channels_last(tensor: &Tensor) -> Result<Tensor> {
 /// Only operations whose result is the same on every run.
 pub fn set_deterministic(on: bool) -> Result<()> {
     Ok(ffi::set_deterministic(on)?)
+}
+
+/// For tests: the `after`-th allocation of host memory from now on fails as if there were none left, once; 0 for none.
+///
+/// # Errors
+/// When libtorch refuses another allocator.
+pub fn fail_allocation(after: u64) -> Result<()> {
+    Ok(ffi::fail_allocation(after)?)
 }
 
 /// Whether CUDA devices compute 32-bit products from 19 bits.

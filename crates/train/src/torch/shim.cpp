@@ -3,8 +3,10 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,6 +32,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -81,6 +84,30 @@ at::DataPtr nothing_behind(std::size_t bytes, c10::Device device) {
   return at::DataPtr(start, new Stretch{start, bytes}, leave, device);
 }
 
+// Host memory that runs out when it is told to.
+class FailingAllocator final : public c10::Allocator {
+ public:
+  explicit FailingAllocator(c10::Allocator &inner) : inner(inner) {}
+
+  void fail(std::uint64_t after) { left = after; }
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto before = left.load();
+    while (before > 0 && !left.compare_exchange_weak(before, before - 1)) {
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, before != 1, "can't allocate memory: you tried to allocate ", bytes, " bytes");
+    return inner.allocate(bytes);
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return inner.raw_deleter(); }
+
+  void copy_data(void *to, const void *from, std::size_t count) const override { inner.copy_data(to, from, count); }
+
+ private:
+  c10::Allocator &inner;
+  std::atomic<std::uint64_t> left{0};
+};
+
 // A closure of Rust's, as autograd keeps it between the way there and the way back.
 struct Kept : torch::CustomClassHolder {
   explicit Kept(rust::Box<AutogradClosure> work) : work(std::move(work)) {}
@@ -113,6 +140,36 @@ struct Recompute : torch::autograd::Function<Recompute> {
     }
     torch::autograd::backward({y}, {gradients.at(0)});
     return {x.grad(), at::Tensor()};
+  }
+};
+
+// The same for work that several nodes of a graph do with the same parameters: each returns its share of their gradients,
+// which autograd adds up before anything waits for a gradient to be complete, such as an exchange between ranks.
+struct RecomputeWith : torch::autograd::Function<RecomputeWith> {
+  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x, at::TensorList parameters,
+                            const c10::intrusive_ptr<Kept> &kept) {
+    torch::autograd::variable_list saved{x};
+    saved.insert(saved.end(), parameters.begin(), parameters.end());
+    context->save_for_backward(std::move(saved));
+    context->saved_data["work"] = c10::IValue::make_capsule(kept);
+    return kept->run(x, /*again=*/false);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
+                                                 torch::autograd::variable_list gradients) {
+    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
+    auto inputs = context->get_saved_variables();
+    inputs.at(0) = inputs.at(0).detach();
+    inputs.at(0).set_requires_grad(true);
+    at::Tensor y;
+    {
+      at::AutoGradMode on(true);
+      y = kept->run(at::alias(inputs.at(0)), /*again=*/true);
+    }
+    auto found = torch::autograd::grad({y}, inputs, {gradients.at(0)}, /*retain_graph=*/false, /*create_graph=*/false,
+                                       /*allow_unused=*/true);
+    found.emplace_back();
+    return found;
   }
 };
 
@@ -262,6 +319,13 @@ std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClo
   return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
 
+std::unique_ptr<at::Tensor> recompute_with(const at::Tensor &x, Tensors parameters,
+                                           rust::Box<AutogradClosure> work) {
+  auto inputs = list(parameters);
+  return std::make_unique<at::Tensor>(
+      RecomputeWith::apply(x, at::TensorList(inputs), c10::make_intrusive<Kept>(std::move(work))));
+}
+
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work) {
   return std::make_unique<at::Tensor>(Gate::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
@@ -324,6 +388,13 @@ void set_deterministic(bool on) {
   // Writing NaN into every fresh tensor finds reads of uninitialised memory, of which there are none here; it costs a
   // pass over all memory.
   context.setDeterministicFillUninitializedMemory(false);
+}
+
+void fail_allocation(std::uint64_t after) {
+  static FailingAllocator failing(*c10::GetCPUAllocator());
+  static std::once_flag once;
+  std::call_once(once, [] { c10::SetCPUAllocator(&failing, /*priority=*/255); });
+  failing.fail(after);
 }
 
 void set_tf32(bool on) {

@@ -59,6 +59,8 @@ void drop_gradients(Tensors parameters);
 void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inverse);
 void lerp(Tensors tensors, Tensors towards, double share);
 std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work);
+std::unique_ptr<at::Tensor> recompute_with(const at::Tensor &x, Tensors parameters,
+                                           rust::Box<AutogradClosure> work);
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work);
 void set_gradients(Tensors parameters, Tensors gradients);
 void add(Tensors tensors, Tensors others);
@@ -93,6 +95,7 @@ void set_random_state(std::int32_t device, const at::Tensor &state);
 std::unique_ptr<at::Tensor> channels_last(const at::Tensor &tensor);
 void set_deterministic(bool on);
 void set_tf32(bool on);
+void fail_allocation(std::uint64_t after);
 void begin_device_peak();
 DeviceMemory device_memory();
 rust::String build_configuration();

@@ -74,6 +74,8 @@ fn ranks_normalise_together_if_they_are_told_to() {
 fn recomputation_and_means_of_the_weights_are_those_of_one_rank() {
     let job = json!({"recompute": "blocks", "average": {"ema": {"decay": 0.8}}, "clip_norm": 1.0});
     check_scene(Scene::of_texts, job, &[2], [1e-6; 2]);
+    let job = json!({"chunked_loss": true, "accumulate": 2, "label_smoothing": 0.1});
+    check_scene(Scene::of_texts, job, &[2], [1e-6; 2]);
     let job = json!({"average": {"swa": {"from": 0}}, "accumulate": 2});
     check_scene(Scene::new, job, &[2], [1e-6; 2]);
 }

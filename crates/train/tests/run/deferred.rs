@@ -26,6 +26,8 @@ fn late_reading_changes_no_bit() {
         json!({"clip_norm": 0.1, "accumulate": 2}),
         json!({"precision": "fp16", "optimizer": {"adamw": {"lr": 0.01}}, "clip_norm": 1.0}),
         json!({"optimizer": {"lamb": {"lr": 0.01}}, "average": {"ema": {"decay": 0.9}}}),
+        json!({"optimizer": {"lars": {"lr": 0.5}}}),
+        json!({"precision": "fp16", "optimizer": {"adafactor": {"lr": 0.01}}, "accumulate": 2}),
         json!({"optimizer": {"adamw": {"lr": 0.01}}, "offload": "optimizer"}),
     ] {
         let at_once = of_run(bench(changes.clone()), 0).0;

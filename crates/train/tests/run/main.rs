@@ -8,6 +8,7 @@ mod deferred;
 mod finite;
 mod labels;
 mod learn;
+mod memory;
 mod modules;
 mod options;
 mod resume;

@@ -3,7 +3,7 @@
 use super::Validator;
 use crate::architecture::Architecture;
 use crate::train::{
-    Augment, Average, ClassWeights, Decay, Labels, Optimizer, Parameters, Recompute, Sampling, Span, Task, Train,
+    Augment, Average, ClassWeights, Decay, Labels, Optimizer, Parameters, Recompute, Sampling, Shard, Span, Task, Train,
 };
 
 /// The largest rate of SGD and LARS without a warning; LARS takes 30 for batches of 32,768.
@@ -20,6 +20,7 @@ impl Validator {
         self.schedule(train);
         self.average(train);
         self.recompute(train);
+        self.chunked_loss(train);
         self.cuda_graphs(train);
         self.classes(train);
         self.labels(train);
@@ -235,6 +236,26 @@ impl Validator {
             }
             Recompute::Blocks | Recompute::Every(_) => {}
         }
+    }
+
+    fn chunked_loss(&mut self, train: &Train) {
+        let has_tokens = matches!(train.model.architecture(), Some(Architecture::Gpt { .. }));
+        let message = match train.chunked_loss {
+            true if !has_tokens => {
+                format!(
+                    "`{}` has no logits for every token, so there is nothing to compute in chunks",
+                    train.model.name()
+                )
+            }
+            true if train.parallel.tensor > 1 => {
+                "ranks that divide the layers (`parallel.tensor`) compute logits together, at once".to_owned()
+            }
+            true if train.parallel.shard == Shard::Parameters => {
+                "ranks that shard the parameters (`parallel.shard: parameters`) compute logits at once".to_owned()
+            }
+            true | false => return,
+        };
+        self.wrong("train.chunked_loss", message, "leave the key out");
     }
 
     fn cuda_graphs(&mut self, train: &Train) {

@@ -188,7 +188,7 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "colour: 1",
-        "6 train.colour: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `class_weights`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `validate_every`, `export_every`, `stop`, `checkpoint`, `profile`)",
+        "6 train.colour: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `chunked_loss`, `cuda_graphs`, `dropout`, `label_smoothing`, `class_weights`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `validate_every`, `export_every`, `stop`, `checkpoint`, `profile`)",
     );
 }
 
@@ -295,6 +295,10 @@ fn ways_of_learning_make_sense() {
     blocks("recompute: blocks", "ok");
     blocks("recompute: {every: 2}", "ok");
     blocks("recompute: {every: 1}", "6 train.recompute.every: `1` is out of range: it must be at least 2");
+    blocks(
+        "chunked_loss: true",
+        "6 train.chunked_loss: `resnet20` has no logits for every token, so there is nothing to compute in chunks (leave the key out)",
+    );
 }
 
 /// A job over a module that is right but for `lines`.

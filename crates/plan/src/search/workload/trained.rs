@@ -11,6 +11,7 @@ use domain::{Bytes, Job};
 use super::input::{TOKEN_BYTES, photographs};
 use super::spec::{DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
 use super::{JobFacts, ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
+use crate::estimate::memory::Savings;
 use crate::estimate::{ActivationCheckpointing, Layout, ParallelDegrees, Zero};
 use crate::model::{Graph, ModelDescription, ours};
 
@@ -66,7 +67,8 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     let sample = sample(train, facts, &mut assumptions);
     check_image_size(train, sample)?;
     let network = sample.and_then(|sample| graph(train, sample, facts, &mut assumptions));
-    let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)));
+    let savings = Savings { chunked_loss: train.chunked_loss, ..Savings::default() };
+    let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)).saving(savings));
     let program = program(train);
     let saving = Saving {
         keep: train.checkpoint.keep,

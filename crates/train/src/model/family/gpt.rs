@@ -1,6 +1,7 @@
 //! GPT-2: a decoder that predicts the next token from those before it (Radford et al. 2019). Tensor for tensor the
 //! `transformers` library's `GPT2LMHeadModel`, whose layers keep their weights as inputs × outputs.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tch::Tensor;
@@ -27,7 +28,32 @@ pub(in crate::model) struct Gpt {
     vocabulary: i64,
     positions: Tensor,
     pub(in crate::model) blocks: Vec<Arc<ModelBlock>>,
+    pub(in crate::model) head: Rc<TokenHead>,
+}
+
+/// What makes logits of the next token from the last block's output: each position by itself.
+#[derive(Debug)]
+pub struct TokenHead {
     norm: LayerNorm,
+    /// The token embeddings, which are tied.
+    tokens: Tensor,
+    vocabulary: i64,
+}
+
+impl TokenHead {
+    /// Logits, `… × vocabulary`, of `… × width`.
+    ///
+    /// # Errors
+    /// When libtorch, or an exchange between ranks that divide the layers, fails.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        pass.logits(&self.norm.forward(x)?, &self.tokens, None, self.vocabulary)
+    }
+
+    /// What it uses that is trained.
+    pub fn parameters(&self) -> Vec<Tensor> {
+        let all = [&self.tokens, self.norm.weight(), self.norm.bias()];
+        all.into_iter().filter(|tensor| tensor.requires_grad()).map(Tensor::shallow_clone).collect()
+    }
 }
 
 impl Gpt {
@@ -43,7 +69,9 @@ impl Gpt {
             );
         }
         let norm = LayerNorm::new(weights, "transformer.ln_f", width, EPS)?;
-        Ok(Gpt { tokens, vocabulary: text.vocabulary, positions, blocks, norm })
+        let vocabulary = text.vocabulary;
+        let head = Rc::new(TokenHead { norm, tokens: tokens.shallow_clone(), vocabulary });
+        Ok(Gpt { tokens, vocabulary, positions, blocks, head })
     }
 
     /// `tokens` is `samples × length`, int64.
@@ -55,10 +83,5 @@ impl Gpt {
             None => self.positions.f_narrow(0, 0, length)?,
         };
         pass.apply_dropout(&x.f_add(&positions)?, DROPOUT)
-    }
-
-    /// Logits of the next token, by the token embeddings, which are tied.
-    pub(in crate::model) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        pass.logits(&self.norm.forward(x)?, &self.tokens, None, self.vocabulary)
     }
 }

@@ -12,6 +12,7 @@ mod resnet;
 mod vit;
 mod yolo;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use domain::architecture::Architecture;
@@ -22,6 +23,7 @@ use cnn::Cnn;
 use convnext::Convnext;
 use efficientnet::Efficientnet;
 use gpt::Gpt;
+pub use gpt::TokenHead;
 use mlp::Mlp;
 use mobilenet::Mobilenet;
 use resnet::Resnet;
@@ -152,8 +154,16 @@ impl Family {
             Family::Efficientnet(layers) => layers.head(x, pass),
             Family::Yolo(layers) => layers.head(x, pass),
             Family::Bert(layers) => layers.head(x, pass),
-            Family::Gpt(layers) => layers.head(x, pass),
+            Family::Gpt(layers) => layers.head.forward(x, pass),
             Family::Module(module) => module.forward(x, pass),
+        }
+    }
+
+    /// The head of a network that has logits for each token of its own.
+    pub(in crate::model) fn token_head(&self) -> Option<&Rc<TokenHead>> {
+        match self {
+            Family::Gpt(layers) => Some(&layers.head),
+            _ => None,
         }
     }
 

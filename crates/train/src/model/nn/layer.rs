@@ -315,6 +315,16 @@ impl LayerNorm {
         })
     }
 
+    /// The factor of each channel.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// What is added to each channel.
+    pub fn bias(&self) -> &Tensor {
+        &self.bias
+    }
+
     /// Normalises over the last dimension.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.f_layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)?)

@@ -123,7 +123,15 @@ fn repeated_passes_are_the_same_to_the_last_bit() {
     ] {
         let recompute = Recompute::None;
         let device = Device::Cpu;
-        let recipe = StepConfig { device, format, accumulate, label_smoothing: 0.1, clip_norm: None, recompute };
+        let recipe = StepConfig {
+            device,
+            format,
+            accumulate,
+            label_smoothing: 0.1,
+            clip_norm: None,
+            recompute,
+            chunked_loss: false,
+        };
         let (losses, weights, _) = train(model, &recipe, clip_norm, false);
         let (again, same, recorded) = train(model, &recipe, clip_norm, true);
         assert!(recorded > 0, "{model:?} {format:?}: nothing was repeated");
