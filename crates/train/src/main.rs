@@ -16,6 +16,7 @@ use tch::Device;
 use train::channel::Channel;
 use train::fold::fold;
 use train::fold::torchscript::torchscript;
+use train::ranks::all_reduce;
 use train::run::standalone::lr_range::lr_range;
 use train::run::{Ending, RunOptions, exported, run, standalone};
 use train::torch;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
             });
         }
         Some("evaluate") => return answer(&arguments.next().unwrap_or_default(), exported::evaluate),
+        Some("all-reduce") => return answer(&arguments.next().unwrap_or_default(), all_reduce::measure),
         Some("lr-range") => return answer(&arguments.next().unwrap_or_default(), lr_range),
         Some("--job" | "--out" | "--accept-data-change") => {
             standalone::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())

@@ -374,5 +374,11 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         from: "                EnvironmentPlace::Moving => {}",
         to: "                EnvironmentPlace::Moving => return environment,",
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "replaces_itself" },
+        name: "all-reduces-are-always-fast-enough",
+        harm: "the doctor passes nodes whose ranks exchange gradients at a fraction of what their network gives",
+        file: "crates/cli/src/doctor/all_reduce.rs",
+        from: "if rate >= least {",
+        to: "if rate > 0 {",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "far_below_the_link" },
     },
 ];

@@ -3,6 +3,7 @@
 //! Each has a symptom; one that asks for something to be done has a cause and a remedy as well. The limits stand beside the
 //! checks, and what NVIDIA says of its drivers in the tables `cuda.tsv` and `xid.tsv`.
 
+mod all_reduce;
 mod gpu;
 mod kernel_log;
 mod machine;
@@ -12,6 +13,7 @@ mod versions;
 use node::facts::NodeFacts;
 use serde::Serialize;
 
+pub use all_reduce::{AllReduceOutcome, all_reduce};
 pub use network::{ClockOffset, LinkResult, links};
 
 /// How bad it is, in ascending order.

@@ -36,7 +36,7 @@ const WRONG: i64 = 5_000_000;
 const REFUSED: i64 = 900_000_000;
 
 /// Bytes per second of a gigabit network, less what protocols take: what plans assume between nodes.
-const GIGABIT: u64 = 110_000_000;
+pub(super) const GIGABIT: u64 = 110_000_000;
 
 /// Bytes per second below which a checkpoint of 1 GB takes more than 100 s.
 const SLOW: u64 = 10_000_000;

@@ -1,5 +1,6 @@
 //! Runs `gradus-rank` for single tasks outside of runs.
 
+pub mod all_reduce;
 pub mod steps;
 
 use std::path::Path;

@@ -112,9 +112,16 @@ fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
         assert_eq!(found("ssh").len() + found("programs").len(), 0, "{machine}");
     }
     let network = report["network"].as_array().unwrap();
-    assert_eq!(network.len(), 2, "{report}");
+    let checks: Vec<&str> = network.iter().filter_map(|one| one["check"].as_str()).collect();
+    assert_eq!(checks, ["network", "network", "all-reduce"], "{report}");
     for link in network {
         assert!(link["severity"] != "critical" && link["symptom"].as_str().unwrap().contains("/s"), "{link}");
+    }
+    let symptom = network[2]["symptom"].as_str().unwrap();
+    assert!(symptom.starts_with("host-11, host-12: ") && symptom.contains("over Gloo"), "{symptom}");
+    for host in ["11", "12"] {
+        let left = scene.lab(&["exec", host, "ps", "-eo", "args"]);
+        assert!(!left.contains("all-reduce"), "{left}");
     }
     let shown = scene.ok(&["nodes", "show", "host-11"]);
     assert!(shown.contains("random reads/s") && shown.contains("glibc") && shown.contains("/s to it"), "{shown}");

@@ -1,5 +1,6 @@
 //! The state of a run, its ranks' reports, and their environment.
 
+pub mod all_reduce;
 pub mod finding;
 pub mod rank;
 pub mod run;

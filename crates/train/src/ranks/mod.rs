@@ -5,6 +5,7 @@
 //! made by all ranks in the same order.
 
 mod alike;
+pub mod all_reduce;
 mod division;
 mod flat;
 mod mesh;

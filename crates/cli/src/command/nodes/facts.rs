@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use domain::all_reduce::AllReduceRequest;
 use node::facts::link::{self, Receiver};
 use node::facts::{FactsWanted, gather};
 use serde_json::json;
 
 use crate::error::{Error, exit};
 use crate::printer::Printer;
+use crate::rank::all_reduce;
 use crate::settings::GlobalSettings;
 
 /// For so long a receiver waits for its sender.
@@ -25,6 +27,9 @@ pub struct Args {
     /// Send to `HOST:PORT` for a second, and print how fast it was
     #[arg(long, value_name = "ADDRESS", exclusive = true)]
     send: Option<String>,
+    /// Take part in an all-reduce as this JSON says, and print how fast it was; rank 0 prints first where it waits
+    #[arg(long, value_name = "REQUEST", exclusive = true)]
+    all_reduce: Option<String>,
 }
 
 /// Prints one JSON value, or for a receiver one at its start.
@@ -40,9 +45,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     if args.receive {
         let receiver = Receiver::listen().map_err(|error| failed("listen", error))?;
         let port = receiver.port().map_err(|error| failed("listen", error))?;
-        // The address at which this machine was reached, which `sshd` says: the client's address and port, then its own.
-        let connection = GlobalSettings::variable("SSH_CONNECTION").unwrap_or_default();
-        printer.json(&json!({ "address": connection.split_whitespace().nth(2), "port": port }));
+        printer.json(&json!({ "address": own_address(), "port": port }));
         receiver.receive(RECEIVING).map_err(|error| failed("receive", error))?;
         return Ok(exit::DONE);
     }
@@ -57,8 +60,31 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         printer.json(&link::send(host, port).map_err(|error| failed("send", error))?);
         return Ok(exit::DONE);
     }
+    if let Some(text) = &args.all_reduce {
+        let mut request: AllReduceRequest = serde_json::from_str(text).map_err(|error| Error::Usage {
+            message: format!("`{text}` is no request: {error}"),
+            hint: "this command is used by `gradus doctor`".to_owned(),
+        })?;
+        if request.rank == 0 {
+            let receiver = Receiver::listen().map_err(|error| failed("listen", error))?;
+            request.port = receiver.port().map_err(|error| failed("listen", error))?;
+            let address = own_address();
+            printer.json(&json!({ "address": address, "port": request.port }));
+            request.host = address.unwrap_or_else(|| "127.0.0.1".to_owned());
+            // The port is free again, and unlikely to be reused within the moment.
+            drop(receiver);
+        }
+        printer.json(&all_reduce::take_part(settings, &request));
+        return Ok(exit::DONE);
+    }
     printer.json(&gather(&wanted(settings, args.measure_disk)));
     Ok(exit::DONE)
+}
+
+/// The address at which this machine was reached, which `sshd` says: the client's address and port, then its own.
+fn own_address() -> Option<String> {
+    let connection = GlobalSettings::variable("SSH_CONNECTION")?;
+    connection.split_whitespace().nth(2).map(str::to_owned)
 }
 
 /// What is looked at on this machine.

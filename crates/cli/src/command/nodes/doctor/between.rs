@@ -15,9 +15,11 @@ const EACH: usize = 4;
 
 /// Where a receiver waits.
 #[derive(Debug, Deserialize)]
-struct Waiting {
-    address: Option<String>,
-    port: u16,
+pub(super) struct Waiting {
+    /// The address at which SSH reached it, where its sshd says so.
+    pub(super) address: Option<String>,
+    /// The port of its choice.
+    pub(super) port: u16,
 }
 
 /// Measures between the nodes that were reached.

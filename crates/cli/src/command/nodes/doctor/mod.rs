@@ -1,5 +1,6 @@
 //! `gradus doctor`: what is wrong with this machine or with nodes, why, and what to do.
 
+mod all_reduce;
 mod between;
 pub mod visit;
 
@@ -8,7 +9,7 @@ use node::facts::{NodeFacts, gather};
 use serde_json::{Value, json};
 use server::Home;
 
-use crate::doctor::{Diagnosis, Severity, examine, links, worst};
+use crate::doctor::{Diagnosis, Severity, all_reduce as judge_all_reduce, examine, links, worst};
 use crate::error::{Error, exit};
 use crate::figures::counted;
 use crate::local::machine;
@@ -24,7 +25,7 @@ pub struct Args {
     /// This machine and every node
     #[arg(long, conflicts_with = "nodes")]
     all: bool,
-    /// Leave out what measures: disk speed and bandwidth
+    /// Leave out what measures: disk speed, bandwidth and all-reduce
     #[arg(long)]
     quick: bool,
 }
@@ -68,7 +69,9 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let between = if args.quick { Vec::new() } else { between::measure(&reached) };
     all.extend(reached.iter().map(|(host, visit)| examined(host, visit)));
     remember(&home, &reached)?;
-    let network = links(&between, true);
+    let all_reduce = if args.quick { None } else { all_reduce::measure(&reached, &between) };
+    let mut network = links(&between, true);
+    network.extend(all_reduce.map(|outcome| judge_all_reduce(&outcome, &between)));
     let severity = all.iter().map(|one| worst(&one.diagnoses)).chain([worst(&network)]).max().unwrap_or(Severity::Pass);
     match printer.is_json() {
         true => printer.json(&report(&all, &network, severity)),
