@@ -3,7 +3,8 @@
 //! A host is a set of namespaces (network, process ids, mounts, hostname) with its own home, `/tmp` and sshd.
 //! Its disk is a folder, so that it can be powered off and booted again; nothing else holds state: what runs is found
 //! in `/proc`, and names and addresses follow from the lab's folder ([`names`]). So `down` works after any crash.
-//! [`machine`] boots and powers off, [`disk`] holds what a host sees in its files, [`links`] connects it to the bridge.
+//! [`machine`] boots and powers off, [`disk`] holds what a host sees in its files, [`links`] connects it to the bridge;
+//! [`refit`] gives it a disk and a clock that can fail.
 
 pub mod requirements;
 
@@ -14,6 +15,7 @@ mod links;
 mod machine;
 mod names;
 mod processes;
+mod refit;
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -41,6 +43,21 @@ pub fn hosts(root: &Path, arguments: &[String]) -> Outcome {
         ["start", number] => with(&folder, number, start),
         ["partition", number] => with(&folder, number, |_, host| connect(host, false)),
         ["heal", number] => with(&folder, number, |_, host| connect(host, true)),
+        ["refit", number, size] => {
+            let size = size.parse::<u64>().map_err(|_| format!("`{size}` is no number of MB"))?;
+            with(&folder, number, |lab, host| fit(lab, host, size))
+        }
+        ["fill", number] => with(&folder, number, |_, host| changed(host, refit::fill(host), "has a full disk")),
+        ["empty", number] => with(&folder, number, |_, host| changed(host, refit::empty(host), "has disk space")),
+        ["freeze", number] => with(&folder, number, |_, host| changed(host, refit::freeze(host), "cannot write")),
+        ["thaw", number] => with(&folder, number, |_, host| {
+            refit::thaw(host);
+            changed(host, Ok(()), "can write")
+        }),
+        ["clock", number, seconds] => {
+            let seconds = seconds.parse::<i64>().map_err(|_| format!("`{seconds}` is no number of seconds"))?;
+            with(&folder, number, |_, host| changed(host, refit::set_clock(host, seconds), "has another time"))
+        }
         ["exec", number, program, arguments @ ..] => {
             let lab = Lab::new(&folder)?;
             exec(&existing(&lab, number)?, program, arguments)
@@ -80,6 +97,7 @@ pub fn down(folder: &Path) -> Outcome {
     let lab = Lab::new(folder)?;
     let lock = lab.folder.join(config::LOCK);
     let held = if lock.exists() { Some(locked(&lab)?) } else { None };
+    disk::all(&lab).iter().for_each(refit::thaw);
     let ended = processes::end(|mark| mark.starts_with(&lab.mark()))?;
     links::remove_all(&lab)?;
     // Nothing is deleted from a folder that is no lab's.
@@ -95,6 +113,17 @@ pub fn down(folder: &Path) -> Outcome {
 fn kill(_: &Lab, host: &Host) -> Outcome {
     machine::power_off(host)?;
     Ok(format!("{} is off", host.name))
+}
+
+/// Gives a host a disk and a clock of its own, and boots it with them.
+fn fit(lab: &Lab, host: &Host, megabytes: u64) -> Outcome {
+    machine::power_off(host)?;
+    refit::fit(host, megabytes)?;
+    start(lab, host)
+}
+
+fn changed(host: &Host, done: Done, state: &str) -> Outcome {
+    done.map(|()| format!("{} {state}", host.name))
 }
 
 fn start(lab: &Lab, host: &Host) -> Outcome {

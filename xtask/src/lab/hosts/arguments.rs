@@ -13,6 +13,10 @@ usage: cargo xtask lab hosts up N              start host-1 to host-N, and write
        cargo xtask lab hosts start K           boot it again, with the disk as it was
        cargo xtask lab hosts partition K       cut its network, and leave everything running
        cargo xtask lab hosts heal K            connect it again
+       cargo xtask lab hosts refit K MB        boot it with a disk of that size and a clock of its own, for these:
+       cargo xtask lab hosts fill K            fill that disk; `empty K` frees it again
+       cargo xtask lab hosts freeze K          let writes to that disk wait, until `thaw K`
+       cargo xtask lab hosts clock K SECONDS   let `gradus` there see a clock that is ahead; behind, if negative
        cargo xtask lab hosts exec K CMD…       run a program on it without SSH
        … hosts --folder FOLDER …               another lab than `target/lab/hosts`";
 

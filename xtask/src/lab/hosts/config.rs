@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::names::{Host, Subnet};
+use super::refit::LIBRARY;
 
 /// Held by a command that changes the lab, and the sign that a folder is a lab's.
 pub const LOCK: &str = "lab.lock";
@@ -52,8 +53,8 @@ pub fn etc_hosts(hosts: &[Host], subnet: Subnet) -> String {
 }
 
 /// The configuration of a host's sshd. `penalties` is whether that sshd supports penalties for broken connections,
-/// which tests cause all the time.
-pub fn sshd(address: &str, penalties: bool) -> String {
+/// which tests cause all the time; `clock` whether the host has a clock of its own.
+pub fn sshd(address: &str, penalties: bool, clock: bool) -> String {
     let mut text = format!(
         "ListenAddress {address}\nHostKey {DISK}/ssh_host_key\nAuthorizedKeysFile {DISK}/authorized_keys\nPidFile none\n"
     );
@@ -62,6 +63,9 @@ pub fn sshd(address: &str, penalties: bool) -> String {
     text += "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPubkeyAuthentication yes\n";
     text += "AllowTcpForwarding yes\nAllowStreamLocalForwarding yes\nStreamLocalBindUnlink yes\n";
     text += "MaxStartups 100\nMaxSessions 100\nSubsystem sftp internal-sftp\n";
+    if clock {
+        text += &format!("SetEnv LD_PRELOAD={DISK}/{LIBRARY}\n");
+    }
     text + if penalties { "PerSourcePenalties no\n" } else { "" }
 }
 
@@ -124,11 +128,12 @@ mod tests {
 
     #[test]
     fn only_keys_are_let_in() {
-        let text = sshd("10.77.9.1", false);
+        let text = sshd("10.77.9.1", false, false);
         for line in ["ListenAddress 10.77.9.1", "PasswordAuthentication no", "UsePAM no", "StreamLocalBindUnlink yes"] {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
-        assert_eq!(sshd("10.77.9.1", true), text + "PerSourcePenalties no\n");
+        assert_eq!(sshd("10.77.9.1", true, false), format!("{text}PerSourcePenalties no\n"));
+        assert_eq!(sshd("10.77.9.1", false, true), text + "SetEnv LD_PRELOAD=/run/host/clock.so\n");
     }
 
     #[test]

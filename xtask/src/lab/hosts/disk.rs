@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::config::{self, DISK};
 use super::names::{HOSTS, Host, Lab, Subnet};
-use super::{Done, ran, write};
+use super::{Done, ran, refit, write};
 
 /// The home of a host's only user.
 pub const HOME: &str = "/root";
@@ -18,6 +18,11 @@ const CACHE: &str = "root/.cache/gradus";
 /// The highest number of the hosts that the lab's folder holds, or 0.
 pub fn highest(lab: &Lab) -> u8 {
     HOSTS.rev().find(|number| lab.host(*number).folder.is_dir()).unwrap_or(0)
+}
+
+/// The hosts that the lab's folder holds.
+pub fn all(lab: &Lab) -> Vec<Host> {
+    HOSTS.map(|number| lab.host(number)).filter(|host| host.folder.is_dir()).collect()
 }
 
 /// Writes what all hosts of a lab share, and makes the keys that are missing.
@@ -44,7 +49,7 @@ pub fn write_shared(root: &Path, lab: &Lab, hosts: &[Host], subnet: Subnet) -> D
 pub fn prepare(lab: &Lab, host: &Host, subnet: Subnet) -> Done {
     let path = |name: &str| host.folder.join(name);
     write(&path("authorized_keys"), &read(&lab.folder.join(format!("{}.pub", config::KEY)))?)?;
-    write(&path("sshd_config"), &config::sshd(&subnet.address(host.number), false))?;
+    write(&path("sshd_config"), &config::sshd(&subnet.address(host.number), false, refit::has_clock(host)))?;
     // Programs know a machine by the one, and its restart by the other.
     let fresh = || read(Path::new("/proc/sys/kernel/random/uuid"));
     if !path("machine-id").exists() {
@@ -59,7 +64,7 @@ pub fn prepare(lab: &Lab, host: &Host, subnet: Subnet) -> Done {
 
 /// Lets the host's sshd overlook broken connections, where it is one that counts them.
 pub fn without_penalties(host: &Host, subnet: Subnet) -> Done {
-    write(&host.folder.join("sshd_config"), &config::sshd(&subnet.address(host.number), true))
+    write(&host.folder.join("sshd_config"), &config::sshd(&subnet.address(host.number), true, refit::has_clock(host)))
 }
 
 /// The commands that give a host its own files, to be run in its mount namespace. `cache` is the folder with libtorch;
@@ -106,8 +111,9 @@ pub fn make_cache(host: &Host) -> Done {
 /// Deletes what a lab wrote; the folder too, unless something else is in it.
 pub fn remove(lab: &Lab) -> Done {
     let public = format!("{}.pub", config::KEY);
-    let hosts = HOSTS.map(|number| lab.host(number).folder).filter(|folder| folder.is_dir());
-    for folder in hosts {
+    for host in all(lab) {
+        refit::detach(&host)?;
+        let folder = host.folder;
         fs::remove_dir_all(&folder).map_err(|error| format!("cannot delete `{}`: {error}", folder.display()))?;
     }
     // The lock last: as long as it is there, `down` tries again.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::config::DISK;
 use super::names::{Host, Lab, Subnet};
-use super::{Done, disk, links, processes, ran};
+use super::{Done, disk, links, processes, ran, refit};
 use crate::setup;
 
 /// Script of the first process: `$0` is the host's mark, then come its name and the program that it executes.
@@ -34,6 +34,7 @@ pub fn boot(lab: &Lab, host: &Host, subnet: Subnet, sshd: &Path) -> Done {
 }
 
 fn try_boot(lab: &Lab, host: &Host, subnet: Subnet, sshd: &Path) -> Done {
+    refit::attach(host)?;
     disk::prepare(lab, host, subnet)?;
     let mut first = spawn(host, sshd)?;
     let mut line = String::new();
@@ -92,6 +93,7 @@ fn no_process(host: &Host) -> String {
 /// order, and the other side would notice.
 pub fn power_off(host: &Host) -> Done {
     links::remove(host)?;
+    refit::thaw(host);
     processes::end(|mark| mark == host.mark).map(drop)
 }
 
