@@ -1,14 +1,18 @@
-//! `cargo xtask chaos --hosts`: jobs on machines that lose power, network and processes, behind a server that is killed.
+//! `cargo xtask chaos --hosts`: jobs on machines that lose power, network, processes, disk space and the time, behind a
+//! server that is killed.
 //!
-//! The hosts are namespaces with an sshd each (`lab::hosts`). As many jobs as there are hosts run at any time; faults are
-//! drawn from the seed. Every model must be that of a run on this machine that nothing happened to, and nothing may be left
-//! on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
+//! The hosts are namespaces with an sshd each (`lab::hosts`). As many jobs as there are hosts run at any time; [`faults`]
+//! are drawn from the seed. Every model must be that of a run on this machine that nothing happened to, and nothing may be
+//! left on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
+
+mod faults;
+mod options;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use xtask::build::{self, Programs};
@@ -17,37 +21,44 @@ use xtask::draws::Draws;
 use xtask::lab::hosts as lab;
 
 use super::recoveries::{self, HostFault};
-
-/// What `cargo xtask chaos --hosts` is asked.
-#[derive(Debug)]
-struct HostsOptions {
-    faults: u64,
-    seed: u64,
-    hosts: u64,
-    /// Whether to build first, or to take what is in the target folder.
-    builds: bool,
-}
-
-/// Something that is done to a host or to the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
-    /// `kill -9` of the server, which is started again after a while.
-    Server,
-    /// `kill -9` of the agent, or of the ranks.
-    Agent,
-    Rank,
-    /// Power off, and on again after a while.
-    Power,
-    /// The network is cut, and healed after a while.
-    Network,
-    /// Every SSH connection of the server is cut.
-    Connections,
-}
-
-const FAULTS: [Fault; 6] = [Fault::Server, Fault::Agent, Fault::Rank, Fault::Power, Fault::Network, Fault::Connections];
+use faults::Fault;
+use options::{HostsOptions, options};
 
 /// After the last fault all runs must end within this.
 const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Size of each host's disk in MB: programs, libtorch, data and checkpoints.
+const DISK_MB: &str = "3000";
+
+/// Between two looks for runs that a full disk has ended, and how long `gradus resume` may take to say so to the server.
+const RESUMING: Duration = Duration::from_secs(5);
+const SAYING: Duration = Duration::from_secs(2);
+
+/// A run as it is listed.
+#[derive(Debug)]
+struct ListedRun {
+    run: String,
+    word: String,
+    /// Why it has failed.
+    cause: Option<String>,
+}
+
+impl ListedRun {
+    fn read(value: &Value) -> Option<ListedRun> {
+        let cause = value["state"]["outcome"]["finding"]["cause"].as_str().map(str::to_owned);
+        Some(ListedRun { run: value["run"].as_str()?.to_owned(), word: value["word"].as_str()?.to_owned(), cause })
+    }
+
+    /// Whether a full disk has ended it, after which a person frees space and resumes it.
+    fn is_full(&self) -> bool {
+        self.word == "failed" && self.cause.as_deref() == Some("disk_full")
+    }
+
+    /// Whether it has ended for good.
+    fn is_over(&self) -> bool {
+        matches!(self.word.as_str(), "trained" | "succeeded" | "failed" | "stopped") && !self.is_full()
+    }
+}
 
 /// The storm, and what it works on.
 struct HostsStorm {
@@ -59,9 +70,12 @@ struct HostsStorm {
     server: Option<Child>,
     /// When the server is started again.
     server_at: Option<Instant>,
-    /// Hosts that are off or cut off, with what ends that and when.
+    /// Hosts that are off, cut off or cannot write, with what ends that and when.
     away: BTreeMap<u64, (&'static str, Instant)>,
     submitted: u64,
+    /// Resumes of runs that a full disk has ended, and when the next is due.
+    resumed: u64,
+    resume_at: Instant,
     done: BTreeMap<Fault, u64>,
     /// Those that were made to a host.
     faults: Vec<HostFault>,
@@ -92,6 +106,8 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 server_at: None,
                 away: BTreeMap::new(),
                 submitted: 0,
+                resumed: 0,
+                resume_at: Instant::now(),
                 done: BTreeMap::new(),
                 faults: Vec::new(),
             };
@@ -106,30 +122,14 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
     Ok(told)
 }
 
-fn options(arguments: &[String]) -> Result<HostsOptions, String> {
-    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, builds: true };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let mut number = || {
-            let text = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
-            text.parse::<u64>().map_err(|_| format!("`{text}` is no number"))
-        };
-        match word.as_str() {
-            "--faults" => options.faults = number()?,
-            "--seed" => options.seed = number()?,
-            "--on" => options.hosts = number()?.clamp(1, 9),
-            "--built" => options.builds = false,
-            _ => return Err(format!("`{word}` is not known; there are --faults N, --seed S, --on HOSTS and --built")),
-        }
-    }
-    Ok(options)
-}
-
 impl HostsStorm {
     fn run(&mut self, options: &HostsOptions, folder: &Path) -> Result<String, String> {
         let truth = self.truth(folder)?;
         let config = self.lab.join("ssh_config");
         for host in 1..=options.hosts {
+            if options.kinds.iter().any(|kind| kind.needs_refit()) {
+                self.lab_done(&["refit", &host.to_string(), DISK_MB])?;
+            }
             self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
         }
         let job = self.job(&folder.join("ssh.yaml"), "ssh")?;
@@ -138,9 +138,10 @@ impl HostsStorm {
         let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
         while made < options.faults {
             self.mend()?;
+            self.resume_full()?;
             self.keep_busy(&job, options.hosts)?;
             if Instant::now() >= next {
-                made += u64::from(self.fault(options.hosts)?);
+                made += u64::from(self.fault(&options.kinds, options.hosts)?);
                 next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -148,9 +149,9 @@ impl HostsStorm {
         let faults = begun.elapsed();
         self.calm(PATIENCE)?;
         let judged = self.judge(&truth, options.hosts)?;
-        let kinds: Vec<String> =
-            self.done.iter().map(|(fault, count)| format!("{fault:?} {count}").to_lowercase()).collect();
+        let kinds: Vec<String> = self.done.iter().map(|(fault, count)| format!("{} {count}", fault.word())).collect();
         eprintln!("faults: {} in {:.0} s", kinds.join(", "), faults.as_secs_f64());
+        eprintln!("resumed after a full disk: {}", self.resumed);
         Ok(format!("chaos on {} hosts: {made} faults, {judged} (seed {})", options.hosts, options.seed))
     }
 
@@ -216,7 +217,17 @@ impl HostsStorm {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What comes back by itself: the server, power, networks.
+    /// The same, where it must succeed.
+    fn lab_done(&self, arguments: &[&str]) -> Result<(), String> {
+        let output = Command::new(self.lab.join("lab")).args(arguments).output();
+        let output = output.map_err(|error| format!("`{}/lab`: {error}", self.lab.display()))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("`lab {}`: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+        }
+    }
+
+    /// What comes back by itself: the server, power, networks, disks.
     fn mend(&mut self) -> Result<(), String> {
         if self.server_at.is_some_and(|at| Instant::now() >= at) {
             self.start_server()?;
@@ -239,7 +250,7 @@ impl HostsStorm {
         if self.server.is_none() {
             return Ok(());
         }
-        let live = self.runs()?.iter().filter(|(_, word)| !is_final(word)).count() as u64;
+        let live = self.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
         for _ in live..hosts {
             // Without a server a run of its own would be started.
             self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"])?;
@@ -249,54 +260,30 @@ impl HostsStorm {
     }
 
     /// Every run with where it stands.
-    fn runs(&self) -> Result<Vec<(String, String)>, String> {
+    fn runs(&self) -> Result<Vec<ListedRun>, String> {
         let text = self.gradus(&["status", "--all", "--json"])?;
         let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let run = |value: Value| Some((value["run"].as_str()?.to_owned(), value["word"].as_str()?.to_owned()));
-        Ok(values.filter_map(run).collect())
+        Ok(values.filter_map(|value| ListedRun::read(&value)).collect())
     }
 
-    /// Makes one fault; says whether there was something to make it to.
-    fn fault(&mut self, hosts: u64) -> Result<bool, String> {
-        let fault = FAULTS[usize::try_from(self.draws.below(FAULTS.len() as u64)).unwrap_or(0)];
-        let host = 1 + self.draws.below(hosts);
-        // Some are shorter than any time that the loop knows, some longer than 45 s and 60 s.
-        let longest = [3_000, 20_000, 75_000][usize::try_from(self.draws.below(3)).unwrap_or(0)];
-        let away = Duration::from_millis(500 + self.draws.below(longest));
-        let is_away = self.away.contains_key(&host);
-        let name = host.to_string();
-        // Before it is made, which takes a moment itself.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
-        let at = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        let is_made = match fault {
-            Fault::Server if self.server.is_none() => false,
-            Fault::Server => {
-                self.stop_server();
-                self.server_at = Some(Instant::now() + away / 4);
-                true
-            }
-            Fault::Agent | Fault::Rank if is_away => false,
-            Fault::Agent => self
-                .lab(&["exec", &name, "pkill", "-9", "-e", "-f", "gradus agent|/gradus .*agent"])?
-                .contains("killed"),
-            Fault::Rank => self.lab(&["exec", &name, "pkill", "-9", "-e", "-f", "gradus-rank"])?.contains("killed"),
-            Fault::Power | Fault::Network if is_away || self.away.len() as u64 + 1 >= hosts => false,
-            Fault::Power | Fault::Network => {
-                let (verb, back) = if fault == Fault::Power { ("kill", "start") } else { ("partition", "heal") };
-                self.lab(&[verb, &name])?;
-                self.away.insert(host, (back, Instant::now() + away));
-                true
-            }
-            Fault::Connections => {
-                self.lab(&["exec", &name, "pkill", "-9", "-e", "-f", "sshd: root"])?.contains("killed")
-            }
-        };
-        *self.done.entry(fault).or_default() += u64::from(is_made);
-        if is_made && fault != Fault::Server {
-            let word = format!("{fault:?}").to_lowercase();
-            self.faults.push(HostFault { word, host: format!("host-{host}"), at });
+    /// Resumes runs that a full disk has ended, once no disk is full. What is refused is tried again.
+    fn resume_full(&mut self) -> Result<(), String> {
+        let is_full = self.away.values().any(|(back, _)| *back == "empty");
+        if self.server.is_none() || is_full || Instant::now() < self.resume_at {
+            return Ok(());
         }
-        Ok(is_made)
+        self.resume_at = Instant::now() + RESUMING;
+        for run in self.runs()?.iter().filter(|run| run.is_full()) {
+            let mut command = self.command(&["resume", &run.run, "--json"]);
+            let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let mut child = started.map_err(|error| format!("cannot resume `{}`: {error}", run.run))?;
+            // It would follow the run to its end.
+            std::thread::sleep(SAYING);
+            let _ = child.kill();
+            let _ = child.wait();
+            self.resumed += 1;
+        }
+        Ok(())
     }
 
     /// Ends every fault, and waits until every run has ended.
@@ -308,7 +295,8 @@ impl HostsStorm {
         self.server_at = self.server_at.map(|_| Instant::now());
         loop {
             self.mend()?;
-            let left: Vec<(String, String)> = self.runs()?.into_iter().filter(|(_, word)| !is_final(word)).collect();
+            self.resume_full()?;
+            let left: Vec<ListedRun> = self.runs()?.into_iter().filter(|run| !run.is_over()).collect();
             if left.is_empty() {
                 return Ok(());
             }
@@ -332,13 +320,13 @@ impl HostsStorm {
     /// What is wrong now that everything is over; else what there is to tell.
     fn judge(&mut self, truth: &[u8], hosts: u64) -> Result<String, String> {
         let (runs, models) = (self.runs()?, self.models()?);
-        let failed: Vec<&(String, String)> = runs.iter().filter(|(_, word)| word != "trained").collect();
+        let failed: Vec<&ListedRun> = runs.iter().filter(|run| run.word != "trained").collect();
         if !failed.is_empty() {
             return Err(format!("not trained: {failed:?}"));
         }
         let others: Vec<&str> = runs
             .iter()
-            .map(|(run, _)| run.as_str())
+            .map(|run| run.run.as_str())
             .filter(|run| models.get(*run).is_none_or(|model| model != truth))
             .collect();
         if !others.is_empty() {
@@ -374,8 +362,4 @@ impl HostsStorm {
         recoveries::table(&log, &self.faults, &host_of).iter().for_each(|line| eprintln!("  {line}"));
         Ok(())
     }
-}
-
-fn is_final(word: &str) -> bool {
-    matches!(word, "trained" | "succeeded" | "failed" | "stopped")
 }

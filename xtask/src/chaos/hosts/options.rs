@@ -1,0 +1,65 @@
+//! The arguments of `cargo xtask chaos --hosts`.
+
+use super::faults::{FAULTS, Fault};
+
+/// What `cargo xtask chaos --hosts` is asked.
+#[derive(Debug)]
+pub(super) struct HostsOptions {
+    pub(super) faults: u64,
+    pub(super) seed: u64,
+    pub(super) hosts: u64,
+    /// What is done.
+    pub(super) kinds: Vec<Fault>,
+    /// Whether to build first, or to take what is in the target folder.
+    pub(super) builds: bool,
+}
+
+/// Reads them.
+pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
+    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, kinds: FAULTS.to_vec(), builds: true };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        let number = |text: &String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        match word.as_str() {
+            "--faults" => options.faults = number(value()?)?,
+            "--seed" => options.seed = number(value()?)?,
+            "--on" => options.hosts = number(value()?)?.clamp(1, 9),
+            "--kinds" => options.kinds = kinds(value()?)?,
+            "--built" => options.builds = false,
+            _ => {
+                let known = "--faults N, --seed S, --on HOSTS, --kinds KIND,… and --built";
+                return Err(format!("`{word}` is not known; there are {known}"));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Words of faults, between commas.
+fn kinds(text: &str) -> Result<Vec<Fault>, String> {
+    let named = |word: &str| {
+        let known = FAULTS.map(Fault::word).join(", ");
+        Fault::named(word).ok_or_else(|| format!("`{word}` is no kind of fault; there are {known}"))
+    };
+    text.split(',').map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<HostsOptions, String> {
+        options(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn kinds_of_faults_can_be_chosen() {
+        let usual = read("").unwrap();
+        assert_eq!((usual.faults, usual.kinds.len(), usual.builds), (500, FAULTS.len(), true));
+        let some = read("--faults 20 --kinds full,clock --built").unwrap();
+        assert_eq!((some.faults, some.kinds, some.builds), (20, vec![Fault::Full, Fault::Clock], false));
+        assert!(read("--kinds full,fire").unwrap_err().starts_with("`fire` is no kind of fault; there are server, "));
+        assert!(read("--kinds").unwrap_err().contains("needs a value"));
+    }
+}
