@@ -4,6 +4,8 @@
 #[path = "hosts/nodes.rs"]
 mod nodes;
 mod rented;
+#[path = "hosts/times.rs"]
+mod times;
 
 use std::fs;
 use std::path::{Path, PathBuf};
