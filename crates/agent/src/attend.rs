@@ -12,6 +12,7 @@ use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decis
 use domain::Elapsed;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
+use node::facts::ProgramUser;
 use node::{Folder, LaunchSpec, Lock, Spool};
 
 use crate::attempt::Attempt;
@@ -216,6 +217,7 @@ impl Agent {
         if remote.is_some() {
             start.folder = root.join("runs").join(start.run.as_str()).to_string_lossy().into_owned();
         }
+        let program_user = ProgramUser::of_machine();
         let tools = Tools {
             rank_program: self.spec.rank_program.clone(),
             libtorch: self.spec.libtorch.clone(),
@@ -225,7 +227,8 @@ impl Agent {
             root,
             remote,
             address: self.spec.address.clone(),
-            user_home: self.user_home.clone(),
+            user_home: program_user.as_ref().map(|user| user.home.clone()).or_else(|| self.user_home.clone()),
+            program_user,
             access: self.access.clone(),
             patience: self.patience,
             lease: Duration::from_micros(self.supervisor.lease().0),

@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use domain::{AttemptId, InstanceId};
+use node::facts::ProgramUser;
 use node::processes;
 
 use crate::Patience;
@@ -34,6 +35,8 @@ pub struct Tools {
     pub address: Option<String>,
     /// The home folder of the user that programs run as.
     pub user_home: Option<PathBuf>,
+    /// That user, where it is another one than the agent's.
+    pub program_user: Option<ProgramUser>,
     /// Credentials and endpoints of object stores.
     pub access: store::Access,
     /// How long to wait for what.

@@ -75,10 +75,9 @@ pub(super) fn system(system: &SystemFacts) -> Vec<Diagnosis> {
             remedy,
         ));
     }
-    if system.is_root {
+    if system.is_root && !system.has_program_user {
         let cause = "they may read and change everything there, also what other jobs have left";
-        let remedy =
-            "on a machine that others use, make a user for jobs, and add it as `USER@HOST` with `gradus nodes add`";
+        let remedy = "on a machine that others use, `useradd --create-home gradus-job`: programs run as that user then";
         all.push(Diagnosis::found(Severity::Info, "system", "programs of jobs run as root", cause, remedy));
     }
     all
@@ -253,5 +252,6 @@ mod tests {
         check(&|facts| facts.shared_memory = Some(Bytes(64 << 20)), Severity::Warning, "`/dev/shm` has 67.1 MB");
         check(&|facts| facts.open_files = Some(256), Severity::Warning, "256 files");
         check(&|facts| facts.is_root = true, Severity::Info, "run as root");
+        check(&|facts| (facts.is_root, facts.has_program_user) = (true, true), Severity::Pass, "8 cores");
     }
 }

@@ -255,6 +255,34 @@ fn mounts_travel_to_a_node_and_again_only_what_has_changed() {
     assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
 }
 
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn programs_run_as_a_user_of_their_own_where_there_is_one() {
+    let _turn = hosts();
+    let scene = Scene::with(&[11]);
+    // The host shares the list of users with this machine, so it gets a longer one of its own.
+    let user = "cp /etc/passwd /run/passwd; echo 'gradus-job:x:64321:64321::/run/gradus-job:/bin/bash' >> /run/passwd; \
+                mkdir -p /run/gradus-job; chown 64321:64321 /run/gradus-job; mount -n --bind /run/passwd /etc/passwd; \
+                echo theirs > /root/theirs";
+    scene.lab(&["exec", "11", "sh", "-c", user]);
+    fs::write(scene.path("key"), "from here").unwrap();
+    let job = scene.path("job.yaml");
+    let text = "name: user\nresources: {infra: ssh/host-11}\nenvs: {name: of the job}\nsecrets: {TOKEN: planted-7f3a9c1e}\n\
+                file_mounts: {~/.demo/key: key}\nsetup: touch made\nrun: |\n  \
+                echo \"$(id -un) $(stat -c %U made) $HOME $name $(cat ~/.demo/key) ${#TOKEN}\"\n  \
+                cat /root/theirs || ls -A /root\n  echo kept > $GRADUS_CHECKPOINTS/kept.txt\n";
+    fs::write(&job, text).unwrap();
+    scene.ok(&["run", job.to_str().unwrap(), "--json", "--yes"]);
+    let logs = scene.ok(&["logs", "last"]);
+    assert!(logs.contains("gradus-job gradus-job /run/gradus-job of the job from here 16\n"), "{logs}");
+    assert!(logs.contains("\n.gradus\n") && !logs.contains("theirs\n"), "root's home is closed to it: {logs}");
+    assert_eq!(fs::read_to_string(scene.run_folder().join("checkpoints/kept.txt")).unwrap(), "kept\n");
+    assert_eq!(scene.processes(11), Vec::<String>::new());
+    scene.lab(&["exec", "11", "sh", "-c", "umount -n /etc/passwd; rm -rf /root/theirs"]);
+    scene.ok(&["nodes", "rm", "host-11"]);
+    assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
+}
+
 /// Every file of the scene's home.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

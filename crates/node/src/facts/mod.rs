@@ -8,6 +8,7 @@ mod disk;
 mod gpu;
 mod kernel_log;
 pub mod link;
+mod program_user;
 mod software;
 mod system;
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use disk::{DiskFacts, DiskFigures};
 pub use gpu::{GpuDevice, GpuFacts};
 pub use kernel_log::KernelLine;
+pub use program_user::{PROGRAM_USER, ProgramUser};
 pub use software::{SoftwareFacts, TorchBuild};
 pub use system::{NameFacts, SystemFacts};
 

@@ -10,6 +10,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::ask::ask;
+use super::program_user::ProgramUser;
 
 /// Processor, memory, kernel and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -38,9 +39,12 @@ pub struct SystemFacts {
     pub shared_memory: Option<Bytes>,
     /// Files that a process may have open.
     pub open_files: Option<u64>,
-    /// Whether it is entered as root, and programs of jobs run as root.
+    /// Whether it is entered as root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_root: bool,
+    /// Whether it has the user that programs of jobs run as then; else they run as root.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_program_user: bool,
 }
 
 /// How a machine calls itself.
@@ -74,6 +78,7 @@ pub(super) fn system(root: &Path) -> SystemFacts {
         shared_memory: shared.map(|shared| Bytes(shared.f_blocks.saturating_mul(shared.f_frsize))),
         open_files: getrlimit(Resource::Nofile).current,
         is_root: geteuid().is_root(),
+        has_program_user: ProgramUser::find(&read("etc/passwd")).is_some(),
     }
 }
 

@@ -17,6 +17,7 @@ mod profile;
 mod resume;
 mod set_up;
 mod start;
+mod user;
 
 pub use contained::container_request;
 pub use container::{Container, StopScope};

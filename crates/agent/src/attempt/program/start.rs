@@ -18,8 +18,8 @@ use super::super::{Attempt, Stage, Working};
 use super::container::container_name;
 use super::{Observer, ProgramLink, Resume, WatchedPlaces, command};
 
-/// Moves itself to the control group whose list of processes is named, and becomes the script.
-const ENTER: &str = r#"echo 0 > "$1" || echo "gradus: this script is not held to its limits" >&2; exec bash "$2""#;
+/// Moves itself to the control group whose list of processes is named, and becomes the program.
+const ENTER: &str = r#"echo 0 > "$1" || echo "gradus: this script is not held to its limits" >&2; shift; exec "$@""#;
 
 impl Attempt {
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
@@ -62,13 +62,17 @@ impl Attempt {
         std::iter::once(AgentEvent::Started).chain(notes).collect()
     }
 
-    /// The command that runs in the attempt's container or control group what `plain` runs on the machine.
+    /// The command that runs in the attempt's container, or as its user and in its control group, what `plain` runs on the
+    /// machine.
     fn contained(&self, plain: Command) -> Result<Command, Box<Finding>> {
-        match (&self.container, &self.limited) {
-            (Some(container), _) => container.enter(&plain, |name| self.start.job.secrets.contains_key(name)),
-            (None, Some(group)) => Ok(limited(&plain, group.path())),
-            (None, None) => Ok(plain),
+        if let Some(container) = &self.container {
+            return container.enter(&plain, |name| self.start.job.secrets.contains_key(name));
         }
+        let plain = match &self.tools.program_user {
+            Some(user) => self.as_user(plain, user),
+            None => plain,
+        };
+        Ok(self.limited.as_ref().map_or(plain, |group| limited(&plain, group.path())))
     }
 
     /// Makes the control group of the job's limits before the first script; that there is none is said, once.
@@ -114,10 +118,10 @@ impl Attempt {
     }
 }
 
-/// The same script with the same variables, in a control group.
+/// The same program with the same variables, in a control group.
 fn limited(plain: &Command, group: &Path) -> Command {
     let mut command = Command::new("bash");
-    command.args(["-c", ENTER, "bash"]).arg(group.join("cgroup.procs")).args(plain.get_args());
+    command.args(["-c", ENTER, "bash"]).arg(group.join("cgroup.procs")).arg(plain.get_program()).args(plain.get_args());
     if let Some(folder) = plain.get_current_dir() {
         command.current_dir(folder);
     }
