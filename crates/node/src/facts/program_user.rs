@@ -31,7 +31,7 @@ impl ProgramUser {
         let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<&str>>());
         let fields = lines.find(|fields| fields.first() == Some(&PROGRAM_USER))?;
         let [_, _, uid, gid, _, home, ..] = fields[..] else { return None };
-        let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+        let (uid, gid): (u32, u32) = (uid.parse().ok()?, gid.parse().ok()?);
         (uid != 0).then(|| ProgramUser { uid, gid, home: home.into() })
     }
 }

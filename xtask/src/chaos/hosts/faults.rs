@@ -75,6 +75,16 @@ impl Fault {
         }
     }
 
+    /// What the command lines of the processes match that it kills, as `pkill -f` reads it.
+    fn pattern(self) -> Option<&'static str> {
+        match self {
+            Fault::Agent => Some("gradus agent|/gradus .*agent"),
+            Fault::Rank => Some("gradus-rank"),
+            Fault::Connections => Some("sshd: root"),
+            Fault::Server | Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Clock => None,
+        }
+    }
+
     /// What begins it on a host and what ends it, where it lasts.
     fn verbs(self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -122,14 +132,10 @@ impl HostsStorm {
 
     /// Kills processes of a host; those of one that is off or cut off would not be there, or not be missed.
     fn kill(&self, fault: Fault, host: u64) -> Result<bool, String> {
+        let Some(pattern) = fault.pattern() else { return Ok(false) };
         if fault != Fault::Connections && self.away.contains_key(&host) {
             return Ok(false);
         }
-        let pattern = match fault {
-            Fault::Agent => "gradus agent|/gradus .*agent",
-            Fault::Rank => "gradus-rank",
-            _ => "sshd: root",
-        };
         let killed = self.lab(&["exec", &host.to_string(), "pkill", "-9", "-e", "-f", pattern])?;
         Ok(killed.contains("killed"))
     }
