@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use domain::RunId;
 use domain::run::{Outcome, RunState};
@@ -102,8 +103,8 @@ fn has_ended(home: &Home, state: &State, id: &RunId) -> bool {
     is_over && run.state.is_final() && run.bill.is_some() && !home.is_followed(&home.run(id))
 }
 
-/// Data that can be fetched or created again: cached data, journals of transfers, working folders of ended attempts,
-/// and checkpoints of runs with an exported model.
+/// Data that can be fetched or created again: cached data, uploaded files, journals of transfers, working folders of ended
+/// attempts, and checkpoints of runs with an exported model.
 fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
     let mut found = Vec::new();
     let mut add = |what, path: PathBuf, run: Option<&RunId>| {
@@ -118,6 +119,9 @@ fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
         }
         add("ranges of remote data", home.root().join("cache/pieces"), None);
     }
+    for blob in entries(&home.root().join("blobs")).into_iter().filter(|blob| is_unused(blob, state)) {
+        add("an uploaded file", blob, None);
+    }
     add("journals of transfers", home.root().join("transfers"), None);
     let ended = state.world().runs.iter().filter(|(id, _)| has_ended(home, state, id));
     for (id, run) in ended {
@@ -127,6 +131,24 @@ fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
         }
     }
     found
+}
+
+/// An uploaded file is kept so long for a job that is still to be submitted.
+const UPLOADED: Duration = Duration::from_secs(24 * 3600);
+
+/// Whether no run or sweep needs an uploaded file any more. Those that have failed or were stopped can be resumed.
+fn is_unused(blob: &Path, state: &State) -> bool {
+    let modified = fs::metadata(blob).and_then(|about| about.modified()).ok();
+    let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > UPLOADED);
+    // Jobs name it by a path with its hash.
+    let Some(hash) = blob.file_name().and_then(|name| name.to_str()) else { return false };
+    let names = |job: &domain::Job| serde_json::to_string(job).is_ok_and(|text| text.contains(hash));
+    let world = state.world();
+    let is_over =
+        |run: &plan::Run| matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded });
+    let by_run = || world.runs.values().any(|run| !is_over(run) && names(&run.job));
+    let by_sweep = || world.sweeps.values().any(|sweep| !sweep.state.is_final() && names(&sweep.job));
+    is_old && !by_run() && !by_sweep()
 }
 
 /// Whether an agent of this home lives on this machine: it trains on without a loop until its lease ends. One that cannot be

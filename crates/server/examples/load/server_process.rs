@@ -86,7 +86,7 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
         resume_check: Arc::new(|_, _| Ok(())),
         offers: Arc::new(|_| Ok(Vec::new())),
     };
-    api::serve(&home, None, sender.clone(), answers)?;
+    api::serve(&home, None, sender.clone(), answers, None)?;
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Yes)];
     let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
     control.keeps_all = true;

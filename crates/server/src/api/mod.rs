@@ -29,13 +29,14 @@ use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
 use domain::sweep::Known;
-use domain::{Job, Money, Plan, RunId};
+use domain::{Bytes, Job, Money, Plan, RunId};
 use plan::{Run, RunOrSweep, SweepRecord, World};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
 use crate::control::Wake;
 use crate::error::Error;
+use crate::files::BlobStore;
 use crate::home::Home;
 use crate::secrets::SecretKey;
 use crate::state::StateReader;
@@ -105,6 +106,7 @@ pub(crate) struct Api {
     answers: Answers,
     reader: Arc<StateReader>,
     streams: Arc<Semaphore>,
+    blobs: Arc<BlobStore>,
 }
 
 /// An address at which the API is served besides the socket.
@@ -117,11 +119,18 @@ pub struct Listen {
 }
 
 /// Serves the API on a separate thread; returns the addresses at which it listens. Only the process that runs the loop
-/// may call this, because it takes over the socket.
+/// may call this, because it takes over the socket. What clients upload takes with all files of runs no more disk space than
+/// `quota`.
 ///
 /// # Errors
 /// [`Error::File`] if a socket cannot be created.
-pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: Answers) -> Result<Vec<String>, Error> {
+pub fn serve(
+    home: &Home,
+    listen: Option<Listen>,
+    inbox: Sender<Wake>,
+    answers: Answers,
+    quota: Option<Bytes>,
+) -> Result<Vec<String>, Error> {
     let socket = home.api_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::file("start the API at", &socket))?;
@@ -132,8 +141,8 @@ pub fn serve(home: &Home, listen: Option<Listen>, inbox: Sender<Wake>, answers: 
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let api =
-        Api { door: LoopDoor::new(inbox), home: Arc::new(home.clone()), key, answers, reader, streams: follow::room() };
+    let (door, blobs) = (LoopDoor::new(inbox), Arc::new(BlobStore::new(&home.runs(), quota)));
+    let api = Api { door, home: Arc::new(home.clone()), key, answers, reader, streams: follow::room(), blobs };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some(listen) = listen {
         make_token(home)?;
@@ -179,6 +188,8 @@ fn router(api: Api) -> Router {
         .route("/v1/events", get(reading::all_events))
         .route("/v1/offers", get(market::offers))
         .route("/v1/nodes", get(market::nodes))
+        .route("/v1/blobs", get(files::blobs::list))
+        .route("/v1/blobs/{blob}", get(files::blobs::show).put(files::blobs::put).delete(files::blobs::delete))
         .route("/v1/plans", post(runs::plan))
         .route("/v1/runs", get(runs::list).post(runs::submit))
         .route("/v1/runs/{run}", get(runs::show))

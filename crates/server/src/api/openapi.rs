@@ -36,6 +36,25 @@ const OPERATIONS: &[Operation] = &[
         &[("gpu", "string"), ("cloud", "string"), ("region", "string"), ("spot", "boolean"), ("limit", "integer")],
     ),
     get("/v1/nodes", "List the nodes of the home, with what runs there", &[]),
+    get("/v1/blobs", "List uploaded files", &[]),
+    get("/v1/blobs/{blob}", "What has arrived of an uploaded file, by the SHA-256 of its contents", &[]),
+    Operation {
+        method: "put",
+        path: "/v1/blobs/{blob}",
+        summary: "Upload a part of a file of this SHA-256, at the offset that the last answer has as `bytes`; once it is whole, \
+                  the answer has the path by which a job names it",
+        query: &[("offset", "integer"), ("total", "integer"), ("name", "string")],
+        body: None,
+        statuses: &[200, 201, 400, 408, 413, 422, 507],
+    },
+    Operation {
+        method: "delete",
+        path: "/v1/blobs/{blob}",
+        summary: "Delete an uploaded file that no unfinished run or sweep names",
+        query: &[],
+        body: None,
+        statuses: &[200, 400, 404, 409, 503],
+    },
     Operation {
         method: "post",
         path: "/v1/plans",
@@ -232,6 +251,11 @@ fn described(operation: &Operation) -> Value {
         described["requestBody"] = request_body(operation.path, body);
     }
     match (operation.method, operation.path) {
+        ("put", "/v1/blobs/{blob}") => {
+            let schema = json!({ "type": "string", "format": "binary" });
+            let content = json!({ "application/octet-stream": { "schema": schema } });
+            described["requestBody"] = json!({ "required": false, "content": content });
+        }
         ("post", "/v1/runs") => described["responses"]["201"]["links"] = links("run"),
         ("post", "/v1/sweeps") => described["responses"]["201"]["links"] = links("sweep"),
         _ => {}
@@ -264,9 +288,9 @@ fn response(operation: &Operation, status: u16) -> Value {
     }
 }
 
-/// What a path is about one of: `run`, `sweep`, or nothing.
+/// What a path is about one of: `run`, `sweep`, `blob`, or nothing.
 fn subject(operation: &Operation) -> Option<&'static str> {
-    ["run", "sweep"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
+    ["run", "sweep", "blob"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
 }
 
 /// A body of this schema, with an example.

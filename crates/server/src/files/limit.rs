@@ -22,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Before something is refused, one of this age is made again: files may have been deleted.
 const DOUBTED: Duration = Duration::from_secs(2);
 
-/// How much disk space files of runs may take.
+/// How much disk space files of runs, and what clients have uploaded for them, may take.
 #[derive(Debug)]
 pub(super) struct StorageLimit {
     runs: PathBuf,
@@ -56,7 +56,9 @@ impl StorageLimit {
             let age = at.elapsed();
             age < FRESH && (age < DOUBTED || exceeds(adding, *bytes, quota).is_none())
         });
-        let (at, bytes) = known.unwrap_or_else(|| (Instant::now(), bytes_of_runs(&self.runs)));
+        let (at, bytes) = known.unwrap_or_else(|| {
+            (Instant::now(), bytes_of_runs(&self.runs) + bytes_below(&super::blobs::folder(&self.runs)))
+        });
         let refusal = exceeds(adding, bytes, quota);
         let added = if refusal.is_none() { adding } else { 0 };
         *used = Some((at, bytes.saturating_add(added)));
@@ -76,7 +78,7 @@ fn lacks_space(adding: u64, free: u64, total: u64) -> Option<String> {
 fn exceeds(adding: u64, used: u64, quota: Bytes) -> Option<String> {
     let message = || {
         let (used, quota) = (gigabytes(used), gigabytes(quota.0));
-        format!("files of runs take {used:.1} GB of the {quota:.1} GB of `gradus serve --quota`")
+        format!("files of runs and blobs take {used:.1} GB of the {quota:.1} GB of `gradus serve --quota`")
     };
     (used.saturating_add(adding) > quota.0).then(message)
 }

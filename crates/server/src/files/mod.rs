@@ -4,6 +4,7 @@
 //! An agent may read the files in the [`Grant`] of its run, and its run's own files; it may write only below the run's
 //! own folder, and only while its attempt is the newest. These are the routes; the work is done on blocking threads.
 
+mod blobs;
 mod grant;
 mod limit;
 mod receive;
@@ -21,6 +22,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use domain::files::{BroughtPart, FileListing, KeepRequest, PartsRequest, Received, RunInput};
 
+pub(crate) use blobs::{BlobPart, BlobState, BlobStore};
 pub use grant::Grant;
 use limit::StorageLimit;
 

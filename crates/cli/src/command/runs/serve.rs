@@ -40,7 +40,7 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Most disk space for what nodes send of all runs, such as `200GB`; more is refused, as by a full disk
+    /// Most disk space for what nodes send of all runs and clients upload, such as `200GB`; more is refused, as by a full disk
     #[arg(long, value_name = "SIZE")]
     quota: Option<Bytes>,
     /// Price of this machine for runs on it, such as `0.35/h`
@@ -86,7 +86,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         resume_check: resume_check(home.clone()),
         offers: offers(settings),
     };
-    let places = api::serve(&home, listen, sender.clone(), answers)?;
+    let places = api::serve(&home, listen, sender.clone(), answers, args.quota)?;
     for place in &places {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),

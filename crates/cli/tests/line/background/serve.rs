@@ -198,6 +198,37 @@ fn a_request_to_resume_that_is_sent_again_resumes_once() {
 }
 
 #[test]
+fn a_file_is_uploaded_in_parts_and_named_by_a_job() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    // Of `0123456789`.
+    let sha256 = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882";
+    let put =
+        |query: &str, body: &str| server.try_ask("PUT", &format!("/v1/blobs/{sha256}?{query}"), &[], body).unwrap();
+    let (status, first) = put("total=10&name=a.txt", "0123");
+    assert_eq!((status, &first["bytes"], &first["is_whole"]), (200, &json!(4), &json!(false)), "{first}");
+    let (status, whole) = put("offset=4&total=10&name=a.txt", "456789");
+    assert_eq!((status, &whole["bytes"], &whole["is_whole"]), (201, &json!(10), &json!(true)), "{whole}");
+    let path = whole["paths"][0].as_str().unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "0123456789");
+    let (_, listed) = server.ask("GET", "/v1/blobs", &Value::Null);
+    assert_eq!(listed["blobs"][0]["paths"][0], path);
+    // A job that names it keeps it from being deleted.
+    let job = format!("name: reads\nrun: cat {path}; sleep 60\n");
+    let (status, submitted) = server.ask("POST", "/v1/runs", &json!({ "job": job, "folder": home.path() }));
+    assert_eq!(status, 201, "{submitted}");
+    let delete = || server.ask("DELETE", &format!("/v1/blobs/{sha256}"), &Value::Null);
+    let (status, refused) = delete();
+    assert_eq!((status, refused["error"]["message"].as_str().unwrap().contains("uses it")), (409, true), "{refused}");
+    let run = submitted["run"].as_str().unwrap();
+    assert_eq!(server.ask("POST", &format!("/v1/runs/{run}/stop"), &Value::Null).0, 202);
+    home.until("the run to end", || delete().0 == 200);
+    assert_eq!(delete().0, 404);
+    assert_eq!(put("offset=0", "0123").0, 422, "the hash is of something else");
+    assert_eq!(server.ask("PUT", "/v1/blobs/..%2fx", &json!({})).0, 400);
+}
+
+#[test]
 fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     let home = Home::new();
     let server = Server::start(&home);

@@ -1,5 +1,6 @@
 //! Files of a run on the server's machine: its model, checkpoints, logs and traces, for clients that have no other way to them.
 
+pub(super) mod blobs;
 mod checkpoints;
 
 use std::fs::{self, File};
