@@ -60,7 +60,7 @@ impl Drop for Ranks {
     }
 }
 
-/// A line that a rank has printed, or none at its end.
+/// A line that one of them has printed, or none at its end.
 type Line = (usize, Option<String>);
 
 /// The slowest rank's figures, or the first that fails and why.
