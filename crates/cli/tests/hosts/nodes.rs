@@ -257,6 +257,36 @@ fn mounts_travel_to_a_node_and_again_only_what_has_changed() {
 
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_bootstrap_that_is_cut_off_is_made_again_and_leaves_nothing() {
+    let _turn = hosts();
+    let scene = Scene::with(&[]);
+    // Without libtorch there is something to copy for a while.
+    scene.lab(&["exec", "11", "umount", "/root/.cache/gradus"]);
+    let config = scene.lab.join("ssh_config");
+    let add = ["nodes", "add", "host-11", "--ssh-config", config.to_str().unwrap()];
+    let partial = || scene.lab(&["exec", "11", "find", "/root/.gradus", "-name", "*.partial-*"]);
+    let mut first = scene.command(&add).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    scene.wait("libtorch is being copied", 60, || partial().contains("/lib/"));
+    scene.lab(&["exec", "11", "pkill", "-9", "-f", "sshd: root"]);
+    assert!(!first.wait().unwrap().success(), "its connection was cut");
+    let left = partial();
+    assert!(left.contains("/lib/"), "it was cut while it copied: {left}");
+    for path in left.lines() {
+        scene.lab(&["exec", "11", "touch", "-d", "2 days ago", path]);
+    }
+    scene.ok(&add);
+    assert_eq!(partial(), "", "what the first one has left is gone");
+    scene.ok(&["run", &scene.job("ssh/host-11", 2), "--json", "--yes"]);
+    assert_eq!(scene.weights(), super::expected(2));
+    scene.ok(&["nodes", "rm", "host-11"]);
+    assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
+    // The others share this machine's libtorch again.
+    scene.lab(&["kill", "11"]);
+    scene.lab(&["start", "11"]);
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn programs_run_as_a_user_of_their_own_where_there_is_one() {
     let _turn = hosts();
     let scene = Scene::with(&[11]);

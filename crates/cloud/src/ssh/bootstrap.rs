@@ -158,12 +158,20 @@ pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
     connection.run("remove what was installed", &format!("sh -s -- {}", quoted(&short)), script.as_bytes()).map(|_| ())
 }
 
+/// The command that deletes, in a folder, what copies of this name have left that broke off a day ago or earlier. None of
+/// that age is still being written.
+fn sweep(folder: &str, name: &str) -> String {
+    let (folder, pattern) = (quoted(folder), quoted(&format!("{name}.partial-*")));
+    format!("find {folder} -maxdepth 1 -name {pattern} -mmin +1440 -exec rm -rf {{}} +")
+}
+
 /// Copies an executable into a folder; it is renamed once it is complete.
 fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> Result<(), SshError> {
     let partial = format!("{name}.partial-{}", std::process::id());
     let remote = format!(
-        "set -e; mkdir -p {folder}; cd {folder}; cat > {partial}; chmod 755 {partial}; sync {partial}; mv {partial} {name}",
-        folder = quoted(folder)
+        "set -e; mkdir -p {place}; {sweep}; cd {place}; cat > {partial}; chmod 755 {partial}; sync {partial}; mv {partial} {name}",
+        place = quoted(folder),
+        sweep = sweep(folder, name)
     );
     connection
         .feed(&format!("copy `{name}` to it"), &remote, |pipe| io::copy(&mut File::open(path)?, pipe).map(|_| ()))
@@ -173,8 +181,10 @@ fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> 
 /// Copies the libraries as one stream, packed by `tar` here and unpacked by `tar` there.
 fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Result<(), SshError> {
     let partial = format!("{folder}.partial-{}", std::process::id());
+    let (parent, name) = folder.rsplit_once('/').unwrap_or((".", folder));
     let remote = format!(
-        "set -e; mkdir -p {partial}; tar -xf - -C {partial}; rm -rf {folder}; mv {partial} {folder}",
+        "set -e; {sweep}; mkdir -p {partial}; tar -xf - -C {partial}; rm -rf {folder}; mv {partial} {folder}",
+        sweep = sweep(parent, name),
         partial = quoted(&partial),
         folder = quoted(folder)
     );
@@ -225,6 +235,23 @@ mod tests {
         assert!(said.ends_with("end\n"), "{said}");
         let folder = torch.to_string_lossy().into_owned();
         said.lines().filter(|line| line.starts_with("torch ")).map(|line| line.replace(&folder, "it")).collect()
+    }
+
+    #[test]
+    fn what_a_copy_has_left_that_broke_off_is_deleted_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("it's");
+        fs::create_dir_all(place.join("libtorch.partial-1/lib")).unwrap();
+        fs::create_dir_all(place.join("libtorch.partial-2")).unwrap();
+        fs::write(place.join("other.partial-3"), "").unwrap();
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 3600);
+        for name in ["libtorch.partial-1", "other.partial-3"] {
+            fs::File::open(place.join(name)).unwrap().set_modified(old).unwrap();
+        }
+        let swept = Command::new("sh").arg("-c").arg(sweep(place.to_str().unwrap(), "libtorch")).status().unwrap();
+        let mut left: Vec<_> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert!(swept.success() && left == ["libtorch.partial-2", "other.partial-3"], "{left:?}");
     }
 
     #[test]

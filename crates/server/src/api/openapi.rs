@@ -45,7 +45,7 @@ const OPERATIONS: &[Operation] = &[
                   the answer has the path by which a job names it",
         query: &[("offset", "integer"), ("total", "integer"), ("name", "string")],
         body: None,
-        statuses: &[200, 201, 400, 408, 413, 422, 507],
+        statuses: &[200, 201, 400, 404, 408, 413, 422, 507],
     },
     Operation {
         method: "delete",
