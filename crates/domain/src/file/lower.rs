@@ -76,6 +76,7 @@ pub(super) fn lower(
         workload: file.workload,
         data: file.data.unwrap_or_default(),
         sweep,
+        schedule: file.schedule,
     };
     Lowered { rest, work }
 }
@@ -172,6 +173,10 @@ fn sweep(
             clash(problems, "sweep.parameters", "nothing is searched", "write for example `batch: [32, 64]`");
         }
         (true, false) | (false, true) => {}
+    }
+    if keys.goal.is_some() && matches!(work, Some(Work::Command(_))) {
+        let why = "trials of a `run:` program are not compared, so none is the best";
+        clash(problems, "sweep.goal", why, "leave the key out; each trial's measurements are in its report");
     }
     let metric = match work? {
         Work::Train(train) => Some(keys.metric.unwrap_or(Metric::usual(train))),

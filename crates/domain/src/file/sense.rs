@@ -6,6 +6,7 @@ mod learning;
 mod module;
 mod mounts;
 mod reads;
+mod schedule;
 mod search;
 mod variables;
 mod workload;
@@ -41,6 +42,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
     let mut sense = Validator { problems: Vec::new(), warnings: Vec::new() };
     sense.rest(rest, work);
     sense.search(rest, work);
+    sense.schedule(rest, work);
     match work {
         Some(Work::Train(train)) => sense.train(train),
         Some(Work::Command(command)) => sense.command(command),

@@ -22,8 +22,19 @@ use crate::problem::Problem;
 use ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
-pub(super) const OUR_SECTIONS: [&str; 10] =
-    ["project", "train", "sweep", "workload", "data", "budget", "deadline", "idle_timeout", "stop_grace", "progress"];
+pub(super) const OUR_SECTIONS: [&str; 11] = [
+    "project",
+    "train",
+    "sweep",
+    "schedule",
+    "workload",
+    "data",
+    "budget",
+    "deadline",
+    "idle_timeout",
+    "stop_grace",
+    "progress",
+];
 
 /// Validates `node` against `schema` (with `$defs`); invalid parts are omitted from the result. Valid requests that
 /// cannot be rented yet are collected separately.

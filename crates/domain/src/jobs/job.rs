@@ -8,6 +8,7 @@ use crate::finding::Cause;
 use crate::image::ContainerImage;
 use crate::money::Money;
 use crate::progress::Progress;
+use crate::schedule::JobSchedule;
 use crate::sweep::Sweep;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
@@ -55,6 +56,9 @@ pub struct Job {
     /// The search of a sweep; `work` then has the first values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
+    /// When it is run again and again, where `gradus schedules add` has it kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<JobSchedule>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

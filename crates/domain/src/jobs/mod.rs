@@ -1,8 +1,9 @@
-//! The user's request: a job, or a sweep over many; and its problems.
+//! The user's request: a job, a sweep over many, or a schedule of one; and its problems.
 
 pub mod image;
 pub mod job;
 pub mod mounts;
 pub mod problem;
 pub mod progress;
+pub mod schedule;
 pub mod sweep;

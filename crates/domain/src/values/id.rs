@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::Timestamp;
+
 /// A run: one job, from its submission to its bill, such as `digits-0193f2a1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
@@ -14,6 +16,11 @@ pub struct RunId(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct SweepId(Arc<str>);
+
+/// A schedule: runs of one job at due times, such as `nightly-0193f2a1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct ScheduleId(Arc<str>);
 
 /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,7 +67,7 @@ macro_rules! names {
     )*};
 }
 
-names!(RunId SweepId InstanceId AttemptId);
+names!(RunId SweepId ScheduleId InstanceId AttemptId);
 
 /// Number of an attempt within its run, from 1. What an attempt writes carries it, and a folder refuses a lower number
 /// than the highest it has seen.
@@ -72,6 +79,16 @@ impl SweepId {
     /// The run that is the sweep's `number`th trial, from 1.
     pub fn trial(&self, number: u32) -> RunId {
         RunId::new(format!("{self}-t{number}"))
+    }
+}
+
+impl ScheduleId {
+    /// The run of the schedule that is due at this time, such as `nightly-0193f2a1-20261127t0200`, in UTC: the same name
+    /// however often it is asked for, so that a due time has one run.
+    pub fn run(&self, due: Timestamp) -> RunId {
+        let seconds = due.0.div_euclid(1_000_000);
+        let time = jiff::Timestamp::from_second(seconds).map(|time| time.strftime("%Y%m%dt%H%M").to_string());
+        RunId::new(format!("{self}-{}", time.unwrap_or_else(|_| seconds.to_string())))
     }
 }
 

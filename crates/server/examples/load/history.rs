@@ -101,6 +101,7 @@ pub fn job() -> (Job, Plan) {
         workload: None,
         data: Default::default(),
         sweep: None,
+        schedule: None,
     };
     let (share, memory, time, cost) = (None, None, None, None);
     let plan = Plan {

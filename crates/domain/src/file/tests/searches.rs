@@ -318,3 +318,11 @@ fn keys_of_the_optimizer_are_searched_by_their_whole_names() {
         "9 sweep.parameters.momentum: unknown key (write the key with its sections: `optimizer.sgd.momentum`)",
     );
 }
+
+#[test]
+fn a_goal_of_programs_is_refused_by_name() {
+    check(
+        "envs: {LR: 1}\nrun: echo $LR\nsweep:\n  method: grid\n  goal: minimize\n  parameters:\n    envs.LR: [1, 2]\n",
+        "5 sweep.goal: trials of a `run:` program are not compared, so none is the best (leave the key out; each trial's measurements are in its report)",
+    );
+}

@@ -1,6 +1,6 @@
 //! The `workload:` section of a program of the user's own.
 
-use super::{check, train_with};
+use super::{check, run_with, train_with};
 
 /// A `workload:` section that is right but for `line`.
 fn workload_with(line: &str) -> String {
@@ -211,5 +211,25 @@ fn a_job_for_this_machine_says_so() {
     assert_eq!(
         [here("resources: {infra: local}\n"), here(""), here("resources: {cpus: 2}\n")],
         [Ok(true), Ok(false), Ok(false)]
+    );
+}
+
+#[test]
+fn schedules_name_due_times_of_a_zone() {
+    check(
+        &run_with("schedule: {cron: 0 3 * * MON-FRI, timezone: Europe/Berlin, catch_up: none, overlap: queue}"),
+        "ok",
+    );
+    check(
+        &run_with("schedule: {cron: 0 3 * *}"),
+        "2 schedule.cron: five fields are needed, and these are 4 (write minute, hour, day of month, month and day of week, such as `0 3 * * *`)",
+    );
+    check(
+        &run_with("schedule: {cron: 0 3 * * *, timezone: Berlin}"),
+        "2 schedule.timezone: there is no time zone `Berlin` (write a name of the IANA database, such as `Europe/Berlin`)",
+    );
+    check(
+        &run_with("schedule: {cron: 0 3 * * *, warm_start: true}"),
+        "2 schedule.warm_start: a run starts with the `outputs` of the one before, and this job has none (add `outputs: [FOLDER]`, or leave the key out)",
     );
 }
