@@ -4,6 +4,7 @@ use domain::event::RunEnd;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome};
+use domain::schedule::{ScheduleChange, SkipReason};
 use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, Money, RunId};
 use plan::World;
@@ -37,6 +38,10 @@ pub fn subject(world: &World, event: &Event) -> String {
             return sweep.to_string();
         }
         Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => return sweep.to_string(),
+        Event::ScheduleAdded(added) => return added.schedule.to_string(),
+        Event::ScheduleChanged { schedule, .. }
+        | Event::ScheduleFired { schedule, .. }
+        | Event::ScheduleSkipped { schedule, .. } => return schedule.to_string(),
     };
     run.map_or(String::new(), ToString::to_string)
 }
@@ -97,6 +102,25 @@ pub fn sentence(event: &Event) -> String {
         Event::BillAdjusted { source, adjustments, .. } => adjusted(source, adjustments),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
+        Event::ScheduleAdded(added) => {
+            format!("schedule of {} added: `{}` in {}", added.file, added.times.cron, added.times.timezone)
+        }
+        Event::ScheduleChanged { change, .. } => match change {
+            ScheduleChange::Pause => "paused".to_owned(),
+            ScheduleChange::Resume => "resumed".to_owned(),
+            ScheduleChange::Remove => "removed".to_owned(),
+        },
+        Event::ScheduleFired { run, .. } => format!("submitted run {run}"),
+        Event::ScheduleSkipped { count, why, .. } => format!("{count} skipped: {}", skipped(why)),
+    }
+}
+
+/// Why a due time of a schedule has no run.
+pub fn skipped(why: &SkipReason) -> String {
+    match why {
+        SkipReason::Missed => "no server was running".to_owned(),
+        SkipReason::Overlap => "the run before had not ended".to_owned(),
+        SkipReason::Refused { message } => first_line(message).to_owned(),
     }
 }
 

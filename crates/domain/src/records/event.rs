@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
-use crate::id::{AttemptId, Fence, InstanceId, RunId, SweepId};
+use crate::id::{AttemptId, Fence, InstanceId, RunId, ScheduleId, SweepId};
 use crate::job::Job;
 use crate::money::Money;
 use crate::offer::Offer;
@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
 use crate::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy, Usage};
+use crate::schedule::{JobSchedule, ScheduleChange, SkipReason};
 use crate::sweep::{Known, Setting, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
@@ -193,6 +194,39 @@ pub enum Event {
         /// Its cost: the sum of its trials' bills.
         total: Money,
     },
+    /// A job is run at due times from now on.
+    ScheduleAdded(Box<ScheduleAdded>),
+    /// The user pauses, resumes or removes a schedule.
+    ScheduleChanged { schedule: ScheduleId, change: ScheduleChange },
+    /// The run of a due time was submitted. It comes after its submission, which the name of the run makes unique.
+    ScheduleFired { schedule: ScheduleId, due: Timestamp, run: RunId },
+    /// Due times have no run: all of them up to this one.
+    ScheduleSkipped {
+        /// Of which schedule.
+        schedule: ScheduleId,
+        /// The last of them.
+        due: Timestamp,
+        /// How many.
+        count: u32,
+        /// Why.
+        why: SkipReason,
+    },
+}
+
+/// A job that is run at due times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleAdded {
+    /// Its name.
+    pub schedule: ScheduleId,
+    /// Its `schedule:`.
+    pub times: JobSchedule,
+    /// The job file with its overrides, as it is planned anew for each run: sealed, because it may hold secrets.
+    pub request: String,
+    /// The file as the user named it.
+    pub file: String,
+    /// Who has asked for it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// The submission of a run.

@@ -1,7 +1,7 @@
 //! The subject of an event.
 
 use crate::event::Event;
-use crate::id::{AttemptId, InstanceId, RunId, SweepId};
+use crate::id::{AttemptId, InstanceId, RunId, ScheduleId, SweepId};
 
 /// The subject of an event, from which its run or sweep can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum EventSubject<'a> {
     Attempt(&'a AttemptId),
     /// A sweep.
     Sweep(&'a SweepId),
+    /// A schedule.
+    Schedule(&'a ScheduleId),
 }
 
 impl Event {
@@ -45,6 +47,10 @@ impl Event {
                 EventSubject::Sweep(sweep)
             }
             Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => EventSubject::Sweep(sweep),
+            Event::ScheduleAdded(added) => EventSubject::Schedule(&added.schedule),
+            Event::ScheduleChanged { schedule, .. }
+            | Event::ScheduleFired { schedule, .. }
+            | Event::ScheduleSkipped { schedule, .. } => EventSubject::Schedule(schedule),
         }
     }
 
@@ -53,7 +59,10 @@ impl Event {
         let (first, others) = match (self, self.subject()) {
             (Event::RentIntended(intent), _) => (Some(&intent.instance), &intent.others[..]),
             (_, EventSubject::Instance(instance)) => (Some(instance), &[][..]),
-            (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => (None, &[][..]),
+            (
+                _,
+                EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_) | EventSubject::Schedule(_),
+            ) => (None, &[][..]),
         };
         first.into_iter().chain(others)
     }
@@ -62,7 +71,10 @@ impl Event {
     pub fn attempt(&self) -> Option<&AttemptId> {
         match (self, self.subject()) {
             (Event::AttemptIntended { attempt, .. }, _) | (_, EventSubject::Attempt(attempt)) => Some(attempt),
-            (_, EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Sweep(_)) => None,
+            (
+                _,
+                EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Sweep(_) | EventSubject::Schedule(_),
+            ) => None,
         }
     }
 }

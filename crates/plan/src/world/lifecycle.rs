@@ -118,6 +118,8 @@ impl World {
                 self.follow_sweep(record)
             }
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
+            Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => self.follow_schedule(record),
+            Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => self.follow_schedule(record),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Everything that is known: runs, instances, attempts and sweeps, each with its state.
+//! Everything that is known: runs, instances, attempts, sweeps and schedules, each with its state.
 
 mod attempts;
 mod bill;
@@ -9,6 +9,7 @@ mod open;
 mod rented;
 mod residence;
 mod resumed;
+mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,9 @@ use domain::rank::Ready;
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Bill, BillAdjustment, InstanceState, Keeper, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
-use domain::{AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, SweepId, Timestamp};
+use domain::{
+    AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, ScheduleId, SweepId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 pub use bill::{bill, spent};
@@ -25,6 +28,7 @@ pub use goodput::{Goodput, StepTotals, goodput, kept_steps};
 pub use lifecycle::Illegal;
 pub use members::Member;
 pub use residence::RunOrSweep;
+pub use schedules::{LastDueRun, ScheduleDecision, ScheduleRecord};
 
 /// The state of everything, according to the event log. Callers that need only unfinished work drop the rest
 /// ([`World::evict_settled`]) and restore it on demand ([`World::merge`]).
@@ -41,6 +45,9 @@ pub struct World {
     /// Sweeps.
     #[serde(default)]
     pub sweeps: BTreeMap<SweepId, SweepRecord>,
+    /// Schedules that were not removed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub schedules: BTreeMap<ScheduleId, ScheduleRecord>,
     /// Indexes, derived from the rest ([`World::find_open`]).
     #[serde(skip)]
     pub(crate) index: open::Index,

@@ -1,7 +1,7 @@
 //! Runs and sweeps read from their rows.
 
 use domain::subject::EventSubject;
-use domain::{AttemptId, Event, InstanceId, RunId, SweepId};
+use domain::{AttemptId, Event, InstanceId, RunId, ScheduleId, SweepId};
 use plan::{RunOrSweep, SweepRecord, World};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params};
@@ -26,6 +26,8 @@ pub fn load_open(db: &Connection) -> rusqlite::Result<World> {
     for sweep in sweeps {
         world.merge(load(db, &RunOrSweep::Sweep(SweepId::new(sweep)))?.unwrap_or_default());
     }
+    // They are few, and none has an end.
+    load_schedules(db, &mut world)?;
     world.find_open();
     Ok(world)
 }
@@ -41,8 +43,16 @@ pub fn load_all(db: &Connection) -> rusqlite::Result<World> {
     let sweeps = table(db, "SELECT id, body FROM sweep_rows", [])?;
     world.sweeps = sweeps.into_iter().map(|(id, body)| (SweepId::new(id), body)).collect();
     part.load(db, &mut world, [])?;
+    load_schedules(db, &mut world)?;
     world.find_open();
     Ok(world)
+}
+
+/// Adds every schedule to a world.
+fn load_schedules(db: &Connection, world: &mut World) -> rusqlite::Result<()> {
+    let schedules = table(db, "SELECT id, body FROM schedule_rows", [])?;
+    world.schedules.extend(schedules.into_iter().map(|(id, body)| (ScheduleId::new(id), body)));
+    Ok(())
 }
 
 /// Loads one run or sweep with everything that belongs to it; `None` if it is unknown.
@@ -112,6 +122,7 @@ fn run_of_instance(db: &Connection, instance: &InstanceId) -> rusqlite::Result<O
 pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrSweep>> {
     let run = match event.subject() {
         EventSubject::Sweep(sweep) => return Ok(Some(RunOrSweep::Sweep(sweep.clone()))),
+        EventSubject::Schedule(_) => None,
         EventSubject::Run(run) => Some(run.clone()),
         EventSubject::Instance(instance) => run_of_instance(db, instance)?,
         EventSubject::Attempt(attempt) => {
@@ -125,6 +136,13 @@ pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrS
 
 /// Loads the subject of an event if it has left memory. The rows must be at the same event as the world.
 pub fn recall(db: &Connection, world: &mut World, event: &Event) -> rusqlite::Result<()> {
+    if let EventSubject::Schedule(schedule) = event.subject() {
+        if !world.schedules.contains_key(schedule) {
+            let rows = table(db, "SELECT id, body FROM schedule_rows WHERE id = ?1", [schedule.as_str()])?;
+            world.schedules.extend(rows.into_iter().map(|(id, body)| (ScheduleId::new(id), body)));
+        }
+        return Ok(());
+    }
     if world.work_of(event).is_some_and(|work| world.holds(&work)) {
         return Ok(());
     }

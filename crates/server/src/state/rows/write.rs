@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use domain::{AttemptId, InstanceId, Record, RunId, SweepId};
+use domain::subject::EventSubject;
+use domain::{AttemptId, InstanceId, Record, RunId, ScheduleId, SweepId};
 use plan::{Run, RunOrSweep, World};
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -16,6 +17,7 @@ pub struct RowChanges {
     instances: BTreeSet<InstanceId>,
     attempts: BTreeSet<AttemptId>,
     sweeps: BTreeSet<SweepId>,
+    schedules: BTreeSet<ScheduleId>,
 }
 
 impl RowChanges {
@@ -27,6 +29,9 @@ impl RowChanges {
         self.attempts.extend(event.attempt().cloned());
         if let Some(RunOrSweep::Sweep(sweep)) = world.work_of(event) {
             self.sweeps.insert(sweep);
+        }
+        if let EventSubject::Schedule(schedule) = event.subject() {
+            self.schedules.insert(schedule.clone());
         }
     }
 
@@ -58,6 +63,15 @@ impl RowChanges {
         for (id, sweep) in self.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
             let (order, is_open) = (sweep.order as i64, !sweep.state.is_final());
             statement.execute(params![id.as_str(), order, is_open, body(sweep)?])?;
+        }
+        for id in &self.schedules {
+            match world.schedules.get(id) {
+                Some(schedule) => {
+                    let mut statement = db.prepare_cached(&format!("{put} schedule_rows VALUES (?1, ?2)"))?;
+                    statement.execute(params![id.as_str(), body(schedule)?])?
+                }
+                None => db.prepare_cached("DELETE FROM schedule_rows WHERE id = ?1")?.execute([id.as_str()])?,
+            };
         }
         db.prepare_cached("DELETE FROM row_head")?.execute([])?;
         db.prepare_cached("INSERT INTO row_head VALUES (?1, ?2)")?.execute(params![LAYOUT, world.last_seq as i64])?;
