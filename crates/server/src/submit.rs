@@ -5,14 +5,17 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 pub use control::identity::{job_hash, sha256};
-use domain::event::{Submitted, SweepSubmitted};
+use domain::event::{ScheduleAdded, Submitted, SweepSubmitted};
+use domain::schedule::JobSchedule;
 use domain::sweep::Known;
-use domain::{Event, Job, Plan, RunId, SweepId};
-use plan::RunOrSweep;
+use domain::{Event, Job, Plan, RunId, ScheduleId, SweepId};
+use plan::{RunOrSweep, ScheduleRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::api::SubmitRequest;
 use crate::error::Error;
 use crate::home::Home;
+use crate::secrets::SecretKey;
 use crate::state::State;
 
 /// Writes a run into the log; when this returns, it will not be forgotten.
@@ -48,6 +51,39 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
     let submitted = SweepSubmitted { sweep: sweep.clone(), job, plan, known, job_hash, file: file.to_owned() };
     state.append(vec![Event::SweepSubmitted(Box::new(submitted))])?;
     Ok(sweep)
+}
+
+/// Writes a schedule into the log; a server submits its runs.
+///
+/// # Errors
+/// As [`State::append`].
+pub fn add_schedule(
+    state: &mut State,
+    (name, times): (&str, JobSchedule),
+    request: &SubmitRequest,
+    user: Option<String>,
+) -> Result<ScheduleId, Error> {
+    let schedule = ScheduleId::new(unique(name));
+    let sealed = sealed_request(state.key(), request)?;
+    let added = ScheduleAdded { schedule: schedule.clone(), times, request: sealed, file: request.path(), user };
+    state.append(vec![Event::ScheduleAdded(Box::new(added))])?;
+    Ok(schedule)
+}
+
+/// What the request of a schedule is sealed under.
+const SCHEDULE: &str = "schedule";
+
+/// The request of a schedule as the log has it.
+///
+/// # Errors
+/// As [`SecretKey::seal`].
+pub(crate) fn sealed_request(key: &SecretKey, request: &SubmitRequest) -> Result<String, Error> {
+    key.seal(SCHEDULE, &serde_json::json!(request).to_string())
+}
+
+/// The request of a schedule; `None` if another key has sealed it.
+pub(crate) fn request_of(key: &SecretKey, record: &ScheduleRecord) -> Option<SubmitRequest> {
+    serde_json::from_str(&key.unseal(SCHEDULE, &record.request)?).ok()
 }
 
 /// The newest sweep of the same job file and job that has not ended, or whose end was not reported.

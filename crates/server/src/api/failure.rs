@@ -43,6 +43,11 @@ impl ApiError {
         ApiError::new(404, format!("no sweep is called `{sweep}`")).hint("list sweeps with `GET /v1/sweeps`")
     }
 
+    pub(super) fn no_schedule(schedule: &str) -> ApiError {
+        let hint = "list schedules with `GET /v1/schedules`";
+        ApiError::new(404, format!("no schedule is called `{schedule}`")).hint(hint)
+    }
+
     /// The loop is starting, ending, or was overtaken by another process.
     pub(super) fn away() -> ApiError {
         ApiError::new(503, "the control loop does not answer now").hint("send the request again")

@@ -28,6 +28,7 @@ use std::sync::mpsc::Sender;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use domain::schedule::DueRun;
 use domain::sweep::Known;
 use domain::{Bytes, Job, Money, Plan, RunId};
 use plan::{Run, RunOrSweep, SweepRecord, World};
@@ -49,6 +50,7 @@ pub use failure::ApiError;
 pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
+pub use runs::schedules::view as schedule_view;
 pub use views::{SubmitRequest, SubmittedRun, SubmittedSweep};
 
 /// A job with its plan.
@@ -64,6 +66,18 @@ pub struct PlannedJob {
 
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<PlannedJob, ApiError> + Send + Sync;
+
+/// What a run of a schedule starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueStart {
+    /// Its due time, and the one before.
+    pub due: DueRun,
+    /// With `warm_start`, the newest run that has succeeded; `None` where there is none.
+    pub last: Option<RunId>,
+}
+
+/// Plans the run of a schedule, as [`Planner`] plans a job.
+pub type DuePlanner = dyn Fn(&SubmitRequest, &DueStart) -> Result<PlannedJob, ApiError> + Send + Sync;
 
 /// Work that may cost money.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +103,8 @@ pub type ResumeCheck = dyn Fn(&World, &RunOrSweep) -> Result<(), ApiError> + Sen
 pub struct Answers {
     /// Plans a job.
     pub planner: Arc<Planner>,
+    /// Plans a run of a schedule.
+    pub due_planner: Arc<DuePlanner>,
     /// Admits work that may cost money.
     pub admitter: Arc<Admitter>,
     /// Checks what a run or sweep would resume from.
@@ -150,6 +166,7 @@ pub fn serve(
         let guarded = router(api.clone()).layer(middleware::from_fn_with_state(state, access::require));
         places.push(serve_tcp(&listen, guarded)?);
     }
+    runtime.spawn(runs::schedules::keeper::keep(api.clone()));
     runtime.spawn(async move { axum::serve(unix, router(api)).await });
     drop(guard);
     // It ends with the process.
@@ -180,6 +197,7 @@ fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
 }
 
 fn router(api: Api) -> Router {
+    use runs::schedules;
     Router::new()
         .route("/v1/health", get(metrics::health))
         .route("/v1/ready", get(metrics::ready))
@@ -201,6 +219,11 @@ fn router(api: Api) -> Router {
         .route("/v1/runs/{run}/series", get(reading::series))
         .route("/v1/runs/{run}/files", get(files::files))
         .route("/v1/runs/{run}/logs", get(logs::logs))
+        .route("/v1/schedules", get(schedules::list).post(schedules::add))
+        .route("/v1/schedules/{schedule}", get(schedules::show))
+        .route("/v1/schedules/{schedule}/pause", post(schedules::pause))
+        .route("/v1/schedules/{schedule}/resume", post(schedules::resume))
+        .route("/v1/schedules/{schedule}/remove", post(schedules::remove))
         .route("/v1/sweeps", get(sweeps::list).post(sweeps::submit::submit))
         .route("/v1/sweeps/{sweep}", get(sweeps::show))
         .route("/v1/sweeps/{sweep}/stop", post(sweeps::stop))

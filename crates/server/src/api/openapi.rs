@@ -22,6 +22,11 @@ const fn get(path: &'static str, summary: &'static str, query: &'static [(&'stat
     Operation { method: "get", path, summary, query, body: None, statuses }
 }
 
+/// A change of something that exists, without a body.
+const fn change(path: &'static str, summary: &'static str) -> Operation {
+    Operation { method: "post", path, summary, query: &[], body: None, statuses: &[202, 404, 409, 503] }
+}
+
 /// Requests Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
 const FOLLOW: (&str, &str) = ("follow", "boolean");
 
@@ -128,6 +133,20 @@ const OPERATIONS: &[Operation] = &[
         "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
         &[("file", "string"), ("offset", "integer"), FOLLOW],
     ),
+    get("/v1/schedules", "List schedules, with when each is due next", &[]),
+    Operation {
+        method: "post",
+        path: "/v1/schedules",
+        summary: "Run a job with `schedule:` at its due times; with the header `Idempotency-Key`, the same request sent again \
+                  finds the same schedule",
+        query: &[],
+        body: Some("SubmitRequest"),
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+    },
+    get("/v1/schedules/{schedule}", "Show a schedule with its newest runs", &[]),
+    change("/v1/schedules/{schedule}/pause", "Submit no run of a schedule until it is resumed"),
+    change("/v1/schedules/{schedule}/resume", "Submit runs of a schedule again, at due times from now on"),
+    change("/v1/schedules/{schedule}/remove", "Remove a schedule; its runs stay"),
     get(
         "/v1/sweeps",
         "List sweeps, the newest first: those whose names begin with `name`, or before a sweep",
@@ -258,6 +277,7 @@ fn described(operation: &Operation) -> Value {
         }
         ("post", "/v1/runs") => described["responses"]["201"]["links"] = links("run"),
         ("post", "/v1/sweeps") => described["responses"]["201"]["links"] = links("sweep"),
+        ("post", "/v1/schedules") => described["responses"]["201"]["links"] = links("schedule"),
         _ => {}
     }
     described
@@ -288,9 +308,9 @@ fn response(operation: &Operation, status: u16) -> Value {
     }
 }
 
-/// What a path is about one of: `run`, `sweep`, `blob`, or nothing.
+/// What a path is about one of: `run`, `sweep`, `schedule`, `blob`, or nothing.
 fn subject(operation: &Operation) -> Option<&'static str> {
-    ["run", "sweep", "blob"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
+    ["run", "sweep", "schedule", "blob"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
 }
 
 /// A body of this schema, with an example.
@@ -298,6 +318,10 @@ fn request_body(path: &str, schema: &str) -> Value {
     let (is_required, example) = match schema {
         "SubmitRequest" if path == "/v1/sweeps" => {
             let job = "name: seeds\nenvs: {SEED: 1}\nrun: echo $SEED\nsweep:\n  method: grid\n  parameters:\n    envs.SEED: [1, 2]\n";
+            (true, json!({ "job": job, "folder": "/" }))
+        }
+        "SubmitRequest" if path == "/v1/schedules" => {
+            let job = "name: nightly\nrun: echo hello\nschedule: {cron: 0 3 * * *, timezone: Europe/Berlin}\n";
             (true, json!({ "job": job, "folder": "/" }))
         }
         "SubmitRequest" => (true, json!({ "job": "name: hello\nrun: echo hello\n", "folder": "/" })),

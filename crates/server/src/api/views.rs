@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::state::ListedRun;
 
 /// A job to plan or to submit.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
     /// The text of the job file.
@@ -27,6 +27,13 @@ pub struct SubmitRequest {
     /// Values of the job's secrets.
     #[serde(default)]
     pub secrets: BTreeMap<String, String>,
+}
+
+impl SubmitRequest {
+    /// The path of the job file on the server's machine.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.folder.trim_end_matches('/'), self.file)
+    }
 }
 
 fn file_name() -> String {

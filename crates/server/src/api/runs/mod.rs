@@ -1,7 +1,8 @@
-//! Runs: plan, submit, list, show, stop; [`resume`].
+//! Runs: plan, submit, list, show, stop; [`resume`]; [`schedules`], which submit them at due times.
 
 pub(super) mod keys;
 pub(super) mod resume;
+pub(super) mod schedules;
 
 use std::sync::{Arc, Mutex};
 
@@ -59,7 +60,7 @@ pub(super) async fn submit(
     {
         return Ok(answer);
     }
-    let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
+    let file = request.path();
     let (mut job, plan) = planned(&api, request).await?;
     let hash = job_hash(&job, &plan);
     let mut run = RunId::new(named(&job.name, key.as_ref().map(|key| &*key.text)));

@@ -32,7 +32,7 @@ pub(in crate::api) async fn submit(
         return Ok(answer);
     }
     let planning = api.clone();
-    let file = format!("{}/{}", request.folder.trim_end_matches('/'), request.file);
+    let file = request.path();
     let planned = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let PlannedJob { mut job, plan, known } = planned;
     let Some(known) = known else {

@@ -1,0 +1,155 @@
+//! Submits the runs of schedules when they are due. What is due is decided by [`ScheduleRecord::decide`].
+//!
+//! The run is submitted first, under the name that follows from its due time, and then written down as that of the schedule.
+//! Killed in between, the next start finds the run under that name; it is neither lost nor submitted twice.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use domain::event::Submitted;
+use domain::run::{Outcome, RunState, StopBy};
+use domain::schedule::{DueRun, DueTimes, SkipReason};
+use domain::{Event, RunId, ScheduleId, Timestamp};
+use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
+
+use crate::api::failure::ApiError;
+use crate::api::runs::admitted;
+use crate::api::{Api, DueStart, PaidRequest, PlannedJob, reading};
+use crate::clock;
+use crate::submit::{job_hash, request_of};
+
+/// Interval between two looks at the schedules.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a schedule is left alone after something of the server failed.
+const REST: Duration = Duration::from_secs(60);
+
+/// How long such a failure is retried, in microseconds from the due time; then the due time has no run.
+const RETRIES: i64 = 3_600_000_000;
+
+/// Keeps the schedules of a home until the process ends.
+pub(in crate::api) async fn keep(api: Api) {
+    let mut rests: BTreeMap<ScheduleId, Instant> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        // The loop starts or ends: it is asked again.
+        let Ok(schedules) = api.door.look(|world| world.schedules.clone()).await else { continue };
+        rests.retain(|id, until| *until > Instant::now() && schedules.contains_key(id));
+        for (id, record) in schedules {
+            if !rests.contains_key(&id) && settle(&api, &id, &record).await.is_err() {
+                rests.insert(id, Instant::now() + REST);
+            }
+        }
+    }
+}
+
+/// Does what is due of a schedule.
+async fn settle(api: &Api, id: &ScheduleId, record: &ScheduleRecord) -> Result<(), ApiError> {
+    // One that only a later version can read waits for it.
+    let Ok(times) = record.times.times() else { return Ok(()) };
+    let now = clock::now();
+    let due = times.between(record.settled, now).filter(|_| record.paused.is_none());
+    let Some(due) = due else { return Ok(()) };
+    // It was submitted before this process started.
+    let first = id.run(due.first);
+    if state_of(api, &first).await?.is_some() {
+        return append(api, Event::ScheduleFired { schedule: id.clone(), due: due.first, run: first }).await;
+    }
+    let last = last_run(api, record, now).await?;
+    match record.decide(&times, last.as_ref(), now) {
+        ScheduleDecision::Wait { .. } | ScheduleDecision::WaitFor { .. } => Ok(()),
+        ScheduleDecision::Stop { run } => append(api, Event::StopRequested { run, by: StopBy::User }).await,
+        ScheduleDecision::Skip { due, count, why } => skip(api, id, due, (count, why)).await,
+        ScheduleDecision::Submit { due } => submit(api, (id, record), &times, due).await,
+    }
+}
+
+/// Submits the run of a due time, or writes down why there is none.
+async fn submit(
+    api: &Api,
+    (id, record): (&ScheduleId, &ScheduleRecord),
+    times: &DueTimes,
+    due: Timestamp,
+) -> Result<(), ApiError> {
+    let previous = record.last_due.unwrap_or(record.added);
+    let start = DueStart {
+        due: DueRun { due: times.local(due), previous: times.local(previous) },
+        last: if record.times.warm_start { newest_success(api, record).await? } else { None },
+    };
+    let run = id.run(due);
+    match submit_run(api, record, &run, start).await {
+        Ok(()) => append(api, Event::ScheduleFired { schedule: id.clone(), due, run }).await,
+        // The server's own failures pass; a refusal of the job stays one.
+        Err(failure) if failure.status >= 500 && clock::now().0.saturating_sub(due.0) < RETRIES => Err(failure),
+        Err(failure) => {
+            let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
+            let why = SkipReason::Refused { message: format!("{}{hint}", failure.message) };
+            skip(api, id, due, (1, why)).await
+        }
+    }
+}
+
+/// Plans and submits a run as if its user had.
+async fn submit_run(api: &Api, record: &ScheduleRecord, run: &RunId, start: DueStart) -> Result<(), ApiError> {
+    let request = request_of(&api.key, record);
+    let request = request.ok_or_else(|| ApiError::new(409, "its job was sealed with the key of another home"))?;
+    let planning = api.clone();
+    let planned = reading::blocking(move || (planning.answers.due_planner)(&request, &start)).await?;
+    let PlannedJob { mut job, plan, known } = planned;
+    if known.is_some() {
+        return Err(ApiError::new(422, "its job has a `sweep:`, and is no single run"));
+    }
+    let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
+    let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1))).await?;
+    let job_hash = job_hash(&job, &plan);
+    api.key.seal_job(&mut job).map_err(ApiError::inside)?;
+    let (run, file, user) = (run.clone(), record.file.clone(), record.user.clone());
+    let submitted = Submitted { run, job, plan, job_hash, file, trial: None, user };
+    api.door.request_holding(Event::Submitted(Box::new(submitted)), admitted).await.map(|_| ())
+}
+
+async fn skip(api: &Api, id: &ScheduleId, due: Timestamp, (count, why): (u32, SkipReason)) -> Result<(), ApiError> {
+    append(api, Event::ScheduleSkipped { schedule: id.clone(), due, count, why }).await
+}
+
+/// Has an event appended. One that cannot follow any more, because a user was faster, is left out.
+async fn append(api: &Api, event: Event) -> Result<(), ApiError> {
+    match api.door.request(event).await {
+        Err(failure) if failure.status != 409 => Err(failure),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// The newest run of a schedule.
+async fn last_run(api: &Api, record: &ScheduleRecord, now: Timestamp) -> Result<Option<LastDueRun>, ApiError> {
+    let Some(run) = record.runs.last() else { return Ok(None) };
+    let known = state_of(api, run).await?;
+    Ok(known.map(|known| LastDueRun {
+        run: run.clone(),
+        submitted: known.submitted,
+        ended: known.state.is_final().then(|| known.ended.unwrap_or(now)),
+        is_stopping: matches!(known.state, RunState::Stopping { .. }),
+    }))
+}
+
+/// The newest run of a schedule that has succeeded, of those that are known by name.
+async fn newest_success(api: &Api, record: &ScheduleRecord) -> Result<Option<RunId>, ApiError> {
+    for run in record.runs.iter().rev() {
+        if let Some(known) = state_of(api, run).await?
+            && matches!(known.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded })
+        {
+            return Ok(Some(run.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// A run as it is on disk; `None` if there is none of this name.
+async fn state_of(api: &Api, run: &RunId) -> Result<Option<plan::Run>, ApiError> {
+    let (reader, run) = (api.reader.clone(), run.clone());
+    let found = reading::blocking(move || {
+        let world = reader.run(&run).map_err(ApiError::inside)?;
+        Ok(world.and_then(|mut world| world.runs.remove(&run)))
+    });
+    found.await
+}
