@@ -34,6 +34,8 @@ pub enum Commands {
     Run(run::Args),
     /// Run a Python script without a job file, with the options of torchrun
     Launch(Box<program::launch::Args>),
+    /// Run a job with `schedule:` at its due times: add, list, pause, resume and remove schedules
+    Schedules(run::schedules::Args),
     /// Turn a task file of SkyPilot or dstack, or a batch script of Slurm, into a job file
     Import(program::import::Args),
     /// Write a job file for the training script of a folder
@@ -133,6 +135,7 @@ impl Commands {
             Commands::Plan(args) => plan::run(args, settings, printer),
             Commands::Run(args) => run::run(args, settings, printer),
             Commands::Launch(args) => program::launch::run(*args, settings, printer),
+            Commands::Schedules(args) => run::schedules::run(args, settings, printer),
             Commands::Import(args) => program::import::run(&args, printer),
             Commands::Init(args) => program::init::run(&args, printer),
             Commands::Offers(args) => offers::run(args, settings, printer),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use domain::file::{SET_VARIABLES, is_variable};
 use domain::problem::Problem;
+use domain::schedule::DueRun;
 use domain::{Job, Problems, Rate, Secret};
 use serde_json::{Value, json};
 
@@ -162,7 +163,7 @@ pub fn request(
 ) -> Result<(Job, Value), Error> {
     let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
     let here = args.file.parent().unwrap_or(Path::new(""));
-    let mut job = Job::parse_with(&text, &name, &|path| table(here, path)).map_err(Error::Job)?.job;
+    let mut job = Job::parse_with(&due_now(text.clone()), &name, &|path| table(here, path)).map_err(Error::Job)?.job;
     let envs = envs(&args.typed, variable)?;
     secrets(&mut job, &args.typed, variable, printer)?;
     require_secrets(&job)?;
@@ -265,6 +266,14 @@ pub fn load(
     load_edited(text, (name, folder), typed, variable, &|_| Ok(()), printer)
 }
 
+/// A job file with `schedule:` as a run of it has it that is due now: with the times that it names.
+fn due_now(text: String) -> String {
+    match domain::file::due_times(&text).filter(|_| DueRun::is_named_in(&text)) {
+        Some(times) => DueRun::now(&times, server::clock::now()).placed(&text),
+        None => text,
+    }
+}
+
 /// As [`load`]; `edit` changes the job before its paths are resolved.
 ///
 /// # Errors
@@ -277,7 +286,7 @@ pub fn load_edited(
     edit: &dyn Fn(&mut Job) -> Result<(), Problem>,
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
-    let name = name.to_owned();
+    let (name, text) = (name.to_owned(), due_now(text));
     let parsed = Job::parse_with(&text, &name, &|path| table(folder, path)).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();

@@ -28,6 +28,7 @@ use serde::Deserialize;
 
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
+use crate::schedule::{DueTimes, JobSchedule};
 use crate::train::{ModelSource, Module};
 use crate::workload::{Workload, WorkloadModel};
 
@@ -110,6 +111,17 @@ impl Job {
 /// The line of a key of a job file, such as `workload.model`, or of the nearest key above it; `None` if there is none.
 pub fn line_of(text: &str, key: &str) -> Option<u32> {
     tree::read(text).ok()?.0.line_of(key)
+}
+
+/// The due times of a job file with `schedule:`; `None` for one without, or whose times are wrong.
+pub fn due_times(text: &str) -> Option<DueTimes> {
+    let (tree, _) = tree::read(text).ok()?;
+    let (_, schedule) = tree.get("schedule")?;
+    let scalar = |key: &str| match &schedule.get(key)?.1.value {
+        tree::Value::Scalar(raw) => Some(raw.text.clone()),
+        tree::Value::List(_) | tree::Value::Map(_) => None,
+    };
+    JobSchedule::at(scalar("cron")?, scalar("timezone")).times().ok()
 }
 
 /// The published JSON Schema of a job file.

@@ -1,6 +1,7 @@
 //! `gradus run`: from a job file to a model and a bill.
 
 mod pipeline;
+pub mod schedules;
 
 use std::fs::File;
 use std::path::Path;
@@ -25,6 +26,8 @@ use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
 use crate::sweep::preview::Preview;
+
+pub use pipeline::outputs;
 
 /// Arguments of `gradus run`.
 #[derive(Debug, clap::Args)]
@@ -90,6 +93,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;
+    schedules::note_single(&job, &args.job.file, printer);
     if args.profile {
         profile(&mut job)?;
     }
@@ -245,6 +249,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         return Err(remote::only_here("a file of several documents (a pipeline)", server));
     }
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
+    schedules::note_single(&job, &args.job.file, printer);
     let planned = server.post("/v1/plans", Some(&body), None)?;
     if job.sweep.is_some() {
         let flags = (args.start.yes, args.start.detach);

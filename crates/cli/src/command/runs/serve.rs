@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use domain::file::JobPipeline;
-use domain::{Bytes, Elapsed, Rate};
+use domain::{Bytes, Elapsed, Job, Problem, Rate, RunId, Work};
 use plan::RunOrSweep;
 use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
@@ -16,10 +16,11 @@ use server::{Home, Series, State, routes};
 use store::WebClient;
 
 use super::resume;
+use super::run::outputs;
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
-use crate::local::job_file::{JobOverrides, load, require_secrets};
+use crate::local::job_file::{JobOverrides, load_edited, require_secrets};
 use crate::local::spending::{self, SpendingRequest};
 use crate::local::{draft, machine, weights};
 use crate::printer::Printer;
@@ -82,6 +83,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
+        due_planner: due_planner(settings.clone(), home.clone(), args.price),
         admitter: admitter(home.clone()),
         resume_check: resume_check(home.clone()),
         offers: offers(settings),
@@ -151,6 +153,37 @@ fn planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Planne
     })
 }
 
+/// Plans runs of schedules, with the times that their job file names and what the run before has written.
+fn due_planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::DuePlanner> {
+    Arc::new(move |request, start| {
+        let due = SubmitRequest { job: start.due.placed(&request.job), ..request.clone() };
+        let edit = |job: &mut Job| warm_start(job, start.last.as_ref(), &home);
+        let planned = plan_edited(&due, &edit, &settings, &home, price)?;
+        machine::require_served(&home, &planned.plan.offer.provider).map_err(|error| refusal(409, error))?;
+        Ok(planned)
+    })
+}
+
+/// Where a program finds the outputs of the run before, below its working folder.
+const LAST_OUTPUTS: &str = "last-outputs";
+
+/// Has a job start with what an earlier run has written.
+fn warm_start(job: &mut Job, last: Option<&RunId>, home: &Home) -> Result<(), Problem> {
+    let Some(last) = last else { return Ok(()) };
+    let folder = outputs(home, last, job);
+    if !Path::new(&folder).exists() {
+        let message = format!("the files of run `{last}`, which this one starts with, are not here any more");
+        return Err(Problem::at("schedule.warm_start", message).hint("add the schedule again to start over"));
+    }
+    match &mut job.work {
+        Work::Train(train) => train.weights = Some(format!("{folder}/model.safetensors")),
+        Work::Command(command) => {
+            command.file_mounts.insert(LAST_OUTPUTS.to_owned(), folder);
+        }
+    }
+    Ok(())
+}
+
 /// Admits what `gradus run` and `gradus resume` would.
 fn admitter(home: Home) -> Arc<api::Admitter> {
     Arc::new(move |request| {
@@ -202,6 +235,17 @@ fn refusal(status: u16, error: Error) -> ApiError {
 }
 
 fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: Rate) -> Result<PlannedJob, ApiError> {
+    plan_edited(request, &|_| Ok(()), settings, home, price)
+}
+
+/// Plans a job after `edit` has changed it.
+fn plan_edited(
+    request: &SubmitRequest,
+    edit: &dyn Fn(&mut Job) -> Result<(), Problem>,
+    settings: &GlobalSettings,
+    home: &Home,
+    price: Rate,
+) -> Result<PlannedJob, ApiError> {
     let failure = |error: Error| refusal(422, error);
     if !Path::new(&request.folder).is_absolute() {
         let hint = "name a folder of the server's machine, from which relative paths in the job are taken";
@@ -220,7 +264,7 @@ fn plan(request: &SubmitRequest, settings: &GlobalSettings, home: &Home, price: 
     let mut printer = Printer::silent();
     let names = (request.file.as_str(), Path::new(&request.folder));
     // The server's own variables are private.
-    let read = load(request.job.clone(), names, &typed, &|_| None, &mut printer).map_err(failure)?;
+    let read = load_edited(request.job.clone(), names, &typed, &|_| None, edit, &mut printer).map_err(failure)?;
     if let Some(unrentable) = read.unrentable {
         return Err(failure(Error::Job(unrentable)));
     }

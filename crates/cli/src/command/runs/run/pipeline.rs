@@ -288,7 +288,7 @@ impl PipelineStart<'_> {
 }
 
 /// The folder of what a run has written: the model of our trainer, or the `outputs` of a program.
-fn outputs(home: &Home, run: &RunId, job: &Job) -> String {
+pub fn outputs(home: &Home, run: &RunId, job: &Job) -> String {
     let below = match job.work {
         Work::Train(_) => "export",
         Work::Command(_) => "checkpoints/outputs",
