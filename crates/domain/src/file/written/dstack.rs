@@ -36,11 +36,7 @@ const LEFT_OUT: [(&[&str], &str, &str); 10] = [
         "",
     ),
     (&["reservation", "availability_zones"], "a job does not choose them", ""),
-    (
-        &["priority", "schedule", "startup_order"],
-        "runs start in order of submission",
-        "let cron start `gradus run --detach`",
-    ),
+    (&["priority", "startup_order"], "runs start in order of submission", ""),
     (&["stop_criteria", "tags", "groups"], "it has no counterpart", ""),
 ];
 
@@ -92,6 +88,23 @@ pub(super) fn import(tree: &Node, file_name: &str) -> Result<Imported, Problems>
     import.finish(ForeignFormat::Dstack, file_name, &|path| tree.line_of(&theirs(path)))
 }
 
+/// A schedule; both take UTC where nothing else is said.
+fn schedule(import: &mut Import, line: Option<u32>, value: &Node) {
+    match value.get("cron").and_then(|(_, cron)| scalar(cron)) {
+        Some(cron) => {
+            import.job.text("schedule.cron", cron);
+            let what = "kept, and takes effect with `gradus schedules add`";
+            import.note(line, "schedule", what, "`gradus run` runs the job once");
+        }
+        None => import.note(
+            line,
+            "schedule",
+            "left out: a job has one expression of cron",
+            "write for example `schedule: {cron: 0 3 * * *}`, in a job file for each",
+        ),
+    }
+}
+
 fn top(import: &mut Import, key: &Key, value: &Node) {
     let (name, line) = (key.raw.text.as_str(), Some(key.line));
     let text = scalar(value).unwrap_or_default();
@@ -103,6 +116,7 @@ fn top(import: &mut Import, key: &Key, value: &Node) {
             let clone = import.clone.take().map(|clone| clone + "\n").unwrap_or_default();
             import.job.text("setup", clone + &texts(value).join("\n"));
         }
+        "schedule" => schedule(import, line, value),
         "env" => variables(import, value),
         "files" | "repos" => folders(import, name, value),
         "resources" => resources(import, value),

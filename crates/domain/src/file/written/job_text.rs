@@ -3,7 +3,7 @@
 use super::yaml::{YamlValue, write_entry};
 
 /// The order in which keys stand in a file.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "name",
     "project",
     "num_nodes",
@@ -17,6 +17,7 @@ const ORDER: [&str; 17] = [
     "run",
     "progress",
     "sweep",
+    "schedule",
     "budget",
     "deadline",
     "idle_timeout",
@@ -40,8 +41,17 @@ impl JobText {
             // Names of variables may have points in them; sections are one deep.
             let (key, below) = match rest.split_once('.') {
                 Some((key, below))
-                    if ["resources", "envs", "secrets", "budget", "job_recovery", "progress", "file_mounts"]
-                        .contains(&key) =>
+                    if [
+                        "resources",
+                        "envs",
+                        "secrets",
+                        "budget",
+                        "job_recovery",
+                        "progress",
+                        "file_mounts",
+                        "schedule",
+                    ]
+                    .contains(&key) =>
                 {
                     (key, Some(below))
                 }
