@@ -1,7 +1,8 @@
 //! The event log is a stable format: every history that an older version wrote is read by this one.
 //!
 //! `histories/first.jsonl` is the log of two runs: one whose agent was killed, and which was stopped and resumed; one
-//! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed. Those
+//! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed;
+//! `histories/schedule.jsonl` that of a schedule with two runs. Those
 //! in `histories/simulated` were written by the simulation (`cargo xtask sim --log SEED`, seeds 203, 172, 18, 32, 215 and
 //! 169) and hold what the others lack: jobs on several machines, by one request or several, notices, races, machines that
 //! were rented twice, budgets. Histories are added, never changed.
@@ -12,6 +13,7 @@ use plan::World;
 
 const FIRST: &str = include_str!("histories/first.jsonl");
 const SWEEP: &str = include_str!("histories/sweep.jsonl");
+const SCHEDULE: &str = include_str!("histories/schedule.jsonl");
 
 fn records(text: &str) -> Vec<Record> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -52,6 +54,18 @@ fn the_first_sweep_is_read_replayed_and_written_alike() {
         assert_eq!(plan::sweep::values(&sweep.search, row.number), row.values, "a draw is a promise");
     }
     are_written_alike(&records, SWEEP);
+}
+
+#[test]
+fn the_first_schedule_is_read_replayed_and_written_alike() {
+    let records = records(SCHEDULE);
+    let world = World::replay(&records).unwrap();
+    let (id, schedule) = world.schedules.iter().next().unwrap();
+    let runs: Vec<&str> = schedule.runs.iter().map(RunId::as_str).collect();
+    assert_eq!(runs, ["nightly-0193f2a1c0-20241005t0200", "nightly-0193f2a1c0-20241008t0200"]);
+    assert_eq!(schedule.runs.last(), schedule.last_due.map(|due| id.run(due)).as_ref(), "a name is a promise");
+    assert_eq!((schedule.fired, schedule.skipped, schedule.paused), (2, 2, None));
+    are_written_alike(&records, SCHEDULE);
 }
 
 const ATTEMPTS: usize = 3;

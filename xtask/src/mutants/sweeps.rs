@@ -1,8 +1,24 @@
-//! Mutants of sweeps: the budget that their trials share.
+//! Mutants of sweeps, the budget that their trials share, and of schedules.
 
 use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SWEEPS: &[SourceMutant] = &[
+    SourceMutant {
+        name: "due-times-are-settled-twice",
+        harm: "a due time of a schedule is run, and paid for, twice",
+        file: "crates/plan/src/world/schedules.rs",
+        from: "if due <= known.settled {",
+        to: "if due < known.settled {",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "schedules"], filter: "submitted_once" },
+    },
+    SourceMutant {
+        name: "what-is-left-out-is-never-due",
+        harm: "the nightly run is lost in the night in which clocks are set forward",
+        file: "crates/domain/src/jobs/schedule/due.rs",
+        from: "to_ambiguous_timestamp(shown).compatible()",
+        to: "to_ambiguous_timestamp(shown).unambiguous()",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "left_out_is_due_as_much_later" },
+    },
     SourceMutant {
         name: "trials-start-before-costs-are-known",
         harm: "after a restart a trial is started from a budget that others have spent while nobody listened",

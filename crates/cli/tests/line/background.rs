@@ -3,6 +3,7 @@
 mod budgets;
 mod hostile;
 mod remote;
+mod schedules;
 mod serve;
 mod sweeps;
 mod versions;
