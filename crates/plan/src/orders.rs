@@ -148,6 +148,14 @@ pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event
             let is_on = !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. });
             is_on.then(|| Event::StopRequested { run: attempt.run.clone(), by: StopBy::Idle })
         }
+        (_, AgentEvent::Reported { report: Report::Result(metrics), .. }) => {
+            let run = world.runs.get(&attempt.run)?;
+            let metric = world.sweep_of(run)?.search.metric?;
+            let value = crate::sweep::reported(metric, &metrics.values)?;
+            // One that is reported again says nothing new.
+            let is_new = run.results.last().and_then(|last| last.value) != Some(value);
+            is_new.then(|| Event::TrialMeasured { run: attempt.run.clone(), value })
+        }
         (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Started | AgentEvent::Reported { .. }) => {
             None
         }

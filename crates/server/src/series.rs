@@ -34,7 +34,7 @@ pub fn step_of(report: &Report) -> Option<u64> {
         Report::Exported(exported) => Some(exported.steps),
         Report::Ready(ready) => Some(ready.step),
         Report::Evaluated(evaluated) => Some(evaluated.step),
-        Report::Metrics(metrics) => Some(metrics.step),
+        Report::Metrics(metrics) | Report::Result(metrics) => Some(metrics.step),
         Report::Checkpointed(checkpointed) => Some(checkpointed.step),
         Report::Stopped { step } => Some(*step),
         Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {

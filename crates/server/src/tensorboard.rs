@@ -56,6 +56,7 @@ impl EventFile {
                 | Report::Preparing { .. }
                 | Report::Checkpointed(_)
                 | Report::Note { .. }
+                | Report::Result(_)
                 | Report::Exported(_) => {}
                 Report::Devices { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }

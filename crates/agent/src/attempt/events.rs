@@ -47,8 +47,14 @@ impl Attempt {
                     Vec::new()
                 }
                 Working::Command { link, .. } => {
-                    let is_passed_on = link.as_mut().is_some_and(|link| link.hear(rank, &report, now));
-                    if is_passed_on { self.reported(*report, now) } else { Vec::new() }
+                    if !link.as_mut().is_some_and(|link| link.hear(rank, &report, now)) {
+                        return Vec::new();
+                    }
+                    let is_measured = matches!(*report, Report::Step(_) | Report::Metrics(_));
+                    let mut events = self.reported(*report, now);
+                    // What was still on its way when the program ended counts as well.
+                    events.extend(self.result().filter(|_| is_measured));
+                    events
                 }
             },
             AttemptEvent::Observed(report) => self.observed(*report, now),
@@ -104,7 +110,20 @@ impl Attempt {
             }
         }
         self.stage = Stage::Ended { exit, role, memory, since: now };
-        seen.into_iter().flat_map(|report| self.observed(report, now)).collect()
+        let mut events: Vec<AgentEvent> = seen.into_iter().flat_map(|report| self.observed(report, now)).collect();
+        events.extend(self.result());
+        events
+    }
+
+    /// What a program that has succeeded has measured last.
+    fn result(&self) -> Option<AgentEvent> {
+        let is_success = matches!(self.stage, Stage::Ended { exit: Exit::Code(0), role: Role::Program, .. });
+        match &self.work {
+            Working::Command { reports, .. } if is_success && self.ending.is_none() => {
+                Some(AgentEvent::Reported { rank: first_rank(&self.start), report: reports.result()? })
+            }
+            Working::Command { .. } | Working::Train { .. } => None,
+        }
     }
 
     /// Whether the next attempt here repeats the set-up: its program may have ended for want of it, or has hung, or the user

@@ -1,9 +1,10 @@
 //! Determines the outcome of an attempt: a pure function of its reports, its exit status, and stop requests.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::rank::{Exported, Report};
+use domain::rank::{Exported, Metrics, Report};
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 use node::oom::MemoryKill;
@@ -36,6 +37,9 @@ pub struct RankReports {
     /// The step of the newest durable checkpoint.
     saved: Option<u64>,
     last: Option<FinalReport>,
+    /// The newest step, and the last value of each metric.
+    step: u64,
+    values: BTreeMap<String, f64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +92,12 @@ impl RankReports {
         self.saved
     }
 
+    /// The last value of each metric, if it has reported any.
+    pub fn result(&self) -> Option<Report> {
+        let metrics = Metrics { step: self.step, values: self.values.clone() };
+        (!self.values.is_empty()).then_some(Report::Result(metrics))
+    }
+
     /// Takes in a report.
     pub fn hear(&mut self, report: &Report) {
         match report {
@@ -95,12 +105,26 @@ impl RankReports {
             Report::Trained => self.last = Some(FinalReport::Trained),
             Report::Stopped { step } => self.last = Some(FinalReport::Stopped(*step)),
             Report::Failed(finding) => self.last = Some(FinalReport::Failed(finding.clone())),
-            Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) => {}
+            Report::Step(step) => {
+                self.step = step.step;
+                match self.values.get_mut(LOSS) {
+                    Some(loss) => *loss = step.loss,
+                    None => drop(self.values.insert(LOSS.to_owned(), step.loss)),
+                }
+            }
+            Report::Metrics(metrics) => {
+                self.step = self.step.max(metrics.step);
+                self.values.extend(metrics.values.iter().map(|(name, value)| (name.clone(), *value)));
+            }
             Report::Checkpointed(checkpointed) => self.saved = Some(checkpointed.step),
-            Report::Evaluated(_) | Report::Metrics(_) | Report::Devices { .. } | Report::Note { .. } => {}
+            Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Evaluated(_) => {}
+            Report::Result(_) | Report::Devices { .. } | Report::Note { .. } => {}
         }
     }
 }
+
+/// The name of the loss of steps among the metrics.
+const LOSS: &str = "loss";
 
 /// Signals caused by a program's own bugs, rather than sent from outside.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];

@@ -65,7 +65,7 @@ impl Watchdog {
                 self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
             }
             Report::Evaluated(_) | Report::Metrics(_) | Report::Checkpointed(_) | Report::Exported(_) => {}
-            Report::Preparing { .. } => {}
+            Report::Preparing { .. } | Report::Result(_) => {}
             Report::Hello { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             // A note can come from a thread that lives while training hangs.
             Report::Note { .. } => return,

@@ -32,7 +32,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => of_attempt(attempt),
         Event::AttemptResizing { attempt } | Event::StragglerFound { attempt, .. } => of_attempt(attempt),
         Event::MicroBatchHalved { run, .. } | Event::KeeperChanged { run, .. } => Some(run),
-        Event::BillAdjusted { run, .. } => Some(run),
+        Event::BillAdjusted { run, .. } | Event::TrialMeasured { run, .. } => Some(run),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
             return sweep.to_string();
@@ -100,6 +100,7 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Billed { bill, .. } => billed(bill),
         Event::BillAdjusted { source, adjustments, .. } => adjusted(source, adjustments),
+        Event::TrialMeasured { value, .. } => format!("measured {value}"),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
         Event::ScheduleAdded(added) => {

@@ -323,7 +323,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::MicroBatchHalved { accumulate, .. } => {
             format!("memory ran out: resuming with {accumulate} micro-batches per step")
         }
-        Event::KeeperChanged { .. } | Event::BillAdjusted { .. } => return None,
+        Event::KeeperChanged { .. } | Event::BillAdjusted { .. } | Event::TrialMeasured { .. } => return None,
         Event::MemberPrepared { .. } | Event::MemberEnded { .. } => return None,
         Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
             return None;

@@ -75,7 +75,11 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
             domain::sweep::Goal::Maximize => "highest",
             domain::sweep::Goal::Minimize => "lowest",
         };
-        lines.push(format!("best     by {} on the validation split, the {goal}", metric.name()));
+        let place = match job.work {
+            domain::Work::Train(_) => "on the validation split",
+            domain::Work::Command(_) => "as the program reports it last",
+        };
+        lines.push(format!("best     by {} {place}, the {goal}", metric.name()));
     }
     let at_once = if sweep.parallel > 1 { format!(", {} at a time", sweep.parallel) } else { String::new() };
     lines.push(match (bound.trials, bound.epochs) {

@@ -73,7 +73,13 @@ fn sentence(world: &World, id: &SweepId, event: &Event) -> Option<String> {
                     let first = finding.message.lines().next().unwrap_or_default();
                     format!("trial {number}: failed: {first}")
                 }
-                RunEnd::Done { outcome: Outcome::Succeeded } => format!("trial {number}: succeeded"),
+                RunEnd::Done { outcome: Outcome::Succeeded } => {
+                    let value = known.results.last().and_then(|result| result.value);
+                    match sweep.search.metric.zip(value) {
+                        Some((metric, value)) => format!("trial {number}: {} {}", metric.name(), metric.say(value)),
+                        None => format!("trial {number}: succeeded"),
+                    }
+                }
                 RunEnd::Stopped { .. } => format!("trial {number}: stopped; checkpoint saved"),
             }
         }

@@ -123,7 +123,7 @@ pub fn is_decision(event: &AgentEvent) -> bool {
     match event {
         AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Idle | AgentEvent::Ended { .. } => true,
         AgentEvent::Reported { report, .. } => match report {
-            Report::Ready(_) | Report::Exported(_) | Report::Trained => true,
+            Report::Ready(_) | Report::Result(_) | Report::Exported(_) | Report::Trained => true,
             Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,
             Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
             Report::Metrics(_) | Report::Devices { .. } | Report::Note { .. } => false,

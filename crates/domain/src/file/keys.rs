@@ -94,7 +94,7 @@ pub(crate) struct SweepKeys {
     /// Maximum number of trials. Default: the size of the grid or of the table, or as many as `budget` and `deadline` allow.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
-    /// Validation metric that trials are compared by. Default: `accuracy` for classification (`map` for `labels: multi_label`, `loss` for `labels: number`), `map` for detection, `loss` for language models. Trials of a `run:` program are not compared.
+    /// Validation metric that trials are compared by. Default: `accuracy` for classification (`map` for `labels: multi_label`, `loss` for `labels: number`), `map` for detection, `loss` for language models. Trials of a `run:` program are compared only where this key is given: by the last value that the program has reported under this name, by the package `gradus`, `progress.regex` or its files; `val_` or `eval_` before the name is preferred.
     pub metric: Option<Metric>,
     /// Whether higher or lower values of the metric are better. Default: depends on the metric.
     pub goal: Option<Goal>,

@@ -174,9 +174,9 @@ fn sweep(
         }
         (true, false) | (false, true) => {}
     }
-    if keys.goal.is_some() && matches!(work, Some(Work::Command(_))) {
-        let why = "trials of a `run:` program are not compared, so none is the best";
-        clash(problems, "sweep.goal", why, "leave the key out; each trial's measurements are in its report");
+    if keys.goal.is_some() && keys.metric.is_none() && matches!(work, Some(Work::Command(_))) {
+        let why = "trials of a `run:` program are compared only by a metric that is named";
+        clash(problems, "sweep.goal", why, "add for example `metric: accuracy`, which the program reports");
     }
     let metric = match work? {
         Work::Train(train) => Some(keys.metric.unwrap_or(Metric::usual(train))),

@@ -29,7 +29,7 @@ pub struct Sweep {
     pub method: Method,
     /// Maximum number of trials; `None` for the size of the grid, or as many as budget and deadline allow.
     pub trials: Option<u32>,
-    /// The objective; `None` for a program, whose trials are not compared.
+    /// The objective; `None` where trials are not compared: those of a program that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Whether more of it is better.
@@ -286,6 +286,8 @@ impl Metric {
     pub fn say(self, value: f64) -> String {
         match self {
             Metric::Loss | Metric::Perplexity => format!("{value:.4}"),
+            // A program may report a percentage as one.
+            _ if value > 1.5 => format!("{value:.4}"),
             Metric::Accuracy | Metric::F1 | Metric::Top5 | Metric::Map | Metric::Map50 => {
                 format!("{:.2} %", 100.0 * value)
             }

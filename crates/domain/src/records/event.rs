@@ -183,6 +183,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accept_data_change: bool,
     },
+    /// A trial that is a user's program has succeeded, with this value of the metric that its sweep compares.
+    TrialMeasured {
+        /// Which.
+        run: RunId,
+        /// Its last value; finite.
+        value: f64,
+    },
     /// The alert of the sweep's budget was reached.
     SweepBudgetAlert { sweep: SweepId, spent: Money },
     /// The sweep is at its end, or stopped; all of its trials are billed.

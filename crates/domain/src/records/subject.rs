@@ -27,7 +27,7 @@ impl Event {
             Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } => EventSubject::Run(run),
             Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } => EventSubject::Run(run),
             Event::Ended { run, .. } | Event::Billed { run, .. } => EventSubject::Run(run),
-            Event::BillAdjusted { run, .. } => EventSubject::Run(run),
+            Event::BillAdjusted { run, .. } | Event::TrialMeasured { run, .. } => EventSubject::Run(run),
             Event::MicroBatchHalved { run, .. } | Event::KeeperChanged { run, .. } => EventSubject::Run(run),
             Event::Launched { instance, .. } | Event::RentFailed { instance, .. } => EventSubject::Instance(instance),
             Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance, .. } => {

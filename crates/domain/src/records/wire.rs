@@ -98,7 +98,7 @@ pub enum AgentEvent {
 }
 
 /// Reports on which decisions rest: one that cannot be read is an error, and is sent again to a loop that can.
-const DECISIVE: [&str; 5] = ["ready", "exported", "trained", "stopped", "failed"];
+const DECISIVE: [&str; 6] = ["ready", "result", "exported", "trained", "stopped", "failed"];
 
 fn known_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AgentEvent, D::Error> {
     let value = Value::deserialize(deserializer)?;

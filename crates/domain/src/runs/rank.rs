@@ -99,6 +99,9 @@ pub enum Report {
     Evaluated(Evaluated),
     /// Metrics of a user's program that have no field of their own.
     Metrics(Metrics),
+    /// The last value of each metric of a user's program that has succeeded. Said by the agent, once the program has ended; of
+    /// several of one attempt, the last one counts.
+    Result(Metrics),
     /// What the machine's GPUs do. Said by the agent, and not by a rank.
     Devices { devices: Vec<DeviceUse> },
     /// A checkpoint is durable: its manifest was renamed into place and synced.

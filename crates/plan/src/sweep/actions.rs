@@ -180,7 +180,11 @@ fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>
         (None, Some(best)) => SweepEnd::Done { best: Some(best) },
         (None, None) if has_run(world, sweep) => SweepEnd::Done { best: None },
         (failure, best) => {
-            let message = failure.unwrap_or_else(|| "no trial came to a result".to_owned());
+            let unmeasured = sweep.search.metric.filter(|_| has_rested(world, sweep));
+            let message = failure.unwrap_or_else(|| match unmeasured {
+                Some(metric) => format!("no trial has reported `{}`, by which they are compared", metric.name()),
+                None => "no trial came to a result".to_owned(),
+            });
             let why = world.trials(sweep).find_map(|(_, run)| match &run.state {
                 RunState::Done { outcome: domain::run::Outcome::Failed { finding } } => Some(finding.clone()),
                 _ => None,
@@ -197,7 +201,11 @@ fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>
 
 /// Whether trials that are not compared have run, one of them to its end.
 fn has_run(world: &World, sweep: &SweepRecord) -> bool {
-    sweep.search.metric.is_none() && world.trials(sweep).any(|(_, run)| standing(run).state == Stand::Rested)
+    sweep.search.metric.is_none() && has_rested(world, sweep)
+}
+
+fn has_rested(world: &World, sweep: &SweepRecord) -> bool {
+    world.trials(sweep).any(|(_, run)| standing(run).state == Stand::Rested)
 }
 
 /// Why trials cannot be compared: the newest one has read other data than the first, and nobody has accepted that. Trials

@@ -41,7 +41,8 @@ pub fn rows(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, El
             values: trial.values.clone(),
             word: run.state.word(),
             state: standing(run).state,
-            epochs: last.map(|result| result.epochs),
+            // Those of a program are not known.
+            epochs: last.map(|result| result.epochs).filter(|epochs| *epochs > 0),
             value: last.and_then(|result| result.value),
             cost: crate::world::spent(world, run, meters),
         })

@@ -1,7 +1,10 @@
 //! How each trial of a sweep stands.
 
+use std::collections::BTreeMap;
+
 use domain::Work;
 use domain::run::{Outcome, RunState};
+use domain::sweep::Metric;
 
 use crate::world::{Measured, Run};
 
@@ -45,4 +48,29 @@ pub fn standing(run: &Run) -> Standing {
         Work::Command(_) => 0,
     };
     Standing { target, results: run.results.clone(), state }
+}
+
+/// What a program's name of a metric may begin with, the best first: validation is preferred to training.
+const PREFIXES: [&str; 7] = ["val_", "val/", "eval_", "eval/", "validation_", "validation/", ""];
+
+/// The value of a metric among those that a program has reported by names of its own.
+pub(crate) fn reported(metric: Metric, values: &BTreeMap<String, f64>) -> Option<f64> {
+    let named = PREFIXES.iter().find_map(|prefix| values.get(&format!("{prefix}{}", metric.name())));
+    named.copied().filter(|value| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_validation_is_preferred_to_a_step() {
+        let values = |all: &[(&str, f64)]| all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let all: BTreeMap<String, f64> = values(&[("loss", 2.0), ("eval_loss", 1.0), ("val/f1", 0.5)]);
+        assert_eq!(reported(Metric::Loss, &all), Some(1.0));
+        assert_eq!(reported(Metric::F1, &all), Some(0.5));
+        assert_eq!(reported(Metric::Accuracy, &all), None);
+        assert_eq!(reported(Metric::Loss, &values(&[("loss", 2.0)])), Some(2.0));
+        assert_eq!(reported(Metric::Loss, &values(&[("loss", f64::NAN)])), None);
+    }
 }

@@ -114,6 +114,12 @@ impl World {
                 Ok(())
             }
             Event::BillAdjusted { run, before, adjustments, .. } => self.bill_adjusted(run, *before, adjustments),
+            Event::TrialMeasured { run, value } => {
+                // Epochs of a program are not known.
+                let value = Some(*value).filter(|value| value.is_finite());
+                self.run_mut(run)?.results.push(Measured { epochs: 0, value, is_enough: false });
+                Ok(())
+            }
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {
                 self.follow_sweep(record)
             }

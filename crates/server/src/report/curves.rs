@@ -61,7 +61,8 @@ impl Curves {
                     checkpoints.insert(checkpointed.step, (*at, *checkpointed));
                 }
                 Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Exported(_) => {}
-                Report::Devices { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+                Report::Result(_) | Report::Devices { .. } => {}
+                Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }
         Curves {

@@ -193,7 +193,7 @@ impl View {
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::StragglerFound { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
-            Event::BillAdjusted { .. } => {}
+            Event::BillAdjusted { .. } | Event::TrialMeasured { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => {}
@@ -239,7 +239,7 @@ impl View {
             Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
             Report::Note { text } => self.plain(point.at, text.clone()),
             Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
-            Report::Metrics(_) | Report::Devices { .. } | Report::Checkpointed(_) => {}
+            Report::Metrics(_) | Report::Result(_) | Report::Devices { .. } | Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }
     }

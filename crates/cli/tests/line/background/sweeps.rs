@@ -244,3 +244,25 @@ fn what_has_ended_in_the_background_is_reported_and_not_detached_again() {
         assert!(second.contains(&format!(": {word}\n")) && !second.contains("in the background"), "{second}");
     }
 }
+
+#[test]
+fn trials_of_a_program_are_compared_by_what_it_reports() {
+    let home = Home::new();
+    let file = home.job(
+        "lr.yaml",
+        "name: lr\nenvs: {LR: 0}\nrun: |\n  echo step 1 accuracy 0.125\n  echo step 2 accuracy $LR\nprogress: {regex: 'step (?<step>\\d+) accuracy (?<accuracy>\\S+)'}\nsweep: {method: grid, metric: accuracy, parameters: {envs.LR: [0.25, 0.75, 0.5]}}\n",
+    );
+    let run = home.gradus(&["run", text(&file), "--json"]);
+    assert_eq!(run.code, Some(0), "{}{}", run.out, run.err);
+    let done = run.last();
+    assert_eq!((&done["best"]["number"], &done["best"]["value"]), (&json!(2), &json!(0.75)), "{done}");
+    let events = home.gradus(&["events"]).out;
+    assert!(events.contains("measured 0.75") && !events.contains("measured 0.125"), "{events}");
+
+    let silent = home.job(
+        "silent.yaml",
+        "envs: {LR: 0}\nrun: echo\nsweep: {method: grid, metric: f1, parameters: {envs.LR: [1]}}\n",
+    );
+    let run = home.gradus(&["run", text(&silent)]);
+    assert!(run.code != Some(0) && run.err.contains("no trial has reported `f1`"), "{}", run.err);
+}

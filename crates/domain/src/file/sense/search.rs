@@ -46,10 +46,6 @@ impl Validator {
             let message = "successive halving counts epochs, and those of a `run:` program are not known";
             self.wrong("sweep.method.asha", message, "write `method: grid` or `method: random`");
         }
-        if sweep.metric.is_some() {
-            let message = "trials of a `run:` program are not compared; each one's measurements are in its report";
-            self.wrong("sweep.metric", message, "leave the key out");
-        }
         let place = if sweep.method == Method::Table { "sweep.table" } else { "sweep.parameters" };
         for Parameter { key, range } in &sweep.parameters {
             let place = format!("{place}.{key}");

@@ -251,10 +251,7 @@ fn a_program_is_swept_by_its_variables() {
         "{trials: 2, parameters: {envs.1X: [1, 2]}}",
         "3 sweep.parameters.envs.1X: `1X` is no name of a variable (use letters, digits and `_`, and no digit first)",
     );
-    refused(
-        "{trials: 2, metric: loss, parameters: {envs.X: [1, 2]}}",
-        "3 sweep.metric: trials of a `run:` program are not compared; each one's measurements are in its report (leave the key out)",
-    );
+    refused("{trials: 2, metric: loss, goal: minimize, parameters: {envs.X: [1, 2]}}", "ok");
     refused(
         "{trials: 2, method: {asha: {}}, parameters: {envs.X: [1, 2]}}",
         "3 sweep.method.asha: successive halving counts epochs, and those of a `run:` program are not known (write `method: grid` or `method: random`)",
@@ -320,9 +317,9 @@ fn keys_of_the_optimizer_are_searched_by_their_whole_names() {
 }
 
 #[test]
-fn a_goal_of_programs_is_refused_by_name() {
+fn a_goal_of_programs_needs_a_metric() {
     check(
         "envs: {LR: 1}\nrun: echo $LR\nsweep:\n  method: grid\n  goal: minimize\n  parameters:\n    envs.LR: [1, 2]\n",
-        "5 sweep.goal: trials of a `run:` program are not compared, so none is the best (leave the key out; each trial's measurements are in its report)",
+        "5 sweep.goal: trials of a `run:` program are compared only by a metric that is named (add for example `metric: accuracy`, which the program reports)",
     );
 }
