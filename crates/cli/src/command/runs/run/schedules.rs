@@ -7,7 +7,7 @@ use domain::schedule::ScheduleChange;
 use domain::{Event, ScheduleId};
 use serde_json::{Value, json};
 use server::api::{SubmitRequest, schedule_view};
-use server::{Home, State, clock, submit};
+use server::{Home, State, submit};
 
 use crate::error::{Error, exit};
 use crate::follow::history::skipped;
