@@ -20,7 +20,7 @@ mod runs;
 mod training;
 mod values;
 
-pub use jobs::{image, job, mounts, problem, progress, schedule, sweep};
+pub use jobs::{image, job, mounts, pipeline, problem, progress, schedule, sweep};
 pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, terms, wants};
 pub use records::{event, files, rental, series, subject, wire};
 pub use runs::{all_reduce, finding, rank, run, threads, torch};
@@ -29,7 +29,7 @@ pub use values::{id, money, random, time, units};
 
 pub use event::{Event, Record};
 pub use finding::{Cause, Finding};
-pub use id::{AttemptId, Fence, InstanceId, RunId, ScheduleId, SweepId};
+pub use id::{AttemptId, Fence, InstanceId, PipelineId, RunId, ScheduleId, SweepId};
 pub use image::ContainerImage;
 pub use job::{Command, Job, Secret, Work};
 pub use money::{Money, Rate};

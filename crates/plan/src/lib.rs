@@ -28,6 +28,7 @@ pub use reconcile::{
 pub use resume::Resumption;
 pub use verdict::{StepTimes, Straggler, straggler_found};
 pub use world::{
-    AttemptState, Goodput, Illegal, Instance, LastDueRun, Measured, Member, Run, RunAttempt, RunOrSweep,
-    ScheduleDecision, ScheduleRecord, StepTotals, SweepRecord, SweepState, World, bill, goodput, kept_steps, spent,
+    AttemptState, Goodput, Illegal, Instance, LastDueRun, Measured, Member, PipelineDecision, PipelineRecord,
+    PipelineState, Run, RunAttempt, RunOrSweep, ScheduleDecision, ScheduleRecord, StepTotals, SweepRecord, SweepState,
+    World, bill, goodput, kept_steps, spent,
 };

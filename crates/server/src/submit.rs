@@ -5,11 +5,12 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 pub use control::identity::{job_hash, sha256};
-use domain::event::{ScheduleAdded, Submitted, SweepSubmitted};
+use domain::event::{PipelineSubmitted, ScheduleAdded, Submitted, SweepSubmitted};
+use domain::file::JobPipeline;
 use domain::schedule::JobSchedule;
 use domain::sweep::Known;
-use domain::{Event, Job, Plan, RunId, ScheduleId, SweepId};
-use plan::{RunOrSweep, ScheduleRecord};
+use domain::{Event, Job, PipelineId, Plan, RunId, ScheduleId, SweepId};
+use plan::RunOrSweep;
 use serde::{Deserialize, Serialize};
 
 use crate::api::SubmitRequest;
@@ -70,20 +71,56 @@ pub fn add_schedule(
     Ok(schedule)
 }
 
-/// What the request of a schedule is sealed under.
-const SCHEDULE: &str = "schedule";
+/// Writes a pipeline into the log; a server runs its tasks.
+///
+/// # Errors
+/// As [`State::append`].
+pub fn submit_pipeline(
+    state: &mut State,
+    pipeline: &JobPipeline,
+    request: &SubmitRequest,
+    user: Option<String>,
+) -> Result<PipelineId, Error> {
+    let id = PipelineId::new(unique(&pipeline.name));
+    let event = pipeline_submitted((id.clone(), pipeline), request, state.key(), user)?;
+    state.append(vec![event])?;
+    Ok(id)
+}
 
-/// The request of a schedule as the log has it.
+/// The submission of a pipeline.
+///
+/// # Errors
+/// As [`SecretKey::seal`].
+pub(crate) fn pipeline_submitted(
+    (id, pipeline): (PipelineId, &JobPipeline),
+    request: &SubmitRequest,
+    key: &SecretKey,
+    user: Option<String>,
+) -> Result<Event, Error> {
+    Ok(Event::PipelineSubmitted(Box::new(PipelineSubmitted {
+        pipeline: id,
+        tasks: pipeline.tasks.iter().map(|task| task.name.clone()).collect(),
+        budget: pipeline.budget,
+        request: sealed_request(key, request)?,
+        file: request.path(),
+        user,
+    })))
+}
+
+/// What requests are sealed under.
+const REQUEST: &str = "request";
+
+/// The request of a schedule or pipeline as the log has it.
 ///
 /// # Errors
 /// As [`SecretKey::seal`].
 pub(crate) fn sealed_request(key: &SecretKey, request: &SubmitRequest) -> Result<String, Error> {
-    key.seal(SCHEDULE, &serde_json::json!(request).to_string())
+    key.seal(REQUEST, &serde_json::json!(request).to_string())
 }
 
-/// The request of a schedule; `None` if another key has sealed it.
-pub(crate) fn request_of(key: &SecretKey, record: &ScheduleRecord) -> Option<SubmitRequest> {
-    serde_json::from_str(&key.unseal(SCHEDULE, &record.request)?).ok()
+/// A request that the log has; `None` if another key has sealed it.
+pub(crate) fn request_of(key: &SecretKey, sealed: &str) -> Option<SubmitRequest> {
+    serde_json::from_str(&key.unseal(REQUEST, sealed)?).ok()
 }
 
 /// The newest sweep of the same job file and job that has not ended, or whose end was not reported.

@@ -109,7 +109,7 @@ impl RankReports {
                 self.step = step.step;
                 match self.values.get_mut(LOSS) {
                     Some(loss) => *loss = step.loss,
-                    None => drop(self.values.insert(LOSS.to_owned(), step.loss)),
+                    None => self.values.extend([(LOSS.to_owned(), step.loss)]),
                 }
             }
             Report::Metrics(metrics) => {

@@ -1,16 +1,17 @@
 //! The event log as text: the run or sweep of an event, and a sentence.
 
 use domain::event::RunEnd;
+use domain::pipeline::PipelineEnd;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
-use domain::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome};
+use domain::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy};
 use domain::schedule::{ScheduleChange, SkipReason};
 use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, Money, RunId};
 use plan::World;
 
 use super::narrator::{stopping, straggler};
-use crate::figures::accuracy;
+use crate::figures::{accuracy, counted};
 
 /// The run or sweep that an event is about; empty where its run is not known.
 pub fn subject(world: &World, event: &Event) -> String {
@@ -38,6 +39,10 @@ pub fn subject(world: &World, event: &Event) -> String {
             return sweep.to_string();
         }
         Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => return sweep.to_string(),
+        Event::PipelineSubmitted(submitted) => return submitted.pipeline.to_string(),
+        Event::PipelineAdvanced { pipeline, .. }
+        | Event::PipelineStopRequested { pipeline }
+        | Event::PipelineEnded { pipeline, .. } => return pipeline.to_string(),
         Event::ScheduleAdded(added) => return added.schedule.to_string(),
         Event::ScheduleChanged { schedule, .. }
         | Event::ScheduleFired { schedule, .. }
@@ -103,6 +108,16 @@ pub fn sentence(event: &Event) -> String {
         Event::TrialMeasured { value, .. } => format!("measured {value}"),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
+        Event::PipelineSubmitted(submitted) => {
+            format!("pipeline of {} submitted from {}", counted(submitted.tasks.len() as u64, "task"), submitted.file)
+        }
+        Event::PipelineAdvanced { run, .. } => format!("submitted run {run}"),
+        Event::PipelineStopRequested { .. } => stopping(StopBy::User).to_owned(),
+        Event::PipelineEnded { end, .. } => match end {
+            PipelineEnd::Done => "pipeline done".to_owned(),
+            PipelineEnd::Stopped { .. } => "pipeline stopped".to_owned(),
+            PipelineEnd::Failed { task, message } => format!("task {task} failed: {}", first_line(message)),
+        },
         Event::ScheduleAdded(added) => {
             format!("schedule of {} added: `{}` in {}", added.file, added.times.cron, added.times.timezone)
         }

@@ -7,7 +7,6 @@ use domain::file::{SET_VARIABLES, is_variable};
 use domain::problem::Problem;
 use domain::schedule::DueRun;
 use domain::{Job, Problems, Rate, Secret};
-use serde_json::{Value, json};
 
 use super::mounts;
 use crate::error::Error;
@@ -151,34 +150,8 @@ pub fn read(
     })
 }
 
-/// A job file and its overrides as the API takes them, and the job as it is without its paths being looked at: they are
-/// paths of the server's machine. Only a table of trials is read here as well, because the job is not whole without it.
-///
-/// # Errors
-/// As [`read`].
-pub fn request(
-    args: &JobArgs,
-    variable: &dyn Fn(&str) -> Option<String>,
-    printer: &mut Printer,
-) -> Result<(Job, Value), Error> {
-    let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
-    let here = args.file.parent().unwrap_or(Path::new(""));
-    let mut job = Job::parse_with(&due_now(text.clone()), &name, &|path| table(here, path)).map_err(Error::Job)?.job;
-    let envs = envs(&args.typed, variable)?;
-    secrets(&mut job, &args.typed, variable, printer)?;
-    require_secrets(&job)?;
-    let values = job.secrets.iter().filter_map(|(name, secret)| Some((name, secret.0.as_ref()?)));
-    let secrets: BTreeMap<_, _> = values.collect();
-    let path = std::fs::canonicalize(&args.file).map_err(Error::file("open", &args.file))?;
-    let (folder, file) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
-    let body = json!({
-        "job": text, "folder": folder, "file": file.to_string_lossy(), "envs": envs, "secrets": secrets,
-    });
-    Ok((job, body))
-}
-
 /// The text of a file that `sweep.table` names, relative to the job file's folder; or why it cannot be had.
-fn table(folder: &Path, path: &str) -> Result<String, String> {
+pub(super) fn table(folder: &Path, path: &str) -> Result<String, String> {
     let file = folder.join(path);
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
     let about = std::fs::metadata(&file).map_err(unreadable)?;
@@ -216,7 +189,10 @@ pub fn env(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<(Str
 }
 
 /// The environment variables of the command line.
-fn envs(typed: &JobOverrides, variable: &dyn Fn(&str) -> Option<String>) -> Result<BTreeMap<String, String>, Error> {
+pub(super) fn envs(
+    typed: &JobOverrides,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, Error> {
     typed.envs.iter().map(|text| env(text, variable)).collect()
 }
 
@@ -267,7 +243,7 @@ pub fn load(
 }
 
 /// A job file with `schedule:` as a run of it has it that is due now: with the times that it names.
-fn due_now(text: String) -> String {
+pub(super) fn due_now(text: String) -> String {
     match domain::file::due_times(&text).filter(|_| DueRun::is_named_in(&text)) {
         Some(times) => DueRun::now(&times, server::clock::now()).placed(&text),
         None => text,
@@ -338,7 +314,7 @@ pub fn in_place_of_a_job(name: &str, text: &str) -> Option<Error> {
 }
 
 /// Sets the secrets of the command line, and masks the values of all in output.
-fn secrets(
+pub(super) fn secrets(
     job: &mut Job,
     typed: &JobOverrides,
     variable: &dyn Fn(&str) -> Option<String>,

@@ -1,12 +1,13 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
-//! `rented` → `machine`; `mounts` → `job_file` → `weights`; `machine` → `facts`; `facts`, `formats`, `job_file`, `machine`,
+//! `rented` → `machine`; `mounts` → `job_file` → `weights`, `job_request`; `machine` → `facts`; `facts`, `formats`, `job_file`, `machine`,
 //! `measure`, `weights` → `draft`.
 
 pub mod draft;
 mod facts;
 mod formats;
 pub mod job_file;
+pub mod job_request;
 pub mod ledger;
 pub mod machine;
 pub mod measure;

@@ -3,6 +3,7 @@
 pub mod image;
 pub mod job;
 pub mod mounts;
+pub mod pipeline;
 pub mod problem;
 pub mod progress;
 pub mod schedule;

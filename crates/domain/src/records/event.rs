@@ -6,10 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
-use crate::id::{AttemptId, Fence, InstanceId, RunId, ScheduleId, SweepId};
-use crate::job::Job;
+use crate::id::{AttemptId, Fence, InstanceId, PipelineId, RunId, ScheduleId, SweepId};
+use crate::job::{Budget, Job};
 use crate::money::Money;
 use crate::offer::Offer;
+use crate::pipeline::PipelineEnd;
 use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
@@ -201,6 +202,14 @@ pub enum Event {
         /// Its cost: the sum of its trials' bills.
         total: Money,
     },
+    /// A pipeline was submitted; its tasks are subsequent runs.
+    PipelineSubmitted(Box<PipelineSubmitted>),
+    /// The run of the next task was submitted. It comes after its submission, which the name of the run makes unique.
+    PipelineAdvanced { pipeline: PipelineId, run: RunId },
+    /// A user requests that a pipeline stops, with the task that runs.
+    PipelineStopRequested { pipeline: PipelineId },
+    /// A pipeline is at its end.
+    PipelineEnded { pipeline: PipelineId, end: PipelineEnd },
     /// A job is run at due times from now on.
     ScheduleAdded(Box<ScheduleAdded>),
     /// The user pauses, resumes or removes a schedule.
@@ -218,6 +227,25 @@ pub enum Event {
         /// Why.
         why: SkipReason,
     },
+}
+
+/// A pipeline whose tasks a server runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelineSubmitted {
+    /// Its name.
+    pub pipeline: PipelineId,
+    /// The names of its tasks, in their order.
+    pub tasks: Vec<String>,
+    /// The most that all tasks may cost together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Its file with its overrides, from which each task is planned when it is due: sealed, because it may hold secrets.
+    pub request: String,
+    /// The file as the user named it.
+    pub file: String,
+    /// Who has asked for it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// A job that is run at due times.

@@ -1,7 +1,7 @@
 //! The subject of an event.
 
 use crate::event::Event;
-use crate::id::{AttemptId, InstanceId, RunId, ScheduleId, SweepId};
+use crate::id::{AttemptId, InstanceId, PipelineId, RunId, ScheduleId, SweepId};
 
 /// The subject of an event, from which its run or sweep can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum EventSubject<'a> {
     Sweep(&'a SweepId),
     /// A schedule.
     Schedule(&'a ScheduleId),
+    /// A pipeline.
+    Pipeline(&'a PipelineId),
 }
 
 impl Event {
@@ -47,6 +49,10 @@ impl Event {
                 EventSubject::Sweep(sweep)
             }
             Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => EventSubject::Sweep(sweep),
+            Event::PipelineSubmitted(submitted) => EventSubject::Pipeline(&submitted.pipeline),
+            Event::PipelineAdvanced { pipeline, .. }
+            | Event::PipelineStopRequested { pipeline }
+            | Event::PipelineEnded { pipeline, .. } => EventSubject::Pipeline(pipeline),
             Event::ScheduleAdded(added) => EventSubject::Schedule(&added.schedule),
             Event::ScheduleChanged { schedule, .. }
             | Event::ScheduleFired { schedule, .. }
@@ -59,10 +65,8 @@ impl Event {
         let (first, others) = match (self, self.subject()) {
             (Event::RentIntended(intent), _) => (Some(&intent.instance), &intent.others[..]),
             (_, EventSubject::Instance(instance)) => (Some(instance), &[][..]),
-            (
-                _,
-                EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_) | EventSubject::Schedule(_),
-            ) => (None, &[][..]),
+            (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => (None, &[][..]),
+            (_, EventSubject::Schedule(_) | EventSubject::Pipeline(_)) => (None, &[][..]),
         };
         first.into_iter().chain(others)
     }
@@ -71,10 +75,8 @@ impl Event {
     pub fn attempt(&self) -> Option<&AttemptId> {
         match (self, self.subject()) {
             (Event::AttemptIntended { attempt, .. }, _) | (_, EventSubject::Attempt(attempt)) => Some(attempt),
-            (
-                _,
-                EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Sweep(_) | EventSubject::Schedule(_),
-            ) => None,
+            (_, EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Sweep(_)) => None,
+            (_, EventSubject::Schedule(_) | EventSubject::Pipeline(_)) => None,
         }
     }
 }

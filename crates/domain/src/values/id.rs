@@ -22,6 +22,11 @@ pub struct SweepId(Arc<str>);
 #[serde(from = "String", into = "String")]
 pub struct ScheduleId(Arc<str>);
 
+/// A pipeline that a server runs, such as `night-0193f2a1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct PipelineId(Arc<str>);
+
 /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
@@ -67,7 +72,7 @@ macro_rules! names {
     )*};
 }
 
-names!(RunId SweepId ScheduleId InstanceId AttemptId);
+names!(RunId SweepId ScheduleId PipelineId InstanceId AttemptId);
 
 /// Number of an attempt within its run, from 1. What an attempt writes carries it, and a folder refuses a lower number
 /// than the highest it has seen.
@@ -89,6 +94,13 @@ impl ScheduleId {
         let seconds = due.0.div_euclid(1_000_000);
         let time = jiff::Timestamp::from_second(seconds).map(|time| time.strftime("%Y%m%dt%H%M").to_string());
         RunId::new(format!("{self}-{}", time.unwrap_or_else(|_| seconds.to_string())))
+    }
+}
+
+impl PipelineId {
+    /// The run of the pipeline's `number`th task, from 1: the same name however often it is asked for.
+    pub fn task(&self, number: usize) -> RunId {
+        RunId::new(format!("{self}-task{number}"))
     }
 }
 

@@ -124,6 +124,8 @@ impl World {
                 self.follow_sweep(record)
             }
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
+            Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => self.follow_pipeline(record),
+            Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => self.follow_pipeline(record),
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => self.follow_schedule(record),
             Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => self.follow_schedule(record),
         }

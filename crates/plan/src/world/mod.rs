@@ -6,6 +6,7 @@ mod goodput;
 mod lifecycle;
 mod members;
 mod open;
+mod pipelines;
 mod rented;
 mod residence;
 mod resumed;
@@ -19,7 +20,8 @@ use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, Bill, BillAdjustment, InstanceState, Keeper, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
 use domain::{
-    AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, Rate, RunId, ScheduleId, SweepId, Timestamp,
+    AttemptId, Cause, Elapsed, Fence, InstanceId, Job, Money, Offer, PipelineId, Plan, Rate, RunId, ScheduleId,
+    SweepId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,7 @@ pub use bill::{bill, spent};
 pub use goodput::{Goodput, StepTotals, goodput, kept_steps};
 pub use lifecycle::Illegal;
 pub use members::Member;
+pub use pipelines::{PipelineDecision, PipelineRecord, PipelineState};
 pub use residence::RunOrSweep;
 pub use schedules::{LastDueRun, ScheduleDecision, ScheduleRecord};
 
@@ -48,6 +51,9 @@ pub struct World {
     /// Schedules that were not removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub schedules: BTreeMap<ScheduleId, ScheduleRecord>,
+    /// Pipelines that a server runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pipelines: BTreeMap<PipelineId, PipelineRecord>,
     /// Indexes, derived from the rest ([`World::find_open`]).
     #[serde(skip)]
     pub(crate) index: open::Index,

@@ -112,7 +112,7 @@ impl World {
             EventSubject::Run(run) => Some(run),
             EventSubject::Instance(instance) => self.instances.get(instance).map(|instance| &instance.run),
             EventSubject::Attempt(attempt) => self.attempts.get(attempt).map(|attempt| &attempt.run),
-            EventSubject::Sweep(_) | EventSubject::Schedule(_) => None,
+            EventSubject::Sweep(_) | EventSubject::Schedule(_) | EventSubject::Pipeline(_) => None,
         }
     }
 }

@@ -86,6 +86,10 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
             let (job, plan) = history::job();
             Ok(api::PlannedJob { job, plan, known: None })
         }),
+        task_planner: Arc::new(|_, _| {
+            let (job, plan) = history::job();
+            Ok(api::PlannedJob { job, plan, known: None })
+        }),
         admitter: Arc::new(|_| Ok(Box::new(()))),
         resume_check: Arc::new(|_, _| Ok(())),
         offers: Arc::new(|_| Ok(Vec::new())),

@@ -43,6 +43,11 @@ impl ApiError {
         ApiError::new(404, format!("no sweep is called `{sweep}`")).hint("list sweeps with `GET /v1/sweeps`")
     }
 
+    pub(super) fn no_pipeline(pipeline: &str) -> ApiError {
+        let hint = "list pipelines with `GET /v1/pipelines`";
+        ApiError::new(404, format!("no pipeline is called `{pipeline}`")).hint(hint)
+    }
+
     pub(super) fn no_schedule(schedule: &str) -> ApiError {
         let hint = "list schedules with `GET /v1/schedules`";
         ApiError::new(404, format!("no schedule is called `{schedule}`")).hint(hint)

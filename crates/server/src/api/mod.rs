@@ -28,6 +28,7 @@ use std::sync::mpsc::Sender;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use domain::job::Budget;
 use domain::schedule::DueRun;
 use domain::sweep::Known;
 use domain::{Bytes, Job, Money, Plan, RunId};
@@ -79,6 +80,20 @@ pub struct DueStart {
 /// Plans the run of a schedule, as [`Planner`] plans a job.
 pub type DuePlanner = dyn Fn(&SubmitRequest, &DueStart) -> Result<PlannedJob, ApiError> + Send + Sync;
 
+/// What a task of a pipeline starts with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskStart {
+    /// Its place, from 0.
+    pub place: usize,
+    /// The runs of the tasks before it, in their order; `None` if it is only planned.
+    pub earlier: Option<Vec<RunId>>,
+    /// What is left of the budget of all tasks.
+    pub budget: Option<Budget>,
+}
+
+/// Plans a task of a pipeline, as [`Planner`] plans a job.
+pub type TaskPlanner = dyn Fn(&SubmitRequest, &TaskStart) -> Result<PlannedJob, ApiError> + Send + Sync;
+
 /// Work that may cost money.
 #[derive(Debug, Clone, Copy)]
 pub enum PaidRequest<'a> {
@@ -105,6 +120,8 @@ pub struct Answers {
     pub planner: Arc<Planner>,
     /// Plans a run of a schedule.
     pub due_planner: Arc<DuePlanner>,
+    /// Plans a task of a pipeline.
+    pub task_planner: Arc<TaskPlanner>,
     /// Admits work that may cost money.
     pub admitter: Arc<Admitter>,
     /// Checks what a run or sweep would resume from.
@@ -167,6 +184,7 @@ pub fn serve(
         places.push(serve_tcp(&listen, guarded)?);
     }
     runtime.spawn(runs::schedules::keeper::keep(api.clone()));
+    runtime.spawn(runs::pipelines::keeper::keep(api.clone()));
     runtime.spawn(async move { axum::serve(unix, router(api)).await });
     drop(guard);
     // It ends with the process.
@@ -197,7 +215,7 @@ fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
 }
 
 fn router(api: Api) -> Router {
-    use runs::schedules;
+    use runs::{pipelines, schedules};
     Router::new()
         .route("/v1/health", get(metrics::health))
         .route("/v1/ready", get(metrics::ready))
@@ -224,6 +242,9 @@ fn router(api: Api) -> Router {
         .route("/v1/schedules/{schedule}/pause", post(schedules::pause))
         .route("/v1/schedules/{schedule}/resume", post(schedules::resume))
         .route("/v1/schedules/{schedule}/remove", post(schedules::remove))
+        .route("/v1/pipelines", get(pipelines::list).post(pipelines::submit))
+        .route("/v1/pipelines/{pipeline}", get(pipelines::show))
+        .route("/v1/pipelines/{pipeline}/stop", post(pipelines::stop))
         .route("/v1/sweeps", get(sweeps::list).post(sweeps::submit::submit))
         .route("/v1/sweeps/{sweep}", get(sweeps::show))
         .route("/v1/sweeps/{sweep}/stop", post(sweeps::stop))

@@ -133,6 +133,18 @@ const OPERATIONS: &[Operation] = &[
         "The logs of a run, or a part of one; with `follow`, all or one as they grow, in messages `log`",
         &[("file", "string"), ("offset", "integer"), FOLLOW],
     ),
+    get("/v1/pipelines", "List the pipelines that the server runs", &[]),
+    Operation {
+        method: "post",
+        path: "/v1/pipelines",
+        summary: "Submit a file of several documents, whose tasks run one after the other; with the header `Idempotency-Key`, \
+                  the same request sent again finds the same pipeline",
+        query: &[],
+        body: Some("SubmitRequest"),
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+    },
+    get("/v1/pipelines/{pipeline}", "Show a pipeline with the runs of its tasks", &[]),
+    change("/v1/pipelines/{pipeline}/stop", "Save a checkpoint of the task that runs, then stop the pipeline"),
     get("/v1/schedules", "List schedules, with when each is due next", &[]),
     Operation {
         method: "post",
@@ -277,6 +289,7 @@ fn described(operation: &Operation) -> Value {
         }
         ("post", "/v1/runs") => described["responses"]["201"]["links"] = links("run"),
         ("post", "/v1/sweeps") => described["responses"]["201"]["links"] = links("sweep"),
+        ("post", "/v1/pipelines") => described["responses"]["201"]["links"] = links("pipeline"),
         ("post", "/v1/schedules") => described["responses"]["201"]["links"] = links("schedule"),
         _ => {}
     }
@@ -308,9 +321,10 @@ fn response(operation: &Operation, status: u16) -> Value {
     }
 }
 
-/// What a path is about one of: `run`, `sweep`, `schedule`, `blob`, or nothing.
+/// What a path is about one of: `run`, `sweep`, `schedule`, `pipeline`, `blob`, or nothing.
 fn subject(operation: &Operation) -> Option<&'static str> {
-    ["run", "sweep", "schedule", "blob"].into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
+    let nouns = ["run", "sweep", "schedule", "pipeline", "blob"];
+    nouns.into_iter().find(|noun| operation.path.contains(&format!("{{{noun}}}")))
 }
 
 /// A body of this schema, with an example.
@@ -318,6 +332,10 @@ fn request_body(path: &str, schema: &str) -> Value {
     let (is_required, example) = match schema {
         "SubmitRequest" if path == "/v1/sweeps" => {
             let job = "name: seeds\nenvs: {SEED: 1}\nrun: echo $SEED\nsweep:\n  method: grid\n  parameters:\n    envs.SEED: [1, 2]\n";
+            (true, json!({ "job": job, "folder": "/" }))
+        }
+        "SubmitRequest" if path == "/v1/pipelines" => {
+            let job = "name: prep\noutputs: [out]\nrun: echo hello > out/a\n---\nname: fit\nfile_mounts: {in: \"${prep.outputs}/out\"}\nrun: cat in/a\n";
             (true, json!({ "job": job, "folder": "/" }))
         }
         "SubmitRequest" if path == "/v1/schedules" => {

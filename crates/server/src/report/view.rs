@@ -196,6 +196,8 @@ impl View {
             Event::BillAdjusted { .. } | Event::TrialMeasured { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
+            Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => {}
+            Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => {}
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => {}
             Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => {}
         }
@@ -320,7 +322,7 @@ fn goodput(run: &RunId, records: &[Record], points: &[Point], ours: &Ours) -> Go
         EventSubject::Run(of) => of == run,
         EventSubject::Instance(instance) => ours.instances.contains(instance),
         EventSubject::Attempt(attempt) => ours.attempts.contains(attempt),
-        EventSubject::Sweep(_) | EventSubject::Schedule(_) => false,
+        EventSubject::Sweep(_) | EventSubject::Schedule(_) | EventSubject::Pipeline(_) => false,
     };
     let records: Vec<Record> = records.iter().filter(is_ours).cloned().collect();
     let kept = plan::kept_steps(&records);

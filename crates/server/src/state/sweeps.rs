@@ -97,7 +97,7 @@ impl StateReader {
         records.retain(|record| match record.event.subject() {
             EventSubject::Sweep(of) => of == sweep,
             EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Attempt(_) => true,
-            EventSubject::Schedule(_) => false,
+            EventSubject::Schedule(_) | EventSubject::Pipeline(_) => false,
         });
         Ok(SweepEvents { records, next, has_more })
     }

@@ -1,7 +1,8 @@
 //! `gradus run`: from a job file to a model and a bill.
 
-mod pipeline;
+pub mod pipeline;
 pub mod schedules;
+mod served;
 
 use std::fs::File;
 use std::path::Path;
@@ -19,7 +20,8 @@ use crate::follow::left_behind::take_over;
 use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
-use crate::local::job_file::{JobArgs, request, require_secrets};
+use crate::local::job_file::{JobArgs, require_secrets};
+use crate::local::job_request::request;
 use crate::local::spending::{self, SpendingRequest};
 use crate::local::{machine, origin};
 use crate::printer::Printer;
@@ -53,8 +55,8 @@ pub struct StartOptions {
     /// Start a new run even if an unfinished run of the same job exists
     #[arg(long)]
     new: bool,
-    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`. Sweeps need a server
-    /// for it
+    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`. Sweeps and pipelines need
+    /// a server for it
     #[arg(long, short)]
     detach: bool,
     /// Show neither progress nor the program's output; see `gradus logs`
@@ -246,7 +248,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         }
     }
     if pipeline::read(&args.job.file)?.is_some() {
-        return Err(remote::only_here("a file of several documents (a pipeline)", server));
+        return served::run(&args.job, &args.start, server, printer);
     }
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
     schedules::note_single(&job, &args.job.file, printer);

@@ -1,5 +1,6 @@
 //! `gradus serve`: the control loop of this home as a server, with an API.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use domain::file::JobPipeline;
+use domain::file::{JobPipeline, PipelineTask};
 use domain::{Bytes, Elapsed, Job, Problem, Rate, RunId, Work};
 use plan::RunOrSweep;
 use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
@@ -17,6 +18,7 @@ use store::WebClient;
 
 use super::resume;
 use super::run::outputs;
+use super::run::pipeline::{as_task, require_outputs};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
@@ -84,6 +86,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
         due_planner: due_planner(settings.clone(), home.clone(), args.price),
+        task_planner: task_planner(settings.clone(), home.clone(), args.price),
         admitter: admitter(home.clone()),
         resume_check: resume_check(home.clone()),
         offers: offers(settings),
@@ -162,6 +165,39 @@ fn due_planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Du
         machine::require_served(&home, &planned.plan.offer.provider).map_err(|error| refusal(409, error))?;
         Ok(planned)
     })
+}
+
+/// Plans tasks of pipelines, each with the outputs of those before it.
+fn task_planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::TaskPlanner> {
+    Arc::new(move |request, start| {
+        let failure = |error: Error| refusal(422, error);
+        let pipeline = JobPipeline::read(&request.job, &request.file).map_err(Error::Job).map_err(failure)?;
+        let task = pipeline.as_ref().and_then(|pipeline| Some((pipeline, pipeline.tasks.get(start.place)?)));
+        let Some((pipeline, task)) = task else {
+            return Err(ApiError::new(422, format!("`{}` has no task {}", request.file, start.place + 1)));
+        };
+        let folder = |(task, run): (&PipelineTask, &RunId)| (task.name.clone(), kept_outputs(&home, run));
+        let folders: Option<BTreeMap<String, String>> =
+            start.earlier.as_ref().map(|runs| pipeline.tasks.iter().zip(runs).map(folder).collect());
+        let edit = |job: &mut Job| as_task(job, &task.name, folders.as_ref(), start.budget);
+        let asked = SubmitRequest { job: pipeline.text(start.place), ..request.clone() };
+        let planned = plan_edited(&asked, &edit, &settings, &home, price)?;
+        if planned.known.is_some() {
+            let message = format!("task `{}` of the pipeline has `sweep:`, and a task is a single run", task.name);
+            return Err(ApiError::new(422, message).hint("put the sweep in a job file of its own"));
+        }
+        require_outputs(pipeline, start.place, &planned.job).map_err(failure)?;
+        machine::require_served(&home, &planned.plan.offer.provider).map_err(|error| refusal(409, error))?;
+        Ok(planned)
+    })
+}
+
+/// The folder of what a run has kept: the outputs of a program, or else the model of our trainer.
+fn kept_outputs(home: &Home, run: &RunId) -> String {
+    let folder = home.run(run);
+    let outputs = folder.join("checkpoints/outputs");
+    let kept = if outputs.is_dir() { outputs } else { folder.join("export") };
+    kept.to_string_lossy().into_owned()
 }
 
 /// Where a program finds the outputs of the run before, below its working folder.
@@ -281,9 +317,8 @@ fn plan_edited(
     Ok(PlannedJob { job: read.job, plan, known })
 }
 
-/// The refusal of a file of several documents: its tasks are started one after the other by the command that runs them.
+/// The refusal of a file of several documents where a single job belongs.
 fn no_pipeline(file: &str) -> ApiError {
-    let message = format!("`{file}` has several documents (a pipeline), which cannot be submitted over the API");
-    let hint = format!("run it in the foreground on the server's machine: `gradus run {file} --server local`");
-    ApiError::new(422, message).hint(hint).exit_code(exit::USAGE)
+    let message = format!("`{file}` has several documents, and is no single job");
+    ApiError::new(422, message).hint("send it to `/v1/pipelines`").exit_code(exit::USAGE)
 }

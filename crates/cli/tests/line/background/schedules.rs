@@ -1,4 +1,4 @@
-//! `gradus schedules`: jobs that a server runs at due times.
+//! What a server starts by itself: jobs at due times, and the tasks of pipelines.
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -98,4 +98,34 @@ fn submit_as(home: &Home, run: &str) {
     event["run"] = json!(run);
     let insert = "INSERT INTO events (seq, at, run, event) VALUES (?1, ?2, ?3, ?4)";
     db.execute(insert, params![seq + 1, at, run, event.to_string()]).unwrap();
+}
+
+#[test]
+fn a_server_runs_the_tasks_of_a_pipeline() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &[]);
+    let tasks = "name: prep\noutputs: [out]\nrun: echo made > out/data\n---\nname: fit\nfile_mounts: {in: \"${prep.outputs}/out\"}\nrun: grep made in/data\n";
+    let body = json!({ "job": tasks, "folder": home.path(), "file": "night.yaml" });
+    let (_, planned) = server.ask("POST", "/v1/plans", &body);
+    assert_eq!(planned["tasks"].as_array().map(Vec::len), Some(2), "{planned}");
+    let key = ["Idempotency-Key: once"];
+    let (status, first) = server.try_ask("POST", "/v1/pipelines", &key, &body.to_string()).unwrap();
+    let (again, second) = server.try_ask("POST", "/v1/pipelines", &key, &body.to_string()).unwrap();
+    assert_eq!((status, again), (201, 200), "{first} {second}");
+    let id = first["pipeline"].as_str().unwrap();
+    let shown = || server.ask("GET", &format!("/v1/pipelines/{id}"), &Value::Null).1;
+    home.until("the end of the pipeline", || shown()["state"]["state"] == "ended");
+    assert_eq!((shown()["word"].as_str(), &shown()["runs"][1]), (Some("done"), &json!(format!("{id}-task2"))));
+    let (status, refused) = server.ask("POST", "/v1/runs", &body);
+    assert_eq!(status, 422, "{refused}");
+
+    let file = home.job("fails.yaml", "name: a\nrun: exit 3\n---\nname: b\nrun: 'true'\n");
+    let detached = home.gradus(&["run", text(&file), "--detach"]);
+    assert!(detached.code == Some(0) && detached.out.contains("continues in the background"), "{}", detached.err);
+    let failed = || {
+        let (_, listed) = server.ask("GET", "/v1/pipelines", &Value::Null);
+        listed["pipelines"][0]["state"]["how"]["task"] == "a"
+    };
+    home.until("the failure of its first task", failed);
+    assert!(!home.gradus(&["events"]).out.contains("-task2 ") || shown()["word"] == "done");
 }

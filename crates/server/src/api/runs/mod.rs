@@ -1,6 +1,7 @@
-//! Runs: plan, submit, list, show, stop; [`resume`]; [`schedules`], which submit them at due times.
+//! Runs: plan, submit, list, show, stop; [`resume`]; [`schedules`] and [`pipelines`], which submit them.
 
 pub(super) mod keys;
+pub(super) mod pipelines;
 pub(super) mod resume;
 pub(super) mod schedules;
 
@@ -38,6 +39,11 @@ pub(super) async fn plan(
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let request = body(request)?;
+    if let Some(pipeline) = pipelines::read(&request)? {
+        let plans = pipelines::plans(&api, &request, &pipeline).await?;
+        let tasks = pipeline.tasks.iter().zip(plans).map(|(task, plan)| json!({ "task": task.name, "plan": plan }));
+        return Ok(Json(json!({ "pipeline": pipeline.name, "tasks": tasks.collect::<Vec<_>>() })));
+    }
     let PlannedJob { job, plan, known } = reading::blocking(move || (api.answers.planner)(&request)).await?;
     let mut answer = json!({ "job": job.name, "plan": plan });
     if let (Some(known), Some(sweep)) = (known, &job.sweep) {

@@ -1,7 +1,7 @@
 //! Runs and sweeps read from their rows.
 
 use domain::subject::EventSubject;
-use domain::{AttemptId, Event, InstanceId, RunId, ScheduleId, SweepId};
+use domain::{AttemptId, Event, InstanceId, PipelineId, RunId, ScheduleId, SweepId};
 use plan::{RunOrSweep, SweepRecord, World};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params};
@@ -26,8 +26,7 @@ pub fn load_open(db: &Connection) -> rusqlite::Result<World> {
     for sweep in sweeps {
         world.merge(load(db, &RunOrSweep::Sweep(SweepId::new(sweep)))?.unwrap_or_default());
     }
-    // They are few, and none has an end.
-    load_schedules(db, &mut world)?;
+    load_plans(db, &mut world)?;
     world.find_open();
     Ok(world)
 }
@@ -43,15 +42,17 @@ pub fn load_all(db: &Connection) -> rusqlite::Result<World> {
     let sweeps = table(db, "SELECT id, body FROM sweep_rows", [])?;
     world.sweeps = sweeps.into_iter().map(|(id, body)| (SweepId::new(id), body)).collect();
     part.load(db, &mut world, [])?;
-    load_schedules(db, &mut world)?;
+    load_plans(db, &mut world)?;
     world.find_open();
     Ok(world)
 }
 
-/// Adds every schedule to a world.
-fn load_schedules(db: &Connection, world: &mut World) -> rusqlite::Result<()> {
+/// Adds every schedule and pipeline to a world: they are few.
+fn load_plans(db: &Connection, world: &mut World) -> rusqlite::Result<()> {
     let schedules = table(db, "SELECT id, body FROM schedule_rows", [])?;
     world.schedules.extend(schedules.into_iter().map(|(id, body)| (ScheduleId::new(id), body)));
+    let pipelines = table(db, "SELECT id, body FROM pipeline_rows", [])?;
+    world.pipelines.extend(pipelines.into_iter().map(|(id, body)| (PipelineId::new(id), body)));
     Ok(())
 }
 
@@ -122,7 +123,7 @@ fn run_of_instance(db: &Connection, instance: &InstanceId) -> rusqlite::Result<O
 pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrSweep>> {
     let run = match event.subject() {
         EventSubject::Sweep(sweep) => return Ok(Some(RunOrSweep::Sweep(sweep.clone()))),
-        EventSubject::Schedule(_) => None,
+        EventSubject::Schedule(_) | EventSubject::Pipeline(_) => None,
         EventSubject::Run(run) => Some(run.clone()),
         EventSubject::Instance(instance) => run_of_instance(db, instance)?,
         EventSubject::Attempt(attempt) => {
@@ -136,12 +137,19 @@ pub fn work_of(db: &Connection, event: &Event) -> rusqlite::Result<Option<RunOrS
 
 /// Loads the subject of an event if it has left memory. The rows must be at the same event as the world.
 pub fn recall(db: &Connection, world: &mut World, event: &Event) -> rusqlite::Result<()> {
-    if let EventSubject::Schedule(schedule) = event.subject() {
-        if !world.schedules.contains_key(schedule) {
+    match event.subject() {
+        EventSubject::Schedule(schedule) if !world.schedules.contains_key(schedule) => {
             let rows = table(db, "SELECT id, body FROM schedule_rows WHERE id = ?1", [schedule.as_str()])?;
             world.schedules.extend(rows.into_iter().map(|(id, body)| (ScheduleId::new(id), body)));
+            return Ok(());
         }
-        return Ok(());
+        EventSubject::Pipeline(pipeline) if !world.pipelines.contains_key(pipeline) => {
+            let rows = table(db, "SELECT id, body FROM pipeline_rows WHERE id = ?1", [pipeline.as_str()])?;
+            world.pipelines.extend(rows.into_iter().map(|(id, body)| (PipelineId::new(id), body)));
+            return Ok(());
+        }
+        EventSubject::Schedule(_) | EventSubject::Pipeline(_) => return Ok(()),
+        EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_) => {}
     }
     if world.work_of(event).is_some_and(|work| world.holds(&work)) {
         return Ok(());

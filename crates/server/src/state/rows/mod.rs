@@ -1,4 +1,4 @@
-//! Runs, instances, attempts, sweeps and schedules as rows: unfinished work is loaded at a start, and the rest on demand. All rows
+//! Runs, instances, attempts, sweeps, schedules and pipelines as rows: unfinished work is loaded at a start, and the rest on demand. All rows
 //! are derived from the log: missing or unreadable ones, or those of another layout, are rebuilt.
 
 mod load;
@@ -33,6 +33,7 @@ const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS sweep_rows (id TEXT PRIMARY KEY, ord INTEGER NOT NULL, is_open INTEGER NOT NULL,
         body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS schedule_rows (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS pipeline_rows (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS cost_rows (run TEXT NOT NULL, line INTEGER NOT NULL, instance TEXT NOT NULL,
         provider TEXT NOT NULL, user TEXT, project TEXT, started INTEGER NOT NULL, elapsed INTEGER NOT NULL,
         micros INTEGER NOT NULL, race INTEGER NOT NULL, adjusts TEXT, PRIMARY KEY (run, line)) STRICT, WITHOUT ROWID;
@@ -49,7 +50,7 @@ const CREATE: &str = "
 
 const CLEAR: &str = "
     DROP TABLE IF EXISTS run_rows; DROP TABLE IF EXISTS instance_rows; DROP TABLE IF EXISTS attempt_rows;
-    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS schedule_rows; DROP TABLE IF EXISTS cost_rows;
+    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS schedule_rows; DROP TABLE IF EXISTS pipeline_rows; DROP TABLE IF EXISTS cost_rows;
     DROP TABLE IF EXISTS row_head;
 ";
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::subject::EventSubject;
-use domain::{AttemptId, InstanceId, Record, RunId, ScheduleId, SweepId};
+use domain::{AttemptId, InstanceId, PipelineId, Record, RunId, ScheduleId, SweepId};
 use plan::{Run, RunOrSweep, World};
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -18,6 +18,7 @@ pub struct RowChanges {
     attempts: BTreeSet<AttemptId>,
     sweeps: BTreeSet<SweepId>,
     schedules: BTreeSet<ScheduleId>,
+    pipelines: BTreeSet<PipelineId>,
 }
 
 impl RowChanges {
@@ -30,8 +31,10 @@ impl RowChanges {
         if let Some(RunOrSweep::Sweep(sweep)) = world.work_of(event) {
             self.sweeps.insert(sweep);
         }
-        if let EventSubject::Schedule(schedule) = event.subject() {
-            self.schedules.insert(schedule.clone());
+        match event.subject() {
+            EventSubject::Schedule(schedule) => self.schedules.extend([schedule.clone()]),
+            EventSubject::Pipeline(pipeline) => self.pipelines.extend([pipeline.clone()]),
+            EventSubject::Run(_) | EventSubject::Instance(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_) => {}
         }
     }
 
@@ -63,6 +66,10 @@ impl RowChanges {
         for (id, sweep) in self.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
             let (order, is_open) = (sweep.order as i64, !sweep.state.is_final());
             statement.execute(params![id.as_str(), order, is_open, body(sweep)?])?;
+        }
+        let mut statement = db.prepare_cached(&format!("{put} pipeline_rows VALUES (?1, ?2)"))?;
+        for (id, pipeline) in self.pipelines.iter().filter_map(|id| world.pipelines.get_key_value(id)) {
+            statement.execute(params![id.as_str(), body(pipeline)?])?;
         }
         for id in &self.schedules {
             match world.schedules.get(id) {

@@ -15,7 +15,7 @@ use domain::{Job, Money, Plan, Problem, Rate, RunId, Work};
 use server::{Home, State, submit};
 
 use super::super::rm::REMOVED;
-use super::{StartOptions, start};
+use super::{StartOptions, served, start};
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::attend::on_signals;
@@ -63,8 +63,7 @@ pub fn run(
     printer: &mut Printer,
 ) -> Result<u8, Error> {
     if options.detach {
-        let message = "`--detach` does not apply to a file of several documents (a pipeline)".to_owned();
-        return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
+        served::require_server(home, from)?;
     }
     let file = std::fs::canonicalize(&job.file).map_err(Error::file("open", &job.file))?;
     let (file, interrupted) = (file.to_string_lossy().into_owned(), Arc::default());
@@ -74,7 +73,7 @@ pub fn run(
     let mut planned = Vec::new();
     for place in first..pipeline.tasks.len() {
         let (job, plan) = start_of.draft(place, None, pipeline.budget, printer)?;
-        start_of.require_outputs(place, &job)?;
+        require_outputs(pipeline, place, &job)?;
         if place == 0 && !options.new {
             // What it has cost so far counts as well.
             since = start_of.resumed(place, &job, &plan)?.unwrap_or(since);
@@ -86,6 +85,9 @@ pub fn run(
     }
     if let Some(plan) = planned.iter().find(|plan| plan.offer.rate != Rate::default()) {
         confirm(printer, plan, options.yes)?;
+    }
+    if options.detach {
+        return served::detach(pipeline, start_of.job, (settings, home), printer);
     }
     // From here on no default action ends the process, so that each task looks whether it may start.
     on_signals(channel().0, start_of.interrupted.clone())?;
@@ -150,18 +152,6 @@ impl PipelineStart<'_> {
         Ok((folders, since))
     }
 
-    /// Refuses a task that keeps nothing where a later one names its outputs.
-    fn require_outputs(&self, place: usize, job: &Job) -> Result<(), Error> {
-        let tasks = &self.pipeline.tasks;
-        let name = &tasks[place].name;
-        let keeps_none = matches!(&job.work, Work::Command(command) if command.outputs.is_empty());
-        if !keeps_none || !(place + 1..tasks.len()).any(|later| self.pipeline.names_outputs_of(later, name)) {
-            return Ok(());
-        }
-        let message = format!("a later task names `${{{name}.outputs}}`, and task `{name}` has no `outputs`");
-        Err(Error::Usage { message, hint: format!("add `outputs: [FOLDER]` to task `{name}`") })
-    }
-
     /// The order of the run that `gradus run` would resume for this task.
     fn resumed(&self, place: usize, job: &Job, plan: &Plan) -> Result<Option<u64>, Error> {
         let mut state = State::open_lean(self.home)?;
@@ -203,17 +193,7 @@ impl PipelineStart<'_> {
         printer: &mut Printer,
     ) -> Result<(Job, Plan), Error> {
         let task = &self.pipeline.tasks[place];
-        let edit = |job: &mut Job| -> Result<(), Problem> {
-            place_outputs(job, folders)?;
-            // `My_Task` of a file of SkyPilot's is `my-task`, as where it is a file of its own.
-            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            job.name = if task.name.bytes().all(is_name) { task.name.clone() } else { name_from(&task.name) };
-            if let Some(most) = budget {
-                let own = job.budget.unwrap_or(most);
-                job.budget = Some(Budget { max: own.max.min(most.max), ..own });
-            }
-            Ok(())
-        };
+        let edit = |job: &mut Job| as_task(job, &task.name, folders, budget);
         let file = &self.job.file;
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (name, typed) = (file.to_string_lossy(), &self.job.typed);
@@ -287,6 +267,41 @@ impl PipelineStart<'_> {
     }
 }
 
+/// Gives a job that is a task its name, the folders of outputs of earlier tasks, and what it may cost.
+///
+/// # Errors
+/// As [`place_outputs`].
+pub fn as_task(
+    job: &mut Job,
+    task: &str,
+    folders: Option<&BTreeMap<String, String>>,
+    budget: Option<Budget>,
+) -> Result<(), Problem> {
+    place_outputs(job, folders)?;
+    // `My_Task` of a file of SkyPilot's is `my-task`, as where it is a file of its own.
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    job.name = if task.bytes().all(is_name) { task.to_owned() } else { name_from(task) };
+    if let Some(most) = budget {
+        let own = job.budget.unwrap_or(most);
+        job.budget = Some(Budget { max: own.max.min(most.max), ..own });
+    }
+    Ok(())
+}
+
+/// Refuses a task that keeps nothing where a later one names its outputs.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn require_outputs(pipeline: &JobPipeline, place: usize, job: &Job) -> Result<(), Error> {
+    let name = &pipeline.tasks[place].name;
+    let keeps_none = matches!(&job.work, Work::Command(command) if command.outputs.is_empty());
+    if !keeps_none || !(place + 1..pipeline.tasks.len()).any(|later| pipeline.names_outputs_of(later, name)) {
+        return Ok(());
+    }
+    let message = format!("a later task names `${{{name}.outputs}}`, and task `{name}` has no `outputs`");
+    Err(Error::Usage { message, hint: format!("add `outputs: [FOLDER]` to task `{name}`") })
+}
+
 /// The folder of what a run has written: the model of our trainer, or the `outputs` of a program.
 pub fn outputs(home: &Home, run: &RunId, job: &Job) -> String {
     let below = match job.work {
@@ -297,7 +312,7 @@ pub fn outputs(home: &Home, run: &RunId, job: &Job) -> String {
 }
 
 /// The plans of all tasks, and their sum.
-fn lines(pipeline: &JobPipeline, first: usize, plans: &[Plan]) -> Vec<String> {
+pub fn lines(pipeline: &JobPipeline, first: usize, plans: &[Plan]) -> Vec<String> {
     let mut lines = vec![format!("pipeline {}: {} tasks, one after the other", pipeline.name, plans.len())];
     for (task, plan) in pipeline.tasks.iter().skip(first).zip(plans) {
         let time = plan.time.map_or("unknown time".to_owned(), |time| short(time.middle));

@@ -14,6 +14,7 @@ use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
 
 use crate::api::failure::ApiError;
 use crate::api::runs::admitted;
+use crate::api::views::SubmitRequest;
 use crate::api::{Api, DueStart, PaidRequest, PlannedJob, reading};
 use crate::clock;
 use crate::submit::{job_hash, request_of};
@@ -91,10 +92,24 @@ async fn submit(
 
 /// Plans and submits a run as if its user had.
 async fn submit_run(api: &Api, record: &ScheduleRecord, run: &RunId, start: DueStart) -> Result<(), ApiError> {
-    let request = request_of(&api.key, record);
-    let request = request.ok_or_else(|| ApiError::new(409, "its job was sealed with the key of another home"))?;
+    let request = opened(api, &record.request)?;
     let planning = api.clone();
     let planned = reading::blocking(move || (planning.answers.due_planner)(&request, &start)).await?;
+    submit_planned(api, planned, (run, record.file.clone(), record.user.clone())).await
+}
+
+/// A request that was kept for later.
+pub(in crate::api) fn opened(api: &Api, sealed: &str) -> Result<SubmitRequest, ApiError> {
+    let request = request_of(&api.key, sealed);
+    request.ok_or_else(|| ApiError::new(409, "its job was sealed with the key of another home"))
+}
+
+/// Submits a run that was planned, for its user.
+pub(in crate::api) async fn submit_planned(
+    api: &Api,
+    planned: PlannedJob,
+    (run, file, user): (&RunId, String, Option<String>),
+) -> Result<(), ApiError> {
     let PlannedJob { mut job, plan, known } = planned;
     if known.is_some() {
         return Err(ApiError::new(422, "its job has a `sweep:`, and is no single run"));
@@ -103,8 +118,7 @@ async fn submit_run(api: &Api, record: &ScheduleRecord, run: &RunId, start: DueS
     let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1))).await?;
     let job_hash = job_hash(&job, &plan);
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
-    let (run, file, user) = (run.clone(), record.file.clone(), record.user.clone());
-    let submitted = Submitted { run, job, plan, job_hash, file, trial: None, user };
+    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user };
     api.door.request_holding(Event::Submitted(Box::new(submitted)), admitted).await.map(|_| ())
 }
 
@@ -113,7 +127,7 @@ async fn skip(api: &Api, id: &ScheduleId, due: Timestamp, (count, why): (u32, Sk
 }
 
 /// Has an event appended. One that cannot follow any more, because a user was faster, is left out.
-async fn append(api: &Api, event: Event) -> Result<(), ApiError> {
+pub(in crate::api) async fn append(api: &Api, event: Event) -> Result<(), ApiError> {
     match api.door.request(event).await {
         Err(failure) if failure.status != 409 => Err(failure),
         Ok(_) | Err(_) => Ok(()),
@@ -145,7 +159,7 @@ async fn newest_success(api: &Api, record: &ScheduleRecord) -> Result<Option<Run
 }
 
 /// A run as it is on disk; `None` if there is none of this name.
-async fn state_of(api: &Api, run: &RunId) -> Result<Option<plan::Run>, ApiError> {
+pub(in crate::api) async fn state_of(api: &Api, run: &RunId) -> Result<Option<plan::Run>, ApiError> {
     let (reader, run) = (api.reader.clone(), run.clone());
     let found = reading::blocking(move || {
         let world = reader.run(&run).map_err(ApiError::inside)?;

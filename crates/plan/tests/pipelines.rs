@@ -1,0 +1,83 @@
+//! Pipelines that a server runs: a task starts once the one before has succeeded, and each has one run.
+
+use domain::event::PipelineSubmitted;
+use domain::pipeline::PipelineEnd;
+use domain::run::{Outcome, RunState, StopBy};
+use domain::{Cause, Event, Finding, PipelineId, Record, Timestamp};
+use plan::{PipelineDecision, PipelineState, World};
+
+fn id() -> PipelineId {
+    PipelineId::new("night-1")
+}
+
+/// A pipeline of two tasks after some events.
+fn world(events: &[Event]) -> World {
+    let submitted = Event::PipelineSubmitted(Box::new(PipelineSubmitted {
+        pipeline: id(),
+        tasks: vec!["prep".to_owned(), "fit".to_owned()],
+        budget: None,
+        request: "sealed".to_owned(),
+        file: "night.yaml".to_owned(),
+        user: None,
+    }));
+    let mut world = World::default();
+    for (event, seq) in std::iter::once(&submitted).chain(events).zip(1..) {
+        world.apply(&Record { seq, at: Timestamp(0), event: event.clone() }).unwrap();
+    }
+    world
+}
+
+fn decide(world: &World, last: Option<RunState>) -> PipelineDecision {
+    world.pipelines[&id()].decide(last.as_ref())
+}
+
+fn advanced(number: usize) -> Event {
+    Event::PipelineAdvanced { pipeline: id(), run: id().task(number) }
+}
+
+fn done(outcome: Outcome) -> Option<RunState> {
+    Some(RunState::Done { outcome })
+}
+
+#[test]
+fn a_task_starts_once_the_one_before_has_succeeded() {
+    assert_eq!(decide(&world(&[]), None), PipelineDecision::Submit { place: 0 });
+    let first = world(&[advanced(1)]);
+    assert_eq!(decide(&first, Some(RunState::Queued)), PipelineDecision::Wait);
+    assert_eq!(decide(&first, done(Outcome::Succeeded)), PipelineDecision::Submit { place: 1 });
+    let both = world(&[advanced(1), advanced(2)]);
+    assert_eq!(decide(&both, done(Outcome::Succeeded)), PipelineDecision::End { end: PipelineEnd::Done });
+    let ended = world(&[Event::PipelineEnded { pipeline: id(), end: PipelineEnd::Done }]);
+    assert_eq!(decide(&ended, None), PipelineDecision::Wait);
+    assert_eq!(ended.pipelines[&id()].state.word(), "done");
+}
+
+#[test]
+fn a_task_that_fails_or_is_stopped_ends_the_pipeline() {
+    let first = world(&[advanced(1)]);
+    let failed = done(Outcome::Failed { finding: Finding::new(Cause::ExitCode, "code 1") });
+    let end = PipelineEnd::Failed { task: "prep".to_owned(), message: "code 1".to_owned() };
+    assert_eq!(decide(&first, failed), PipelineDecision::End { end });
+    let end = PipelineEnd::Stopped { by: StopBy::Budget };
+    assert_eq!(decide(&first, Some(RunState::Stopped { by: StopBy::Budget })), PipelineDecision::End { end });
+}
+
+#[test]
+fn a_stop_is_passed_on_to_the_task_that_runs() {
+    let stop = Event::PipelineStopRequested { pipeline: id() };
+    let stopping = world(&[advanced(1), stop.clone()]);
+    assert_eq!(decide(&stopping, Some(RunState::Queued)), PipelineDecision::Stop { run: id().task(1) });
+    assert_eq!(decide(&stopping, Some(RunState::Stopping { by: StopBy::User })), PipelineDecision::Wait);
+    let end = PipelineEnd::Stopped { by: StopBy::User };
+    assert_eq!(decide(&stopping, done(Outcome::Succeeded)), PipelineDecision::End { end: end.clone() });
+    assert_eq!(decide(&world(&[stop]), None), PipelineDecision::End { end });
+}
+
+#[test]
+fn each_task_has_one_run() {
+    let mut world = world(&[advanced(1)]);
+    let again = Record { seq: world.last_seq + 1, at: Timestamp(0), event: advanced(1) };
+    assert!(world.apply(&again).unwrap_err().why.contains("already"));
+    assert_eq!(world.pipelines[&id()].state, PipelineState::Running);
+    assert_eq!(id().task(1).as_str(), "night-1-task1");
+}

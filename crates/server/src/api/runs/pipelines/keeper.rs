@@ -1,0 +1,112 @@
+//! Submits the runs of pipelines' tasks, one after the other. What is next is decided by [`PipelineRecord::decide`].
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use domain::job::Budget;
+use domain::pipeline::PipelineEnd;
+use domain::run::StopBy;
+use domain::{Event, Money, PipelineId, RunId};
+use plan::{PipelineDecision, PipelineRecord, PipelineState};
+
+use crate::api::failure::ApiError;
+use crate::api::runs::schedules::keeper::{append, opened, state_of, submit_planned};
+use crate::api::views::spent;
+use crate::api::{Api, TaskStart, reading};
+use crate::clock;
+
+/// Interval between two looks at the pipelines.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a pipeline is left alone after something of the server failed.
+const REST: Duration = Duration::from_secs(60);
+
+/// Keeps the pipelines of a home going until the process ends.
+pub(in crate::api) async fn keep(api: Api) {
+    let mut rests: BTreeMap<PipelineId, Instant> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let open = api.door.look(|world| {
+            let is_open = |record: &PipelineRecord| !matches!(record.state, PipelineState::Ended { .. });
+            let open = world.pipelines.iter().filter(|(_, record)| is_open(record));
+            open.map(|(id, record)| (id.clone(), record.clone())).collect::<Vec<_>>()
+        });
+        // The loop starts or ends: it is asked again.
+        let Ok(open) = open.await else { continue };
+        rests.retain(|_, until| *until > Instant::now());
+        for (id, record) in open {
+            if !rests.contains_key(&id) && go_on(&api, &id, &record).await.is_err() {
+                rests.insert(id, Instant::now() + REST);
+            }
+        }
+    }
+}
+
+/// Does what is next of a pipeline.
+async fn go_on(api: &Api, id: &PipelineId, record: &PipelineRecord) -> Result<(), ApiError> {
+    let last = match record.runs.last() {
+        Some(run) => state_of(api, run).await?,
+        None => None,
+    };
+    match record.decide(last.as_ref().map(|run| &run.state)) {
+        PipelineDecision::Wait => Ok(()),
+        PipelineDecision::Stop { run } => append(api, Event::StopRequested { run, by: StopBy::User }).await,
+        PipelineDecision::End { end } => append(api, Event::PipelineEnded { pipeline: id.clone(), end }).await,
+        PipelineDecision::Submit { place } => submit(api, id, record, place).await,
+    }
+}
+
+/// Submits the run of a task, or ends the pipeline where that is refused.
+async fn submit(api: &Api, id: &PipelineId, record: &PipelineRecord, place: usize) -> Result<(), ApiError> {
+    let run = id.task(place + 1);
+    // It may have been submitted before this process started.
+    let is_there = state_of(api, &run).await?.is_some();
+    let submitted = if is_there { Ok(()) } else { submit_task(api, record, &run, place).await };
+    let pipeline = id.clone();
+    match submitted {
+        Ok(()) => append(api, Event::PipelineAdvanced { pipeline, run }).await,
+        // The server's own failures pass.
+        Err(failure) if failure.status >= 500 => Err(failure),
+        Err(failure) => {
+            let task = record.tasks.get(place).cloned().unwrap_or_default();
+            let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
+            let end = PipelineEnd::Failed { task, message: format!("{}{hint}", failure.message) };
+            append(api, Event::PipelineEnded { pipeline, end }).await
+        }
+    }
+}
+
+/// Plans and submits the run of a task, which may cost what is left of the budget of all.
+async fn submit_task(api: &Api, record: &PipelineRecord, run: &RunId, place: usize) -> Result<(), ApiError> {
+    let request = opened(api, &record.request)?;
+    let start = TaskStart { place, earlier: Some(record.runs.clone()), budget: left(api, record).await? };
+    let planning = api.clone();
+    let planned = reading::blocking(move || (planning.answers.task_planner)(&request, &start)).await?;
+    // As `gradus run` names it, which can start with a later task.
+    let file = format!("{}#{}", record.file, record.tasks.get(place).map_or("", String::as_str));
+    submit_planned(api, planned, (run, file, record.user.clone())).await
+}
+
+/// What the tasks so far have left of the budget of all.
+async fn left(api: &Api, record: &PipelineRecord) -> Result<Option<Budget>, ApiError> {
+    let Some(budget) = record.budget else { return Ok(None) };
+    let (reader, runs) = (api.reader.clone(), record.runs.clone());
+    let cost = reading::blocking(move || {
+        let mut cost = Money::default();
+        for run in &runs {
+            if let Some(world) = reader.run(run).map_err(ApiError::inside)?
+                && let Some(known) = world.runs.get(run)
+            {
+                cost = cost + spent(&world, known, clock::now());
+            }
+        }
+        Ok(cost)
+    });
+    let cost = cost.await?;
+    let rest = budget.max.micros().saturating_sub(cost.micros());
+    if rest <= 0 {
+        let message = format!("the budget of the pipeline, {}, is spent: its tasks have cost {cost}", budget.max);
+        return Err(ApiError::new(409, message).hint("raise `budget` in the first document of the file"));
+    }
+    Ok(Some(Budget { max: Money::from_micros(rest), ..budget }))
+}

@@ -1,0 +1,135 @@
+//! Pipelines: submit, list, show, stop; [`keeper`] submits the runs of their tasks.
+
+pub(in crate::api) mod keeper;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use domain::file::JobPipeline;
+use domain::{Event, PipelineId, Plan};
+use plan::{PipelineRecord, PipelineState};
+use serde_json::{Value, json};
+
+use super::keys::{SubmissionKey, key};
+use super::{NAMES, body};
+use crate::api::failure::ApiError;
+use crate::api::views::SubmitRequest;
+use crate::api::{Api, TaskStart, reading};
+use crate::submit::{named, pipeline_submitted};
+
+/// A submission or change, as it is answered.
+type Answer = (StatusCode, Json<Value>);
+
+/// Lists pipelines, the newest first.
+pub(in crate::api) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let pipelines = api.door.look(|world| world.pipelines.clone()).await?;
+    let mut newest: Vec<(&PipelineId, &PipelineRecord)> = pipelines.iter().collect();
+    newest.sort_by_key(|(_, record)| std::cmp::Reverse(record.order));
+    let views: Vec<Value> = newest.into_iter().map(|(id, record)| view(id, record)).collect();
+    Ok(Json(json!({ "pipelines": views })))
+}
+
+/// Shows a pipeline.
+pub(in crate::api) async fn show(
+    State(api): State<Api>,
+    Path(pipeline): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let (id, record) = known(&api, &pipeline).await?;
+    Ok(Json(view(&id, &record)))
+}
+
+/// Submits a file of several documents. With an `Idempotency-Key`, the same request sent again finds the same pipeline.
+pub(in crate::api) async fn submit(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    request: Result<Json<SubmitRequest>, JsonRejection>,
+) -> Result<Answer, ApiError> {
+    let request = body(request)?;
+    let key = key(&headers)?.map(|key| SubmissionKey::new(key, &request));
+    if let Some(key) = &key
+        && let Some(name) = key.known(&api).await?
+        && let Some(answer) = answer_of(&api, &PipelineId::new(name)).await?
+    {
+        return Ok(answer);
+    }
+    let Some(pipeline) = read(&request)? else {
+        let refusal = ApiError::new(422, "this file has a single document, and is no pipeline");
+        return Err(refusal.hint("send it to `/v1/runs`"));
+    };
+    plans(&api, &request, &pipeline).await?;
+    let mut name = named(&pipeline.name, key.as_ref().map(|key| &*key.text));
+    if let Some(key) = &key {
+        name = key.claimed(&api, name).await?;
+    }
+    let mut id = PipelineId::new(name);
+    for _ in 0..NAMES {
+        let event = pipeline_submitted((id.clone(), &pipeline), &request, &api.key, None).map_err(ApiError::inside)?;
+        match api.door.request(event).await {
+            Ok(_) => return Ok((StatusCode::CREATED, Json(json!({ "pipeline": id, "is_new": true })))),
+            // The same request, sent twice at the same time.
+            Err(failure) if failure.status == 409 && key.is_some() => {
+                return answer_of(&api, &id).await?.ok_or(failure);
+            }
+            // Another pipeline has the name that was drawn.
+            Err(failure) if failure.status == 409 => id = PipelineId::new(named(&pipeline.name, None)),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(ApiError::new(500, format!("{NAMES} names that were drawn for the pipeline were taken")))
+}
+
+/// The pipeline of a request; `None` for a single job.
+pub(in crate::api) fn read(request: &SubmitRequest) -> Result<Option<JobPipeline>, ApiError> {
+    let read = JobPipeline::read(&request.job, &request.file);
+    read.map_err(|problems| ApiError::new(422, problems.to_string()))
+}
+
+/// The plans of all tasks: each is planned before the first starts.
+pub(in crate::api) async fn plans(
+    api: &Api,
+    request: &SubmitRequest,
+    pipeline: &JobPipeline,
+) -> Result<Vec<Plan>, ApiError> {
+    let mut plans = Vec::with_capacity(pipeline.tasks.len());
+    for place in 0..pipeline.tasks.len() {
+        let (planning, asked) = (api.clone(), request.clone());
+        let start = TaskStart { place, earlier: None, budget: pipeline.budget };
+        let planned = reading::blocking(move || (planning.answers.task_planner)(&asked, &start)).await?;
+        plans.push(planned.plan);
+    }
+    Ok(plans)
+}
+
+/// The answer for a pipeline that is in the log.
+async fn answer_of(api: &Api, id: &PipelineId) -> Result<Option<Answer>, ApiError> {
+    match known(api, id.as_str()).await {
+        Ok((id, _)) => Ok(Some((StatusCode::OK, Json(json!({ "pipeline": id, "is_new": false }))))),
+        Err(failure) if failure.status == 404 => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Tells a pipeline to stop, with the task that runs. One that has ended is unchanged.
+pub(in crate::api) async fn stop(State(api): State<Api>, Path(pipeline): Path<String>) -> Result<Answer, ApiError> {
+    let (id, record) = known(&api, &pipeline).await?;
+    if record.state == PipelineState::Running {
+        api.door.request(Event::PipelineStopRequested { pipeline: id.clone() }).await?;
+    }
+    Ok((StatusCode::ACCEPTED, Json(json!({ "pipeline": id }))))
+}
+
+async fn known(api: &Api, pipeline: &str) -> Result<(PipelineId, PipelineRecord), ApiError> {
+    let id = PipelineId::new(pipeline);
+    let found =
+        api.door.look(move |world| world.pipelines.get_key_value(&id).map(|(id, record)| (id.clone(), record.clone())));
+    found.await?.ok_or_else(|| ApiError::no_pipeline(pipeline))
+}
+
+fn view(id: &PipelineId, record: &PipelineRecord) -> Value {
+    json!({
+        "pipeline": id, "state": record.state, "word": record.state.word(), "tasks": record.tasks, "runs": record.runs,
+        "budget": record.budget.map(|budget| budget.max), "file": record.file, "user": record.user,
+        "submitted": record.submitted,
+    })
+}
