@@ -1,8 +1,16 @@
-//! Mutants of sweeps, the budget that their trials share, and of schedules.
+//! Mutants of sweeps, the budget that their trials share, of schedules and of pipelines.
 
 use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SWEEPS: &[SourceMutant] = &[
+    SourceMutant {
+        name: "tasks-are-submitted-twice",
+        harm: "a task of a pipeline counts twice, so that the next one is never started",
+        file: "crates/plan/src/world/pipelines.rs",
+        from: "if known.runs.contains(run) {",
+        to: "if known.runs.contains(run) && known.tasks.is_empty() {",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "pipelines"], filter: "each_task_has_one_run" },
+    },
     SourceMutant {
         name: "due-times-are-settled-twice",
         harm: "a due time of a schedule is run, and paid for, twice",
