@@ -271,7 +271,7 @@ fn for_run<'a>(
     if machines.is_any_ending(facts, policy) {
         return Vec::new();
     }
-    let up = machines.up();
+    let up = machines.by_rank(run);
     if let Some(members) = fleet::members(world, facts, policy, run, &machines) {
         if !trials::may_start(world, facts, run) {
             return Vec::new();

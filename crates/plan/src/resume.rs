@@ -142,6 +142,7 @@ mod tests {
             reserve,
             assumptions,
             alternatives: Vec::new(),
+            anchors: Vec::new(),
         };
         let (job_hash, file) = (String::new(), "job.yaml".to_owned());
         let submitted = Submitted { run: id.clone(), job, plan, job_hash, file, trial: None, user: None };

@@ -26,6 +26,7 @@ fn begun(job: &str) -> Vec<Event> {
         reserve: Money::default(),
         assumptions: vec![],
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let job = Job::parse(job, "job.yaml").unwrap().job;
     let (job_hash, file, token, reserved) = (String::new(), "job.yaml".into(), "t".into(), Money::default());

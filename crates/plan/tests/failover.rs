@@ -48,6 +48,7 @@ impl Scene {
             reserve: Money::default(),
             assumptions: Vec::new(),
             alternatives: kinds[1..].iter().map(|kind| offer(kind)).collect(),
+            anchors: Vec::new(),
         };
         let (job_hash, file) = (String::new(), "job.yaml".into());
         let submitted = Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user: None };
@@ -356,4 +357,39 @@ fn machines_that_need_each_other_are_of_one_kind() {
         scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
     }
     scene.check("start on b b");
+}
+
+/// Three machines, of which one is on demand beside spot machines of any of these kinds.
+fn mixed(kinds: &[&str]) -> Scene {
+    let spot: Vec<String> = kinds.iter().map(|kind| format!("{kind}/spot")).collect();
+    let spot: Vec<&str> = spot.iter().map(String::as_str).collect();
+    let mut scene = Scene::new(3, &spot, None);
+    let run = scene.world.runs.get_mut(&scene.run).unwrap();
+    run.job.wants.on_demand = 1;
+    run.plan.anchors = kinds.iter().map(|kind| offer(kind)).collect();
+    scene
+}
+
+#[test]
+fn one_machine_is_on_demand_beside_spot_machines() {
+    let mut scene = mixed(&["a"]);
+    scene.check("rent a, rent a/spot, rent a/spot");
+    let all: Vec<InstanceId> = scene.run().instances.clone();
+    for (place, instance) in all.iter().enumerate().rev() {
+        scene.append(Event::Launched { instance: instance.clone(), handle: None });
+        let started = Timestamp(place as i64);
+        scene.append(Event::AgentUp { instance: instance.clone(), started, incarnation: 0 });
+    }
+    scene.check("start on a a/spot a/spot");
+    // What three machines cost an hour, of which one is dearer.
+    let run = scene.world.runs.get_mut(&scene.run).unwrap();
+    run.plan.anchors[0].rate = Rate::from_micros_per_hour(10_000_000);
+    assert_eq!(scene.run().rate(), Rate::from_micros_per_hour(17_200_000));
+}
+
+#[test]
+fn where_the_machine_on_demand_is_short_another_kind_is_taken() {
+    let mut scene = mixed(&["a", "b"]);
+    scene.facts.shortages.insert(("p".into(), "a".into()), Elapsed(60 * SECOND));
+    scene.check("rent b, rent b/spot, rent b/spot");
 }

@@ -30,6 +30,7 @@ fn submitted() -> Event {
         reserve: Money::default(),
         assumptions,
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (job_hash, file) = (String::new(), "job.yaml".into());

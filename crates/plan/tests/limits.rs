@@ -35,6 +35,7 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
         reserve: reserved,
         assumptions,
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let (job_hash, file, token) = (String::new(), "job.yaml".into(), "t".into());
     let events = [

@@ -15,8 +15,17 @@ fn offer(provider: &str, kind: &str) -> Offer {
 fn submitted(run: &RunId, offer: Offer) -> Event {
     let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
     let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-    let plan =
-        Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions, alternatives: Vec::new() };
+    let plan = Plan {
+        offer,
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions,
+        alternatives: Vec::new(),
+        anchors: Vec::new(),
+    };
     let (job_hash, file) = (String::new(), "job.yaml".into());
     Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user: None }))
 }

@@ -26,6 +26,7 @@ fn world() -> (World, RunId, InstanceId) {
         reserve: Money::default(),
         assumptions,
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let submitted = Submitted {
         run: run.clone(),

@@ -83,6 +83,7 @@ fn plan() -> Plan {
         reserve,
         assumptions: Vec::new(),
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     }
 }
 

@@ -43,6 +43,7 @@ fn life(number: u64) -> (Vec<Event>, Money) {
         reserve: Money::default(),
         assumptions: Vec::new(),
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let (job, job_hash, file) = (job(project), String::new(), "a.yaml".to_owned());
     let submitted = Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user };

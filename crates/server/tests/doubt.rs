@@ -158,6 +158,7 @@ fn attend_noted(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bo
         reserve: Money::default(),
         assumptions: vec![],
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let run = server::submit::submit(&mut state, job(), plan, "job.yaml").unwrap();
     let _watch = home.watch(&home.run(&run)).unwrap();

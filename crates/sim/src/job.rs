@@ -49,7 +49,17 @@ fn plan_of(scenario: &Scenario, now: u64) -> Plan {
             Offer { rate: scenario.market.price(&kind, now), kind, ..offer.clone() }
         })
         .collect();
-    Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new(), alternatives }
+    Plan {
+        offer,
+        share,
+        memory,
+        time,
+        cost,
+        reserve: Money::default(),
+        assumptions: Vec::new(),
+        alternatives,
+        anchors: Vec::new(),
+    }
 }
 
 /// The job, with as many machines as it needs.

@@ -330,7 +330,11 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
     ];
     if job.machines() > 1 {
         lines[1].insert_str("machine  ".len(), &format!("{} × ", job.machines()));
-        lines[2].push_str(&format!(" each; {} together", offer.rate.times(job.machines())));
+        let together = plan.rate_of(job.machines(), job.wants.on_demand);
+        lines[2].push_str(&format!(" each; {together} together"));
+    }
+    if let Some(anchor) = plan.anchors.first() {
+        lines[2].push_str(&format!(", of which {} on demand at {}", job.wants.on_demand, anchor.rate));
     }
     lines.extend(rented::alternatives(plan));
     if let Some(share) = plan.share {

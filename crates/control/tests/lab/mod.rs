@@ -66,6 +66,7 @@ pub fn submitted() -> Event {
         reserve: Money::default(),
         assumptions,
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let (job_hash, file) = (String::new(), "job.yaml".into());
     Event::Submitted(Box::new(Submitted { run: run(), job, plan, job_hash, file, trial: None, user: None }))

@@ -154,6 +154,9 @@ pub(crate) struct Resources {
     pub use_spot: Option<bool>,
     /// Whether spot instances may be rented.
     pub spot: Option<Spot>,
+    /// With `use_spot: true`, so many of the `num_nodes` machines are rented on demand, node rank 0 first: with `num_nodes: {min, max}` the run continues on them while no spot machine is to be had. Default: 0.
+    #[schemars(range(min = 0, max = 4096))]
+    pub on_demand: Option<u32>,
     /// Maximum price per machine and hour.
     pub max_price: Option<Rate>,
     /// Same as `max_price`.

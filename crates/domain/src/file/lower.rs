@@ -287,6 +287,7 @@ fn price(wants: &mut Wants, resources: &Resources, problems: &mut Vec<Problem>) 
         clash(problems, "resources.use_spot", "`use_spot` and `spot` contradict each other", "keep `spot`");
     }
     wants.spot = resources.spot.or(spot).unwrap_or_default();
+    wants.on_demand = resources.on_demand.unwrap_or_default();
     if let (Some(one), Some(other)) = (resources.max_price, resources.max_hourly_cost)
         && one != other
     {

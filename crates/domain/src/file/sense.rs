@@ -16,6 +16,7 @@ use super::tree::clip;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Every, Model, Split, Train};
+use crate::wants::Spot;
 
 pub use variables::{SET_VARIABLES, is_variable};
 
@@ -67,6 +68,20 @@ impl Validator {
         self.warnings.push(Problem::at(key, message).hint(hint));
     }
 
+    /// Machines on demand beside spot machines: some, and not all.
+    fn anchors(&mut self, job: &Job) {
+        let (key, number) = ("resources.on_demand", job.wants.on_demand);
+        if number > 0 && job.wants.spot != Spot::Only {
+            let message = "they are rented beside spot machines, and this job does not ask for those";
+            self.wrong(key, message, "add `use_spot: true`, or leave the key out");
+        } else if number > 0 && number >= job.nodes() {
+            let message = format!("of {} machines, none would be a spot machine", job.nodes());
+            self.wrong(key, message, "ask for more with `num_nodes`, or write `use_spot: false`");
+        } else if number > 0 && job.sweep.is_some() {
+            self.wrong(key, "trials of a sweep are rented on the same terms", "leave the key out");
+        }
+    }
+
     fn rest(&mut self, job: &Job, work: Option<&Work>) {
         let named = [("name", Some(&job.name)), ("project", job.project.as_ref())];
         for (key, name) in named.into_iter().filter_map(|(key, name)| Some((key, name?))) {
@@ -78,6 +93,7 @@ impl Validator {
             }
         }
         self.variables(job);
+        self.anchors(job);
         self.enforced(job, work);
         if let Some(budget) = job.budget {
             if budget.max.micros() == 0 {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::money::Money;
+use crate::money::{Money, Rate};
 use crate::offer::Offer;
 use crate::units::{Bytes, Duration};
 
@@ -27,6 +27,20 @@ pub struct Plan {
     /// cannot be had. The job may be run on any of them as it is planned here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Offer>,
+    /// The same machines on demand, where those are spot machines and the job asks for some beside them: of `offer`, then of
+    /// each alternative.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anchors: Vec<Offer>,
+}
+
+impl Plan {
+    /// What so many machines cost together, of which some are on demand if the others are spot machines.
+    pub fn rate_of(&self, machines: u32, on_demand: u32) -> Rate {
+        let anchor = self.anchors.iter().map(|offer| offer.rate).max();
+        let anchors = if anchor.is_some() { on_demand.min(machines) } else { 0 };
+        let (spot, anchor) = (self.offer.rate.times(machines - anchors), anchor.unwrap_or_default().times(anchors));
+        Rate::from_micros_per_hour(spot.micros_per_hour().saturating_add(anchor.micros_per_hour()))
+    }
 }
 
 /// How one optimizer step is divided.

@@ -32,6 +32,9 @@ pub struct Wants {
     /// The most that one machine may cost an hour.
     pub max_price: Option<Rate>,
     pub spot: Spot,
+    /// Machines that are rented on demand, where the others are spot machines.
+    #[serde(skip_serializing_if = "is_none")]
+    pub on_demand: u32,
     /// Numbers of machines; empty for the usual ones.
     pub nodes: Vec<u32>,
     /// Minimum number of machines; `None` if the job needs all of them.
@@ -52,8 +55,8 @@ pub struct Wants {
     pub node: Option<String>,
 }
 
-fn is_none(spares: &u32) -> bool {
-    *spares == 0
+fn is_none(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Wants {

@@ -116,6 +116,7 @@ fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
         reserve,
         assumptions,
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     }
 }
 

@@ -19,6 +19,49 @@ pub fn offers(run: &Run) -> impl Iterator<Item = &Offer> {
     std::iter::once(&run.plan.offer).chain(&run.plan.alternatives)
 }
 
+/// A kind of machine of a run, and the same on demand if the job asks for some of those beside spot machines.
+#[derive(Clone, Copy)]
+struct MachineKind<'a> {
+    usual: &'a Offer,
+    anchor: Option<&'a Offer>,
+}
+
+impl<'a> MachineKind<'a> {
+    /// Those that a run may have, the plan's own choice first.
+    fn all(run: &'a Run) -> impl Iterator<Item = MachineKind<'a>> {
+        offers(run).enumerate().map(|(place, usual)| MachineKind { usual, anchor: run.plan.anchors.get(place) })
+    }
+
+    /// That of a machine which the run has.
+    fn of(run: &'a Run, offer: &'a Offer) -> MachineKind<'a> {
+        let is = |kind: &MachineKind| {
+            kind.usual.kind == offer.kind || kind.anchor.is_some_and(|anchor| anchor.kind == offer.kind)
+        };
+        MachineKind::all(run).find(is).unwrap_or(MachineKind { usual: offer, anchor: None })
+    }
+
+    /// How long it cannot be had: a run on several machines needs both.
+    fn shortage(&self, facts: &ObservedState) -> Elapsed {
+        let anchor = self.anchor.map_or(Elapsed(0), |anchor| shortage(facts, anchor));
+        shortage(facts, self.usual).max(anchor)
+    }
+
+    /// So many machines more, those on demand first: one of them is node rank 0.
+    fn machines(&self, run: &Run, usable: &[Named<'_>], missing: usize) -> Vec<Offer> {
+        let Some(anchor) = self.anchor else { return vec![self.usual.clone(); missing] };
+        let held = usable.iter().filter(|(_, instance)| is_anchor(run, &instance.offer)).count();
+        let anchors = (run.job.wants.on_demand as usize).saturating_sub(held).min(missing);
+        let mut machines = vec![anchor.clone(); anchors];
+        machines.resize(missing, self.usual.clone());
+        machines
+    }
+}
+
+/// Whether a machine of a run is one of those on demand beside spot machines.
+pub(super) fn is_anchor(run: &Run, offer: &Offer) -> bool {
+    run.plan.anchors.iter().any(|anchor| anchor.kind == offer.kind)
+}
+
 /// How long an offer is not asked for, because it was refused a moment ago.
 fn shortage(facts: &ObservedState, offer: &Offer) -> Elapsed {
     facts.shortages.get(&(offer.provider.clone(), offer.kind.clone())).copied().unwrap_or_default()
@@ -36,14 +79,14 @@ pub(super) fn wait(world: &World, facts: &ObservedState, run: &Run) -> Option<El
     if run.plan.alternatives.is_empty() || is_any_up() {
         return None;
     }
-    let first = offers(run).map(|offer| shortage(facts, offer)).min()?;
+    let first = MachineKind::all(run).map(|kind| kind.shortage(facts)).min()?;
     let is_out = matches!(&run.state, RunState::Recovering { finding, .. } if finding.cause == Cause::NoCapacity);
     (is_out || first > Elapsed(0)).then_some(first)
 }
 
 /// When the next offer that was refused may be asked for again, where a run has a choice; none where none was refused.
 pub(super) fn reopens(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
-    let short = offers(run).map(|offer| shortage(facts, offer)).filter(|wait| *wait > Elapsed(0));
+    let short = MachineKind::all(run).map(|kind| kind.shortage(facts)).filter(|wait| *wait > Elapsed(0));
     short.min().filter(|_| !run.plan.alternatives.is_empty())
 }
 
@@ -55,15 +98,14 @@ pub(super) fn choose(
     usable: &[Named<'_>],
     missing: usize,
 ) -> Vec<Offer> {
-    let first = &run.plan.offer;
     if run.plan.alternatives.is_empty() {
-        return vec![first.clone(); missing];
+        return MachineKind::all(run).next().map_or(Vec::new(), |kind| kind.machines(run, usable, missing));
     }
     if run.job.machines() > 1 {
-        let held = usable.first().map(|(_, instance)| &instance.offer);
-        let chosen = held.or_else(|| offers(run).find(|offer| !is_short(facts, offer)));
-        let chosen = chosen.filter(|offer| !is_short(facts, offer));
-        return chosen.map_or(Vec::new(), |offer| vec![offer.clone(); missing]);
+        let is_there = |kind: &MachineKind| kind.shortage(facts) == Elapsed(0);
+        let held = usable.first().map(|(_, instance)| MachineKind::of(run, &instance.offer));
+        let chosen = held.or_else(|| MachineKind::all(run).find(is_there)).filter(is_there);
+        return chosen.map_or(Vec::new(), |kind| kind.machines(run, usable, missing));
     }
     let is_asked = |offer: &&Offer| usable.iter().any(|(_, instance)| instance.offer.kind == offer.kind);
     let fresh = offers(run).filter(|offer| !is_short(facts, offer) && !is_asked(offer));
@@ -99,7 +141,8 @@ pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
         return Vec::new();
     }
     // Of those that are had, the one that the plan names first.
-    let place = |wanted: &Offer| offers(run).position(|offer| offer.kind == wanted.kind).unwrap_or(usize::MAX);
+    let named = || run.plan.anchors.iter().chain(offers(run));
+    let place = |wanted: &Offer| named().position(|offer| offer.kind == wanted.kind).unwrap_or(usize::MAX);
     held.sort_by_key(|(_, instance)| (rank(&instance.state), place(&instance.offer), instance.intended));
     held.split_off(needed).into_iter().map(|(id, _)| Action::GiveUpRace { instance: id.clone() }).collect()
 }
@@ -113,8 +156,8 @@ pub(super) fn is_stuck(world: &World, facts: &ObservedState, run: &Run) -> bool 
     let held: Vec<Named<'_>> = held.collect();
     let is_missing = held.len() < run.job.least_nodes() as usize;
     is_missing
-        && held.first().is_some_and(|(_, instance)| is_short(facts, &instance.offer))
-        && offers(run).any(|offer| !is_short(facts, offer))
+        && held.first().is_some_and(|(_, one)| MachineKind::of(run, &one.offer).shortage(facts) > Elapsed(0))
+        && MachineKind::all(run).any(|kind| kind.shortage(facts) == Elapsed(0))
 }
 
 /// When an unanswered request is not waited for alone any more.

@@ -52,23 +52,23 @@ pub(super) fn rent(
     };
     let mut left = chosen.into_iter();
     let mut actions = Vec::new();
-    let mut together = together(facts, run, usable, left.as_slice());
+    let mut needed = (run.job.least_nodes() as usize).saturating_sub(usable);
     while let Some(offer) = left.next() {
         let instance = next();
+        let together = together(facts, run, needed, (&offer, left.as_slice()));
         let others = (1..together).filter_map(|_| left.next()).map(|_| next()).collect();
-        together = 1;
+        needed = needed.saturating_sub(together);
         actions.push(Action::Rent { run: id.clone(), instance, others, offer, reserve });
     }
     actions
 }
 
-/// How many of the chosen machines the first request rents.
-fn together(facts: &ObservedState, run: &Run, usable: usize, chosen: &[Offer]) -> usize {
-    let Some(first) = chosen.first() else { return 1 };
-    let can = rents_together(facts, first);
-    let are_alike = chosen.iter().all(|offer| offer == first);
-    match can && are_alike && run.job.nodes() > 1 {
-        true => (run.job.least_nodes() as usize).saturating_sub(usable).clamp(1, chosen.len()),
+/// How many of the chosen machines one request rents, where so many are needed: those of one kind, such as all that are spot
+/// machines.
+fn together(facts: &ObservedState, run: &Run, needed: usize, (first, rest): (&Offer, &[Offer])) -> usize {
+    let alike = 1 + rest.iter().take_while(|offer| *offer == first).count();
+    match rents_together(facts, first) && run.job.nodes() > 1 {
+        true => needed.clamp(1, alike),
         false => 1,
     }
 }

@@ -351,7 +351,7 @@ impl World {
 impl Run {
     /// What its machines cost together.
     pub fn rate(&self) -> Rate {
-        self.plan.offer.rate.times(self.job.machines())
+        self.plan.rate_of(self.job.machines(), self.job.wants.on_demand)
     }
 
     /// The sum of its adjustments to the provider's bill.

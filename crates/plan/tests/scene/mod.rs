@@ -33,8 +33,17 @@ impl Scene {
         let offer = Offer { provider: "p".into(), kind, node: Node::default(), rate, price_source };
         let job = Job::parse(text, "job.yaml").unwrap().job;
         let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
-        let plan =
-            Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions, alternatives: Vec::new() };
+        let plan = Plan {
+            offer,
+            share,
+            memory,
+            time,
+            cost,
+            reserve: Money::default(),
+            assumptions,
+            alternatives: Vec::new(),
+            anchors: Vec::new(),
+        };
         let file = "job.yaml".into();
         let submitted =
             Submitted { run: run.clone(), job, plan, job_hash: String::new(), file, trial: None, user: None };

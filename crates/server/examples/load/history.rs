@@ -113,6 +113,7 @@ pub fn job() -> (Job, Plan) {
         reserve: Money::default(),
         assumptions: vec![],
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     (job, plan)
 }

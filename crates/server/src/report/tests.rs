@@ -38,6 +38,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         reserve: Money::from_micros(1),
         assumptions: vec![word.into()],
         alternatives: Vec::new(),
+        anchors: Vec::new(),
     };
     let model = Exported {
         model: format!("/{word}/model.safetensors"),

@@ -15,6 +15,7 @@ use cloud::rented::MachineChoice;
 use domain::listing::Cloud;
 use domain::plan::CostSpread;
 use domain::terms::PurchaseOption;
+use domain::wants::{Spot, Wants};
 use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work, torch};
 use plan::local::JobFacts;
 use server::Home;
@@ -83,7 +84,49 @@ pub fn plan(
     let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
     let zones = zones(&cloud, &others, printer);
     spread(&mut plan, job, others, &zones);
+    if job.wants.on_demand > 0 {
+        let wants = Wants { spot: Spot::Never, ..job.wants.clone() };
+        anchor(&mut plan, job, &cloud.offers(&catalog, &wants, job.needs.disk))?;
+    }
     Ok(plan)
+}
+
+/// Adds to a plan of spot machines those that are rented on demand beside them, with what they cost more. An alternative that
+/// there is none of on demand is left out.
+fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer]) -> Result<(), Error> {
+    let of = |spot: &Offer| -> Option<Offer> {
+        let choice = spot.kind.parse::<MachineChoice>().ok()?;
+        let is_same = |offer: &&Offer| {
+            let found = offer.kind.parse::<MachineChoice>();
+            found.is_ok_and(|found| found.machine == choice.machine && found.region == choice.region && !found.is_spot)
+        };
+        let found = on_demand.iter().find(is_same)?.clone();
+        Some(Offer { kind: MachineChoice { is_spot: false, ..choice }.to_string(), ..found })
+    };
+    let Some(first) = of(&plan.offer) else {
+        let message = format!("`{}` cannot be rented on demand within what `resources` asks for", plan.offer.kind);
+        let hint = "raise `max_price`, or leave `on_demand` out".to_owned();
+        return Err(Error::Usage { message, hint });
+    };
+    let pairs = std::mem::take(&mut plan.alternatives).into_iter().filter_map(|spot| Some((of(&spot)?, spot)));
+    let (anchors, alternatives): (Vec<Offer>, Vec<Offer>) = pairs.unzip();
+    plan.alternatives = alternatives;
+    let (machines, number) = (job.machines(), job.wants.on_demand);
+    plan.assumptions.push(format!(
+        "{number} of {machines} machines on demand at {}, the others spot machines at {}",
+        first.rate, plan.offer.rate
+    ));
+    plan.anchors = std::iter::once(first).chain(anchors).collect();
+    let spot = plan.offer.rate.times(machines).micros_per_hour();
+    let more = plan.rate_of(machines, number).micros_per_hour().saturating_sub(spot);
+    let more = |time: Duration| Rate::from_micros_per_hour(more).cost(Elapsed(time.micros()));
+    if let (Some(cost), Some(time)) = (&mut plan.cost, &plan.time) {
+        cost.low = cost.low + more(time.low);
+        cost.middle = cost.middle + more(time.middle);
+        cost.high = cost.high + more(time.high);
+        plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);
+    }
+    Ok(())
 }
 
 /// Puts what the search says of time and cost into a plan, with the price of the disks.

@@ -412,6 +412,7 @@ fn table_and_types_agree() {
         "spares",
         "resources.enforce",
         "resources.gpu_specs",
+        "resources.on_demand",
         "resources.job_recovery.halve_micro_batch",
         "resources.job_recovery.max_restarts",
         "resources.job_recovery.replace_stragglers",
@@ -469,4 +470,20 @@ fn money_and_time_make_sense() {
         "2 budget: expected a mapping, found the text `5 EUR` (amounts are in US dollars: write `budget: {max: $5}`)",
     );
     check("recovery: {restarts: 1}", "2 recovery: unknown key (write `resources: {job_recovery: {max_restarts: 3}}`)");
+}
+
+#[test]
+fn some_machines_are_on_demand_beside_spot_machines() {
+    let check = |line: &str, expected: &str| {
+        check(&format!("run: echo\nresources: {{infra: aws, {line}}}\nnum_nodes: 3\n"), expected);
+    };
+    check("use_spot: true, on_demand: 1", "ok");
+    check(
+        "on_demand: 1",
+        "2 resources.on_demand: they are rented beside spot machines, and this job does not ask for those (add `use_spot: true`, or leave the key out)",
+    );
+    check(
+        "use_spot: true, on_demand: 3",
+        "2 resources.on_demand: of 3 machines, none would be a spot machine (ask for more with `num_nodes`, or write `use_spot: false`)",
+    );
 }

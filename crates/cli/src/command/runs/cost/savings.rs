@@ -182,6 +182,7 @@ mod tests {
             reserve: Money::default(),
             assumptions: Vec::new(),
             alternatives: Vec::new(),
+            anchors: Vec::new(),
         };
         let submitted = Submitted {
             run: run.clone(),
