@@ -29,7 +29,8 @@ struct MachineKind<'a> {
 impl<'a> MachineKind<'a> {
     /// Those that a run may have, the plan's own choice first.
     fn all(run: &'a Run) -> impl Iterator<Item = MachineKind<'a>> {
-        offers(run).enumerate().map(|(place, usual)| MachineKind { usual, anchor: run.plan.anchors.get(place) })
+        let anchors = &run.plan.anchors;
+        offers(run).enumerate().map(move |(place, usual)| MachineKind { usual, anchor: anchors.get(place) })
     }
 
     /// That of a machine which the run has.
