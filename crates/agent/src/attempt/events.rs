@@ -47,14 +47,8 @@ impl Attempt {
                     Vec::new()
                 }
                 Working::Command { link, .. } => {
-                    if !link.as_mut().is_some_and(|link| link.hear(rank, &report, now)) {
-                        return Vec::new();
-                    }
-                    let is_measured = matches!(*report, Report::Step(_) | Report::Metrics(_));
-                    let mut events = self.reported(*report, now);
-                    // What was still on its way when the program ended counts as well.
-                    events.extend(self.result().filter(|_| is_measured));
-                    events
+                    let is_passed_on = link.as_mut().is_some_and(|link| link.hear(rank, &report, now));
+                    if is_passed_on { self.program_reported(*report, now) } else { Vec::new() }
                 }
             },
             AttemptEvent::Observed(report) => self.observed(*report, now),
@@ -112,6 +106,14 @@ impl Attempt {
         self.stage = Stage::Ended { exit, role, memory, since: now };
         let mut events: Vec<AgentEvent> = seen.into_iter().flat_map(|report| self.observed(report, now)).collect();
         events.extend(self.result());
+        events
+    }
+
+    /// Passes on what a program has reported. What was still on its way when it ended counts for its result as well.
+    fn program_reported(&mut self, report: Report, now: Duration) -> Vec<AgentEvent> {
+        let is_measured = matches!(report, Report::Step(_) | Report::Metrics(_));
+        let mut events = self.reported(report, now);
+        events.extend(self.result().filter(|_| is_measured));
         events
     }
 

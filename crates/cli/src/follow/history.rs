@@ -108,10 +108,20 @@ pub fn sentence(event: &Event) -> String {
         Event::TrialMeasured { value, .. } => format!("measured {value}"),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
+        Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => served(event),
+        Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => served(event),
+        Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => served(event),
+        Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => served(event),
+    }
+}
+
+/// Describes an event of what a server starts by itself: pipelines and schedules; nothing of others.
+fn served(event: &Event) -> String {
+    match event {
         Event::PipelineSubmitted(submitted) => {
             format!("pipeline of {} submitted from {}", counted(submitted.tasks.len() as u64, "task"), submitted.file)
         }
-        Event::PipelineAdvanced { run, .. } => format!("submitted run {run}"),
+        Event::PipelineAdvanced { run, .. } | Event::ScheduleFired { run, .. } => format!("submitted run {run}"),
         Event::PipelineStopRequested { .. } => stopping(StopBy::User).to_owned(),
         Event::PipelineEnded { end, .. } => match end {
             PipelineEnd::Done => "pipeline done".to_owned(),
@@ -126,8 +136,8 @@ pub fn sentence(event: &Event) -> String {
             ScheduleChange::Resume => "resumed".to_owned(),
             ScheduleChange::Remove => "removed".to_owned(),
         },
-        Event::ScheduleFired { run, .. } => format!("submitted run {run}"),
         Event::ScheduleSkipped { count, why, .. } => format!("{count} skipped: {}", skipped(why)),
+        _ => String::new(),
     }
 }
 

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::event::{RentIntended, Submitted};
+use domain::rank::Ready;
 use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
 use domain::sweep::Setting;
-use domain::{Event, InstanceId, Record, RunId};
+use domain::{AttemptId, Event, InstanceId, Record, RunId};
 use serde_json::{Value, json};
 use server::tensorboard::EventFile;
 use server::{Home, clock};
@@ -289,19 +290,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
         Event::RentIntended(intent) => renting(intent),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
-        Event::AttemptReady { ready: Some(ready), attempt } => {
-            let mut text = match ready.step {
-                0 => format!(
-                    "attempt {attempt}: training {} parameters on {} samples",
-                    ready.parameters, ready.samples[0]
-                ),
-                step => format!("attempt {attempt}: resumed at step {step} of {}", ready.steps),
-            };
-            for passed_over in &ready.passed_over {
-                text.push_str(&format!("\n  skipped damaged checkpoint: {passed_over}"));
-            }
-            text
-        }
+        Event::AttemptReady { ready: Some(ready), attempt } => trains(attempt, ready),
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
         Event::AttemptEnded { end: AttemptEnd::Failed { finding, .. }, attempt } => {
             // The complete message follows with the end of the run.
@@ -342,6 +331,18 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => return None,
     };
     Some(text)
+}
+
+/// An attempt that trains: from where, and which checkpoints it has skipped.
+fn trains(attempt: &AttemptId, ready: &Ready) -> String {
+    let mut text = match ready.step {
+        0 => format!("attempt {attempt}: training {} parameters on {} samples", ready.parameters, ready.samples[0]),
+        step => format!("attempt {attempt}: resumed at step {step} of {}", ready.steps),
+    };
+    for passed_over in &ready.passed_over {
+        text.push_str(&format!("\n  skipped damaged checkpoint: {passed_over}"));
+    }
+    text
 }
 
 /// What is said of a machine that is slower than the others; nothing of other events.

@@ -314,6 +314,19 @@ fn memory(peak: domain::Bytes, ranks: u32) -> String {
     }
 }
 
+/// What the machines of a job cost, in a line.
+fn price(job: &Job, plan: &Plan) -> String {
+    let (offer, machines, on_demand) = (&plan.offer, job.machines(), job.wants.on_demand);
+    let mut line = format!("price    {} ({})", offer.rate, offer.price_source);
+    if machines > 1 {
+        line.push_str(&format!(" each; {} together", plan.rate_of(machines, on_demand)));
+    }
+    if let Some(anchor) = plan.anchors.first() {
+        line.push_str(&format!(", of which {on_demand} on demand at {}", anchor.rate));
+    }
+    line
+}
+
 /// The plan for people.
 pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
     let offer = &plan.offer;
@@ -326,15 +339,10 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
             offer.node.cores,
             offer.node.memory.0 as f64 / f64::from(1 << 30),
         ),
-        format!("price    {} ({})", offer.rate, offer.price_source),
+        price(job, plan),
     ];
     if job.machines() > 1 {
         lines[1].insert_str("machine  ".len(), &format!("{} × ", job.machines()));
-        let together = plan.rate_of(job.machines(), job.wants.on_demand);
-        lines[2].push_str(&format!(" each; {together} together"));
-    }
-    if let Some(anchor) = plan.anchors.first() {
-        lines[2].push_str(&format!(", of which {} on demand at {}", job.wants.on_demand, anchor.rate));
     }
     lines.extend(rented::alternatives(plan));
     if let Some(share) = plan.share {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use domain::event::{RunEnd, Submitted};
-use domain::run::{Keeper, Outcome, RunState};
+use domain::run::{Bill, Keeper, Outcome, RunState, StopBy};
 use domain::{Event, InstanceId, Record, RunId, Timestamp, Work};
 
 use super::{Instance, Measured, Run, RunAttempt, World};
@@ -63,13 +63,7 @@ impl World {
     fn follow(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {
             Event::Submitted(submitted) => self.submitted(record, submitted),
-            Event::StopRequested { run: id, by } => {
-                let run = self.run_mut(id)?;
-                refuse_final(run)?;
-                run.state = RunState::Stopping { by: *by };
-                self.stopped_with_sweep(id);
-                Ok(())
-            }
+            Event::StopRequested { run, by } => self.stop_requested(run, *by),
             Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set } => {
                 self.resume_requested(run, *budget, *deadline, *epochs, set)?;
                 self.run_mut(run)?.accept_data_change = *accept_data_change;
@@ -105,21 +99,9 @@ impl World {
             }
             Event::ReleaseIntended { instance, lost_race } => self.release_intended(instance, *lost_race),
             Event::Released { instance, usage } => self.released(instance, *usage),
-            Event::Billed { run, bill } => {
-                let run = self.run_mut(run)?;
-                if !run.state.is_final() {
-                    return Err(format!("the run is {}", run.state.word()));
-                }
-                run.bill = Some(bill.clone());
-                Ok(())
-            }
+            Event::Billed { run, bill } => self.billed(run, bill),
             Event::BillAdjusted { run, before, adjustments, .. } => self.bill_adjusted(run, *before, adjustments),
-            Event::TrialMeasured { run, value } => {
-                // Epochs of a program are not known.
-                let value = Some(*value).filter(|value| value.is_finite());
-                self.run_mut(run)?.results.push(Measured { epochs: 0, value, is_enough: false });
-                Ok(())
-            }
+            Event::TrialMeasured { run, value } => self.trial_measured(run, *value),
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {
                 self.follow_sweep(record)
             }
@@ -129,6 +111,30 @@ impl World {
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => self.follow_schedule(record),
             Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => self.follow_schedule(record),
         }
+    }
+
+    fn stop_requested(&mut self, id: &RunId, by: StopBy) -> Result<(), String> {
+        let run = self.run_mut(id)?;
+        refuse_final(run)?;
+        run.state = RunState::Stopping { by };
+        self.stopped_with_sweep(id);
+        Ok(())
+    }
+
+    fn billed(&mut self, id: &RunId, bill: &Bill) -> Result<(), String> {
+        let run = self.run_mut(id)?;
+        if !run.state.is_final() {
+            return Err(format!("the run is {}", run.state.word()));
+        }
+        run.bill = Some(bill.clone());
+        Ok(())
+    }
+
+    /// Takes in the metric of a trial that is a program, whose epochs are not known.
+    fn trial_measured(&mut self, id: &RunId, value: f64) -> Result<(), String> {
+        let value = Some(value).filter(|value| value.is_finite());
+        self.run_mut(id)?.results.push(Measured { epochs: 0, value, is_enough: false });
+        Ok(())
     }
 
     fn run_ended(&mut self, at: Timestamp, run: &RunId, end: &RunEnd) -> Result<(), String> {
