@@ -105,17 +105,15 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Billed { bill, .. } => billed(bill),
         Event::BillAdjusted { source, adjustments, .. } => adjusted(source, adjustments),
-        Event::TrialMeasured { value, .. } => format!("measured {value}"),
         Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
         Event::SweepEnded { end, total, .. } => format!("sweep {}; {total} in all", sweep_end(end)),
-        Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => served(event),
-        Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => served(event),
-        Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => served(event),
-        Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => served(event),
+        Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } | Event::PipelineEnded { .. } => served(event),
+        Event::PipelineStopRequested { .. } | Event::ScheduleAdded(_) | Event::ScheduleFired { .. } => served(event),
+        Event::ScheduleChanged { .. } | Event::ScheduleSkipped { .. } | Event::TrialMeasured { .. } => served(event),
     }
 }
 
-/// Describes an event of what a server starts by itself: pipelines and schedules; nothing of others.
+/// Describes an event of a pipeline or schedule, or the measurement of a trial; nothing of others.
 fn served(event: &Event) -> String {
     match event {
         Event::PipelineSubmitted(submitted) => {
@@ -136,6 +134,7 @@ fn served(event: &Event) -> String {
             ScheduleChange::Resume => "resumed".to_owned(),
             ScheduleChange::Remove => "removed".to_owned(),
         },
+        Event::TrialMeasured { value, .. } => format!("measured {value}"),
         Event::ScheduleSkipped { count, why, .. } => format!("{count} skipped: {}", skipped(why)),
         _ => String::new(),
     }
