@@ -145,7 +145,7 @@ impl DueTimes {
 }
 
 /// Due times that are counted at once, at most.
-const MOST_DUE: u32 = 10_000;
+const MOST_DUE: u32 = 1_000;
 
 /// Some due times in succession.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
