@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         workers: 1,
         cache: None,
         preload: None,
+        trained_on: None,
     };
     let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);
     let options = LoaderOptions { batch: 32, workers: 0, augment, ..Default::default() };

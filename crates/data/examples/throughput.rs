@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         workers: workers as u32,
         cache: None,
         preload: None,
+        trained_on: None,
     };
     let began = Instant::now();
     let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);

@@ -210,6 +210,7 @@ pub(crate) fn plain_spec(uri: &str, split: Option<[f64; 3]>) -> Data {
         workers: 1,
         cache: None,
         preload: None,
+        trained_on: None,
     }
 }
 

@@ -26,6 +26,9 @@ pub(crate) use provenance::{Reads, Rule, plain};
 /// The version of an identity as text.
 const SCHEMA: u32 = 1;
 
+/// The letter of a sample that is in no part, because an earlier run was trained on it.
+const LEFT_OUT: u8 = b'k';
+
 /// The columns of a [`SampleList`] as they are hashed: with its contents or without, always in this order.
 #[derive(Serialize)]
 struct HashedColumns<'a> {
@@ -43,7 +46,8 @@ pub struct DataIdentity {
     classes: Vec<String>,
     /// The samples, in the order of the data.
     samples: SampleList,
-    /// The split of each: `t` for training, `v` for validation, `e` for test.
+    /// The split of each: `t` for training, `v` for validation, `e` for test, `k` for none, because an earlier run was trained
+    /// on it.
     parts: String,
     /// The tokenizer as a `tokenizer.json`; `None` for images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +66,17 @@ impl DataIdentity {
         }
         let parts = String::from_utf8(letters).unwrap_or_default();
         DataIdentity { schema: SCHEMA, classes, samples, parts, tokenizer: None, statistics: None }
+    }
+
+    /// The same, where samples in no part are those that an earlier run was trained on.
+    fn with_left_out(self) -> DataIdentity {
+        let parts = self.parts.replace(' ', &char::from(LEFT_OUT).to_string());
+        DataIdentity { parts, ..self }
+    }
+
+    /// Whether a sample was left out, because an earlier run was trained on it.
+    fn is_left_out(&self, sample: usize) -> bool {
+        self.parts.as_bytes().get(sample) == Some(&LEFT_OUT)
     }
 
     /// Reads an identity; `None` for text that is none, or of a later version.
@@ -122,6 +137,11 @@ impl DataIdentity {
 
 #[cfg(test)]
 impl DataIdentity {
+    /// The letters of the parts of all samples, in the order of the data.
+    pub(crate) fn letters(&self) -> &str {
+        &self.parts
+    }
+
     /// The split of each sample, by a hash of its content.
     pub(crate) fn splits(&self) -> std::collections::BTreeMap<u64, Part> {
         (0..self.len()).map(|sample| (self.samples.contents[sample], self.part(sample).unwrap())).collect()

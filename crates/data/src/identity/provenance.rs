@@ -1,6 +1,6 @@
 //! The provenance of a run's data: what it was trained on before, and what is there now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::DataIdentity;
 use super::change::DataChange;
@@ -20,6 +20,8 @@ pub struct Provenance {
     /// Identity found by the last start of a run without a checkpoint: its statistics are reused if the data is the
     /// same, and nothing is refused if it is not.
     prepared: Option<DataIdentity>,
+    /// Identity of the data of an earlier run, whose training samples are left out here.
+    trained_on: Option<DataIdentity>,
     /// Whether changed data is accepted.
     accepts: bool,
     /// Whether samples are listed at all.
@@ -71,6 +73,11 @@ impl Provenance {
     /// For a run without a checkpoint that was started before, with the identity found then.
     pub fn of_new_run(prepared: Option<DataIdentity>, reads: bool) -> Provenance {
         Provenance { prepared, ..Provenance::of_run(None, false, reads) }
+    }
+
+    /// For a run that goes on from an earlier one with what is new since then.
+    pub fn leaving_out(self, trained_on: Option<DataIdentity>) -> Provenance {
+        Provenance { trained_on, ..self }
     }
 
     /// Number of samples that the run had before, if it has started.
@@ -150,19 +157,28 @@ impl Provenance {
             }
             // Also without a change: an earlier accepted split was not drawn.
             (Some(earlier), _) => keep(earlier, &found, rule, seed),
-            (None, _) => drawn,
+            (None, _) => match &self.trained_on {
+                Some(earlier) => only_new(earlier, &found, rule, seed),
+                None => drawn,
+            },
         };
+        if parts[Part::Train as usize].is_empty() && self.trained_on.is_some() {
+            let why = "no training sample is new: the earlier run was trained on all of them".into();
+            return Err(Error::Split { why, hint: "add samples, or leave `trained_on` out".into() });
+        }
         if parts[Part::Train as usize].is_empty() {
             let why = "no sample that the run was trained on remains, and there are no new ones".into();
             return Err(Error::Split { why, hint: "put samples back, or start a new run".into() });
         }
-        self.found = Some(DataIdentity::new(found.classes, found.samples, &parts));
+        let found = DataIdentity::new(found.classes, found.samples, &parts);
+        self.found = Some(if self.trained_on.is_some() { found.with_left_out() } else { found });
         Ok(parts)
     }
 
     /// The tokenizer of the run, if it has one already: a vocabulary that is trained again has other ids.
     pub(crate) fn tokenizer(&self) -> Option<&str> {
-        self.earlier.as_ref().or(self.prepared.as_ref())?.tokenizer.as_deref()
+        // Weights of an earlier run go with its tokenizer.
+        self.earlier.as_ref().or(self.prepared.as_ref()).or(self.trained_on.as_ref())?.tokenizer.as_deref()
     }
 
     /// Whether a tokenizer that was given, as JSON, may be used; if not, that of before is.
@@ -194,7 +210,8 @@ impl Provenance {
     /// Mean and standard deviation of each channel as they were measured before: the network was trained on images that
     /// they have normalised.
     pub(crate) fn statistics(&self) -> Option<(Vec<f32>, Vec<f32>)> {
-        let [mean, std] = self.earlier.as_ref().or(self.prepared.as_ref())?.statistics.as_ref()?;
+        let known = self.earlier.as_ref().or(self.prepared.as_ref()).or(self.trained_on.as_ref())?;
+        let [mean, std] = known.statistics.as_ref()?;
         let numbers = |bits: &[u32]| bits.iter().copied().map(f32::from_bits).collect();
         Some((numbers(mean), numbers(std)))
     }
@@ -213,7 +230,7 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
     let mut parts = Parts::default();
     // The usual case, which takes no table of all samples.
     if earlier.samples == found.samples {
-        for sample in 0..found.len() {
+        for sample in (0..found.len()).filter(|sample| !earlier.is_left_out(*sample)) {
             parts[earlier.part(sample).unwrap_or(Part::Train) as usize].push(sample as u32);
         }
         return parts;
@@ -222,12 +239,26 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
     let known: HashMap<_, usize> = earlier.samples.keys(by).into_iter().zip(0..).collect();
     let mut before = Part::Train;
     for (sample, key) in found.samples.keys(by).into_iter().enumerate() {
+        if known.get(&key).is_some_and(|index| earlier.is_left_out(*index)) {
+            continue;
+        }
         let old = known.get(&key).and_then(|index| earlier.part(*index));
         let drawn = found.part(sample).unwrap_or(Part::Train);
         let part = old.unwrap_or_else(|| part_of_new(key, rule, seed, drawn, before));
         parts[part as usize].push(sample as u32);
         before = part;
     }
+    parts
+}
+
+/// The split of a run that goes on from an earlier one: validation and test keep what they had, and training has only what
+/// is new.
+fn only_new(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> Parts {
+    let mut parts = keep(earlier, found, rule, seed);
+    let by = Key::of_both(&earlier.samples, &found.samples);
+    let known: HashSet<_> = earlier.samples.keys(by).into_iter().collect();
+    let keys = found.samples.keys(by);
+    parts[Part::Train as usize].retain(|sample| !known.contains(&keys[*sample as usize]));
     parts
 }
 

@@ -351,3 +351,34 @@ fn boxes_that_change_are_noticed() {
     fs::write(&image, other).unwrap();
     assert!(refused(open(Some(&before))).contains("1 sample edited"));
 }
+
+#[test]
+fn a_run_that_goes_on_from_another_is_trained_on_what_is_new() {
+    let root = scratch();
+    let path = root.path().join("digits.csv");
+    let row = |number: usize| {
+        let pixels: Vec<String> = (0..64).map(|place| (number * (place + 3) % 17).to_string()).collect();
+        format!("{},{}\n", pixels.join(","), number % 5)
+    };
+    let write = |rows: usize| fs::write(&path, (0..rows).map(row).collect::<String>()).unwrap();
+    let opened = |earlier: Option<&DataIdentity>, trained_on: &DataIdentity| {
+        let provenance = Provenance::of_run(earlier.cloned(), false, true);
+        let mut provenance = provenance.leaving_out(Some(trained_on.clone()));
+        Dataset::open_known(&halves(), &path, 5, &mut provenance)?;
+        Ok::<_, Error>(provenance.found().unwrap().clone())
+    };
+    write(40);
+    let first = self::opened(&path, None, false).unwrap();
+    assert!(opened(None, &first).unwrap_err().to_string().contains("no training sample is new"));
+    write(60);
+    let second = opened(None, &first).unwrap();
+    for (place, (before, after)) in first.letters().chars().zip(second.letters().chars()).enumerate() {
+        assert_eq!(after, if before == 't' { 'k' } else { before }, "sample {place}");
+    }
+    assert!(second.letters()[40..].chars().all(|letter| letter != 'k') && second.letters()[40..].contains('t'));
+    // It resumes with the same split, and the next one leaves out what both have seen.
+    assert_eq!(opened(Some(&second), &first).unwrap().digest(), second.digest());
+    write(70);
+    let third = opened(None, &second).unwrap();
+    assert!(third.letters()[..60].chars().all(|letter| letter != 't') && third.letters()[60..].contains('t'));
+}

@@ -40,6 +40,7 @@ pub(crate) fn spec() -> Data {
         workers: 1,
         cache: None,
         preload: None,
+        trained_on: None,
     }
 }
 

@@ -97,7 +97,7 @@ impl Job {
                 if let ModelSource::Module(Module::Torchscript(path)) = &mut train.model {
                     join(path);
                 }
-                train.weights.iter_mut().for_each(join);
+                train.weights.iter_mut().chain(&mut train.data.trained_on).for_each(join);
                 train.data.text.iter_mut().filter_map(|text| text.tokenizer.as_mut()).for_each(join);
             }
             Work::Command(command) => command.workdir.iter_mut().chain(command.file_mounts.values_mut()).for_each(join),

@@ -39,14 +39,22 @@ pub enum RunInput {
     Module,
     /// `train.data.text.tokenizer`.
     Tokenizer,
+    /// `train.data.trained_on`.
+    TrainedOn,
     /// `workdir`.
     Workdir,
 }
 
 impl RunInput {
     /// Every input that a job may have.
-    pub const ALL: [RunInput; 5] =
-        [RunInput::Data, RunInput::Weights, RunInput::Module, RunInput::Tokenizer, RunInput::Workdir];
+    pub const ALL: [RunInput; 6] = [
+        RunInput::Data,
+        RunInput::Weights,
+        RunInput::Module,
+        RunInput::Tokenizer,
+        RunInput::TrainedOn,
+        RunInput::Workdir,
+    ];
 
     /// Its path in a job; `None` if the job does not have it, or names the address of an object store.
     pub fn of(self, work: &Work) -> Option<&str> {
@@ -60,6 +68,7 @@ impl RunInput {
             (RunInput::Tokenizer, Work::Train(train)) => {
                 train.data.text.as_ref().and_then(|text| text.tokenizer.as_ref())
             }
+            (RunInput::TrainedOn, Work::Train(train)) => train.data.trained_on.as_ref(),
             (RunInput::Workdir, Work::Command(command)) => command.workdir.as_ref(),
             (_, _) => None,
         };
@@ -77,6 +86,7 @@ impl RunInput {
                     text.tokenizer = Some(path);
                 }
             }
+            (RunInput::TrainedOn, Work::Train(train)) => train.data.trained_on = Some(path),
             (RunInput::Workdir, Work::Command(command)) => command.workdir = Some(path),
             (_, _) => {}
         }
@@ -89,6 +99,7 @@ impl RunInput {
             RunInput::Weights => "weights",
             RunInput::Module => "module",
             RunInput::Tokenizer => "tokenizer",
+            RunInput::TrainedOn => "trained_on",
             RunInput::Workdir => "workdir",
         }
     }

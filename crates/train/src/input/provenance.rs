@@ -63,10 +63,11 @@ impl Recorded {
         let text = ranks.broadcast_text(0, &text)?;
         let identity = if ranks.is_first() { identity } else { DataIdentity::from_text(&text) };
         let reads_contents = ranks.is_first() || spec.accept_data_change;
-        Ok(match is_new {
+        let provenance = match is_new {
             true => Provenance::of_new_run(identity, reads_contents),
             false => Provenance::of_run(identity, spec.accept_data_change, reads_contents),
-        })
+        };
+        Ok(provenance.leaving_out(trained_on(spec)?))
     }
 
     /// Compares the data with the recorded identity, and with that of the first rank; returns the digest that
@@ -149,6 +150,16 @@ fn prepared_before(folder: &Path, job_hash: &str) -> Option<DataIdentity> {
     let mut lists: Vec<PathBuf> = entries.filter(is_list).collect();
     lists.sort();
     lists.iter().filter_map(|path| List::read(path)).find(|list| list.job_hash == job_hash).map(|list| list.identity)
+}
+
+/// The samples of the run that this one goes on from, if it names one.
+fn trained_on(spec: &Spec) -> Result<Option<DataIdentity>, Error> {
+    let Some(path) = &spec.train.data.trained_on else { return Ok(None) };
+    let list = List::read(Path::new(path)).ok_or_else(|| {
+        let hint = "name a file `checkpoints/data-….json` in the folder of a run";
+        Finding::new(Cause::Data, format!("`{path}` does not list the samples of a run")).hint(hint)
+    })?;
+    Ok(Some(list.identity))
 }
 
 /// Opens the data, and reports every [`PULSE`] that more of it is prepared.

@@ -92,6 +92,7 @@ impl Args {
             workers: 1,
             cache: None,
             preload: None,
+            trained_on: None,
         };
         Ok(Dataset::unlabelled(&spec, path)?)
     }

@@ -211,13 +211,32 @@ fn warm_start(job: &mut Job, last: Option<&RunId>, home: &Home) -> Result<(), Pr
         let message = format!("the files of run `{last}`, which this one starts with, are not here any more");
         return Err(Problem::at("schedule.warm_start", message).hint("add the schedule again to start over"));
     }
+    let only_new = job.schedule.as_ref().is_some_and(|schedule| schedule.new_data);
     match &mut job.work {
-        Work::Train(train) => train.weights = Some(format!("{folder}/model.safetensors")),
+        Work::Train(train) => {
+            train.weights = Some(format!("{folder}/model.safetensors"));
+            if only_new {
+                train.data.trained_on = Some(samples_of(home, last)?);
+            }
+        }
         Work::Command(command) => {
             command.file_mounts.insert(LAST_OUTPUTS.to_owned(), folder);
         }
     }
     Ok(())
+}
+
+/// The newest list of the samples that a run was trained on.
+fn samples_of(home: &Home, run: &RunId) -> Result<String, Problem> {
+    let folder = home.run(run).join("checkpoints");
+    let files = std::fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
+    let is_list = |name: &str| name.starts_with("data-") && name.ends_with(".json");
+    let lists = files.filter(|file| file.file_name().to_str().is_some_and(is_list));
+    let newest = lists.max_by_key(|file| file.metadata().and_then(|about| about.modified()).ok());
+    newest.map(|file| file.path().to_string_lossy().into_owned()).ok_or_else(|| {
+        let message = format!("run `{run}` has no list of the samples that it was trained on");
+        Problem::at("schedule.new_data", message).hint("leave the key out, or add the schedule again to start over")
+    })
 }
 
 /// Admits what `gradus run` and `gradus resume` would.

@@ -17,6 +17,10 @@ impl Validator {
             let message = "each run of a schedule is a single one, and this job has `sweep:`";
             self.wrong("schedule", message, "put the sweep in a job file of its own");
         }
+        if schedule.new_data && (!schedule.warm_start || matches!(work, Some(Work::Command(_)))) {
+            let message = "it is for a `train` job that goes on from the model of the run before";
+            self.wrong("schedule.new_data", message, "add `warm_start: true`, or leave the key out");
+        }
         if let Some(Work::Command(command)) = work
             && schedule.warm_start
             && command.outputs.is_empty()

@@ -229,6 +229,14 @@ fn schedules_name_due_times_of_a_zone() {
         "2 schedule.timezone: there is no time zone `Berlin` (write a name of the IANA database, such as `Europe/Berlin`)",
     );
     check(
+        &run_with("schedule: {cron: 0 3 * * *, new_data: true}"),
+        "2 schedule.new_data: it is for a `train` job that goes on from the model of the run before (add `warm_start: true`, or leave the key out)",
+    );
+    check(
+        &train_with("").replace("train:", "schedule: {cron: 0 3 * * *, warm_start: true, new_data: true}\ntrain:"),
+        "ok",
+    );
+    check(
         &run_with("schedule: {cron: 0 3 * * *, warm_start: true}"),
         "2 schedule.warm_start: a run starts with the `outputs` of the one before, and this job has none (add `outputs: [FOLDER]`, or leave the key out)",
     );

@@ -51,6 +51,9 @@ pub struct Data {
     /// Read all image files into memory before the first step, up to this size, such as `64 GiB`; for slow disks and networks. Every rank has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preload: Option<Bytes>,
+    /// The samples of an earlier run, as its `checkpoints/data-….json` lists them: training samples among them are left out, and those of validation and test stay so. Relative to the job file. `schedule: {new_data: true}` sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trained_on: Option<String>,
 }
 
 /// Cache of remote data on this machine's disk.
