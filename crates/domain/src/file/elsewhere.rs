@@ -29,10 +29,14 @@ const KEYS: [(&[&str], &str); 12] = [
 ];
 
 /// Keys of other sections, by their whole path.
-const ELSEWHERE: [(&[&str], &str); 6] = [
+const ELSEWHERE: [(&[&str], &str); 7] = [
     (
-        &["model", "epochs", "batch", "batch_size", "optimizer", "schedule", "checkpoint", "precision", "loss", "seed"],
+        &["model", "epochs", "batch", "batch_size", "optimizer", "checkpoint", "precision", "loss", "seed"],
         "this belongs to the trainer: write it below `train:`",
+    ),
+    (
+        &["schedule.decay", "schedule.warmup", "schedule.floor"],
+        "this is of the learning rate: write `schedule` below `train:`; here it says when the job is run",
     ),
     (&["resources.gpu", "resources.gpus"], "write `accelerators`, such as `accelerators: A100:1`"),
     (&["gpu", "gpus", "accelerators", "cpus", "memory", "region", "cloud"], "this belongs to `resources:`"),
