@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::run::StopBy;
 use domain::sweep::{Method, Setting, SweepEnd};
-use domain::{Elapsed, InstanceId, SweepId};
+use domain::{Elapsed, InstanceId, SweepId, Work};
 use maud::{Markup, html};
 use plan::sweep::{Stand, TrialRow, best, rows, spent};
 use plan::{SweepRecord, SweepState, World};
@@ -53,6 +53,8 @@ fn figures(world: &World, sweep: &SweepRecord, rows: &[TrialRow], meters: &BTree
     let metric = sweep.search.metric;
     let failed = rows.iter().filter(|row| row.state == Stand::Failed).count();
     let epochs: u32 = rows.iter().filter_map(|row| row.epochs).sum();
+    // Those of a program are not known.
+    let has_epochs = matches!(sweep.job.work, Work::Train(_));
     html! {
         section class="figures" {
             @if let (Some(best), Some(metric)) = (best(world, sweep), metric) {
@@ -60,7 +62,7 @@ fn figures(world: &World, sweep: &SweepRecord, rows: &[TrialRow], meters: &BTree
             }
             (figure("trials", rows.len()))
             @if failed > 0 { (figure("failed", failed)) }
-            @if metric.is_some() { (figure("epochs, all trials", epochs)) }
+            @if metric.is_some() && has_epochs { (figure("epochs, all trials", epochs)) }
             (figure("cost", spent(world, sweep, meters)))
             @if let Some(ended) = sweep.ended { (figure("submission to end", length(ended.since(sweep.submitted)))) }
         }
@@ -74,15 +76,10 @@ fn charts(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
         let value = row.value?;
         let places = axes.iter().zip(&row.values).map(|(axis, setting)| axis.place(&setting.value)).collect();
         let said: Vec<String> = row.values.iter().map(said).collect();
-        let epochs = row.epochs.unwrap_or(0);
-        let title = format!(
-            "trial {}: {} {}, {epochs} epochs; {}",
-            row.number,
-            metric.name(),
-            metric.say(value),
-            said.join(", ")
-        );
-        Some(Dot { places, value, epochs, is_best: place == 0, title })
+        let after = row.epochs.map_or(String::new(), |epochs| format!(", {epochs} epochs"));
+        let title =
+            format!("trial {}: {} {}{after}; {}", row.number, metric.name(), metric.say(value), said.join(", "));
+        Some(Dot { places, value, epochs: row.epochs.unwrap_or(0), is_best: place == 0, title })
     };
     let dots: Vec<Dot> = rows.iter().enumerate().filter_map(dot).collect();
     if dots.is_empty() {

@@ -117,10 +117,12 @@ fn span(dots: &[Dot], metric: Metric) -> (f64, f64) {
     ((low - wider).max(least), (high + wider).min(most))
 }
 
-/// How strongly a trial is drawn: the fewer epochs, the fainter.
+/// How strongly a trial is drawn: the fewer epochs, the fainter. Those of a program are not known.
 fn strength(dot: &Dot, dots: &[Dot]) -> f64 {
-    let most = dots.iter().map(|dot| dot.epochs).max().unwrap_or(1).max(1);
-    0.25 + 0.65 * f64::from(dot.epochs) / f64::from(most)
+    match dots.iter().map(|dot| dot.epochs).max() {
+        None | Some(0) => 0.9,
+        Some(most) => 0.25 + 0.65 * f64::from(dot.epochs) / f64::from(most),
+    }
 }
 
 /// A line through all keys and the metric for each trial.
