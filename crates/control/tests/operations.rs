@@ -68,7 +68,8 @@ fn wrong() -> Vec<Event> {
 
 #[test]
 fn an_illegal_decision_is_noted_once_with_its_facts_and_does_not_spin() {
-    let view = || ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() });
+    let view =
+        || ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() });
     let mut lab = Lab::new(wrong(), |_, _| view());
     lab.pass(3_600 * SECOND);
     let noted = lab.noted("a");

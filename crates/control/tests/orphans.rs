@@ -14,7 +14,7 @@ fn orphan(state: MachineState) -> SeenMachine {
 }
 
 fn listed(machines: Vec<SeenMachine>) -> ProviderAnswer {
-    ProviderAnswer::Observed(ProviderView { is_complete: true, machines })
+    ProviderAnswer::Observed(ProviderView { is_complete: true, machines, unseen: Vec::new() })
 }
 
 /// A home without runs, as after its log was lost. The time is the policy's ten minutes.

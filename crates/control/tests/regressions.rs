@@ -288,7 +288,8 @@ fn kueue_2796_no_job_holds_half_of_its_machines_for_long() {
 /// What is missing in a view that is complete is believed only after its time; here the run simply continues.
 #[test]
 fn a_view_without_the_machine_of_a_healthy_job_ends_nothing() {
-    let none = || ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() });
+    let none =
+        || ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() });
     let mut lab = Lab::new(up(), |_, _| none());
     for _ in 0..120 {
         lab.step(heartbeat(1, Vec::new()));

@@ -24,7 +24,7 @@ fn ended(instance: InstanceId) -> ProviderAnswer {
     let usage = Usage { started: Timestamp(0), elapsed: Elapsed(4 * SECOND) };
     let (handle, state) = (MachineHandle("m-2".into()), MachineState::Gone(Some(usage)));
     let machines = vec![SeenMachine { handle, instance, state, notice: None }];
-    ProviderAnswer::Observed(ProviderView { is_complete: true, machines })
+    ProviderAnswer::Observed(ProviderView { is_complete: true, machines, unseen: Vec::new() })
 }
 
 /// The answer to the request is lost, and one of its machines ends before it is asked again: the other one is there.

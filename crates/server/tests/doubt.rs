@@ -72,9 +72,11 @@ impl Provider for Shared {
                 cloud.faults[0] -= 1;
                 ProviderAnswer::Refused(Refusal::Denied { message: format!("request {}", cloud.faults[0]) })
             }
-            ProviderCall::Observe(_) => {
-                ProviderAnswer::Observed(ProviderView { is_complete: true, machines: cloud.listed() })
-            }
+            ProviderCall::Observe(_) => ProviderAnswer::Observed(ProviderView {
+                is_complete: true,
+                machines: cloud.listed(),
+                unseen: Vec::new(),
+            }),
             ProviderCall::End(requests) => {
                 for machine in cloud.machines.values_mut().filter(|machine| machine.is_listed()) {
                     if requests.iter().any(|request| request.instance == machine.instance) {

@@ -175,7 +175,7 @@ impl Cloud {
             });
         }
         let is_complete = !partial_or_dark || rule == Some(Rule::IncompleteProvesNothing);
-        ProviderView { is_complete, machines }
+        ProviderView { is_complete, machines, unseen: Vec::new() }
     }
 
     fn state(&self, machine: &Machine, now: u64, rule: Option<Rule>) -> MachineState {

@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
+        name: "other-accounts-are-taken-for-this-one",
+        harm: "a machine of an account that was used before counts as gone while it costs money",
+        file: "crates/cloud/src/rented/account.rs",
+        from: "(of != now).then_some(of)",
+        to: "(of.is_empty() && of != now).then_some(of)",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "another_account_is_neither_gone" },
+    },
+    SourceMutant {
         name: "azure-changes-a-machine-that-is-there",
         harm: "a request that is sent again changes a machine that trains, instead of being refused",
         file: "crates/cloud/src/azure/wire.rs",

@@ -25,6 +25,8 @@ pub struct Client {
     transport: Arc<dyn HttpTransport>,
     sources: CredentialSources,
     lease: Mutex<Option<Lease>>,
+    /// The last key whose account was asked for, and the account.
+    account: Mutex<Option<(String, String)>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -36,7 +38,7 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// A client that sends with `transport`.
     pub fn new(transport: Arc<dyn HttpTransport>, sources: CredentialSources) -> Client {
-        Client { transport, sources, lease: Mutex::default() }
+        Client { transport, sources, lease: Mutex::default(), account: Mutex::default() }
     }
 
     /// The credential sources of this machine.
@@ -139,6 +141,28 @@ impl Client {
     pub fn caller(&self, region: &str) -> Result<Caller, AwsFailure> {
         let identity: Identity = self.ask(region, &query::caller_identity())?;
         Ok(identity.get_caller_identity_result)
+    }
+
+    /// The account that the current key belongs to: asked for once for each key.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn account(&self, region: &str) -> Result<String, AwsFailure> {
+        let key = self.key(region)?.key.id;
+        let known = self.account.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, account)) = known.filter(|(of, _)| *of == key) {
+            return Ok(account);
+        }
+        let account = self.caller(region)?.account;
+        if account.is_empty() {
+            return Err(AwsFailure::Doubt("AWS STS names no account for this key".to_owned()));
+        }
+        // It may have been replaced meanwhile.
+        if self.key(region)?.key.id != key {
+            return Err(AwsFailure::Doubt("the key changed while its account was asked for".to_owned()));
+        }
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, account.clone()));
+        Ok(account)
     }
 
     /// The value of a public parameter of Systems Manager.

@@ -18,7 +18,13 @@ impl Aws {
         for request in requests {
             match self.rentals.read(&request.instance) {
                 Ok(Some(rental)) if is_gone(request, &rental) => {}
-                Ok(rental) => self.name(request, rental.as_ref(), &mut machines, &mut failures),
+                Ok(rental) => {
+                    let elsewhere = rental.as_ref().and_then(|rental| self.is_elsewhere(&request.instance, rental));
+                    match elsewhere {
+                        Some(why) => failures.push(why),
+                        None => self.name(request, rental.as_ref(), &mut machines, &mut failures),
+                    }
+                }
                 Err(error) => failures.push(format!("cannot read what `{}` is: {error}", request.instance)),
             }
         }

@@ -36,8 +36,12 @@ impl Aws {
             return accepted(&request.members, handles);
         }
         // Without a key nothing is sent.
-        if let Err(failure) = self.client.key(&rental.region) {
+        if let Err(failure) = self.known_key(&rental) {
             return unsent(&failure, rental.unanswered);
+        }
+        // In another account the same request would rent a second machine.
+        if let Some(why) = self.is_elsewhere(first, &rental) {
+            return ProviderAnswer::Doubt(why);
         }
         if !is_in_time(asked, Instant::now()) {
             return ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned());
@@ -120,14 +124,16 @@ impl Aws {
         let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, request.has_peers);
         let site = site.map_err(|failure| unsent(&failure, 0))?;
         let cap = request.price_cap.unwrap_or_else(|| self.machine_rate(&request.offer));
+        let account = Some(self.client.account(&choice.region).map_err(|failure| unsent(&failure, 0))?);
         let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
         // The agent of each is started with a request of its own. That of the first is what is sent.
         let of = |member: &InstanceId| LaunchRequest { members: vec![member.clone()], ..request.clone() };
         for member in &request.members[1..] {
             let rental = Rental::new(of(member), choice.region.clone(), Vec::new());
+            let rental = Rental { account: account.clone(), ..rental };
             self.rentals.write(member, &rental).map_err(here)?;
         }
-        let rental = Rental::new(of(instance), choice.region, params);
+        let rental = Rental { account, ..Rental::new(of(instance), choice.region, params) };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }

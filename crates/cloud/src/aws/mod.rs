@@ -5,6 +5,7 @@
 //! reached as a node, by SSH. [`user_data`](crate::rented) ends a machine that nobody attends any more. What AWS says, and what
 //! an error of it proves, is in [`wire`].
 
+mod account;
 mod audit;
 mod check;
 mod client;
@@ -131,15 +132,17 @@ impl Aws {
             Ok(regions) => regions,
             Err(error) => return ProviderAnswer::Unavailable(format!("cannot read `aws/regions`: {error}")),
         };
-        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        let mut view = ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() };
+        let mut rented = Vec::new();
         // AWS forgets machines that are gone, but we do not.
         for instance in asked {
             match self.rentals.read(instance) {
                 Ok(Some(rental)) => {
-                    if let (Some(usage), Some(handle)) = (rental.gone, rental.handle) {
-                        view.machines.push(look::gone(instance, &handle, usage));
+                    if let (Some(usage), Some(handle)) = (rental.gone, &rental.handle) {
+                        view.machines.push(look::gone(instance, handle, usage));
                     }
-                    regions.insert(rental.region);
+                    regions.insert(rental.region.clone());
+                    rented.push((instance.clone(), rental));
                 }
                 Ok(None) => {}
                 Err(_) => view.is_complete = false,
@@ -167,6 +170,8 @@ impl Aws {
             return ProviderAnswer::Unavailable(reasons.join("; "));
         }
         view.is_complete &= reasons.is_empty();
+        view.unseen.extend(reasons.into_iter().map(|reason| format!("could not look at {reason}")));
+        self.note_elsewhere(&rented, &mut view);
         ProviderAnswer::Observed(view)
     }
 

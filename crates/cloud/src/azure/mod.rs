@@ -88,7 +88,7 @@ pub struct AzureOptions {
 /// A client for Azure.
 #[derive(Debug)]
 pub struct Azure {
-    client: AzureClient,
+    client: Arc<AzureClient>,
     subscription: String,
     options: AzureOptions,
 }
@@ -116,7 +116,7 @@ impl Azure {
         let authority =
             sources.variable("AZURE_AUTHORITY_HOST").or(endpoint).unwrap_or(credentials::AUTHORITY).to_owned();
         let hosts = (endpoint.unwrap_or(ENDPOINT), authority.as_str());
-        let client = AzureClient::new(transport, hosts, sources, pause);
+        let client = Arc::new(AzureClient::new(transport, hosts, sources, pause));
         Azure { client, subscription: subscription.to_owned(), options }
     }
 
@@ -163,6 +163,17 @@ impl Azure {
 impl CloudApi for Azure {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    /// The subscription and the resource group, whose names are the same in all cases of their letters.
+    fn account(&self) -> Option<String> {
+        Some(format!("{}/{}", self.subscription, self.group()).to_lowercase())
+    }
+
+    fn of_account(&self, account: &str) -> Option<Azure> {
+        let (subscription, group) = account.split_once('/')?;
+        let options = AzureOptions { resource_group: Some(group.to_owned()), ..self.options.clone() };
+        Some(Azure { client: self.client.clone(), subscription: subscription.to_owned(), options })
     }
 
     fn traits(&self) -> ProviderTraits {

@@ -369,3 +369,13 @@ fn an_audit_ends_what_no_run_has_and_nothing_else() {
     let kept = crate::rented::machine_name(owner, &InstanceId::new("r-i1"));
     assert_eq!(twin.state.lock().unwrap().machines.keys().collect::<Vec<_>>(), [&kept]);
 }
+
+#[test]
+fn an_account_is_a_subscription_with_a_resource_group_in_any_case() {
+    let api = api(&Arc::new(Twin::default()));
+    assert_eq!(api.account().as_deref(), Some("s/gradus"));
+    let shouted = AzureOptions { resource_group: Some("GRADUS".to_owned()), ..AzureOptions::default() };
+    assert_eq!(Azure { options: shouted, ..api.of_account("S/x").unwrap() }.account(), api.account());
+    let path = api.of_account("t/before").unwrap().machine_path("m");
+    assert!(path.starts_with("/subscriptions/t/resourceGroups/before/providers/Microsoft.Compute/"), "{path}");
+}

@@ -76,7 +76,7 @@ pub struct GcpOptions {
 /// A client for Compute Engine.
 #[derive(Debug)]
 pub struct Gcp {
-    client: GcpClient,
+    client: Arc<GcpClient>,
     project: String,
     options: GcpOptions,
 }
@@ -98,7 +98,7 @@ impl Gcp {
         project: &str,
         options: GcpOptions,
     ) -> Gcp {
-        let client = GcpClient::new(transport, endpoint.unwrap_or(ENDPOINT), sources);
+        let client = Arc::new(GcpClient::new(transport, endpoint.unwrap_or(ENDPOINT), sources));
         Gcp { client, project: project.to_owned(), options }
     }
 
@@ -339,6 +339,14 @@ const PAGES: usize = 1000;
 impl CloudApi for Gcp {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn account(&self) -> Option<String> {
+        Some(self.project.clone())
+    }
+
+    fn of_account(&self, account: &str) -> Option<Gcp> {
+        Some(Gcp { client: self.client.clone(), project: account.to_owned(), options: self.options.clone() })
     }
 
     fn traits(&self) -> ProviderTraits {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use domain::InstanceId;
-use domain::rental::{ProviderAnswer, ProviderCall, Refusal};
+use domain::rental::{EndRequest, ProviderAnswer, ProviderCall, ProviderView, Refusal};
 use serde_json::{Value, json};
 
 use super::*;
@@ -32,6 +32,8 @@ struct TwinState {
     unreachable: bool,
     /// Whether permissions of the project cannot be asked for.
     is_closed: bool,
+    /// A project that the credentials have no access to.
+    forbidden: Option<&'static str>,
 }
 
 impl Twin {
@@ -95,13 +97,20 @@ impl HttpTransport for Twin {
             allowed.retain(|permission| permission != "compute.instances.create");
             return if state.is_closed { refuse(403, "accessNotConfigured") } else { ok(asked) };
         }
-        let path = request.url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/p/").expect("the API");
+        let path = request.url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/").expect("the API");
+        let (project, path) = path.split_once('/').expect("a project");
+        if state.forbidden == Some(project) {
+            return refuse(403, "forbidden");
+        }
         if !request.headers.contains(&("authorization".to_owned(), "Bearer token".to_owned())) {
             return refuse(401, "authError");
         }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let parts: Vec<&str> = path.split('/').collect();
         match (request.method, &parts[..]) {
+            // All machines are in the project `p`.
+            ("GET", ["aggregated", "instances"]) if project != "p" => ok(json!({ "items": {} })),
+            _ if project != "p" => panic!("{} of another project", request.url),
             ("GET", ["regions", region]) => {
                 let zones = ["b", "a"].map(|letter| format!("https://x/zones/{region}-{letter}"));
                 ok(json!({ "name": region, "zones": zones }))
@@ -145,9 +154,13 @@ impl HttpTransport for Twin {
 }
 
 fn api(twin: &Arc<Twin>) -> Gcp {
+    api_of(twin, "p")
+}
+
+fn api_of(twin: &Arc<Twin>, project: &str) -> Gcp {
     let variables = [("GOOGLE_OAUTH_ACCESS_TOKEN".to_owned(), "token".to_owned())].into();
     let sources = GcpSources { variables, file: String::new() };
-    Gcp::new(twin.clone(), None, sources, "p", GcpOptions::default())
+    Gcp::new(twin.clone(), None, sources, project, GcpOptions::default())
 }
 
 #[test]
@@ -159,7 +172,11 @@ fn it_keeps_what_every_provider_promises() {
 }
 
 fn launch(twin: &Arc<Twin>, home: &std::path::Path, kind: &str) -> ProviderAnswer {
-    let provider = provider(home, api(twin));
+    launch_in(twin, home, kind, "p")
+}
+
+fn launch_in(twin: &Arc<Twin>, home: &std::path::Path, kind: &str, project: &str) -> ProviderAnswer {
+    let provider = provider(home, api_of(twin, project));
     let mut offer = crate::provider::offers(&provider).unwrap().remove(0);
     offer.kind = kind.to_owned();
     let request = LaunchRequest {
@@ -273,4 +290,42 @@ fn an_audit_ends_what_no_run_has_and_nothing_else() {
     let left = state.machines.values().filter(|machine| machine["status"] != "STOPPING");
     let kept = crate::rented::machine_name(owner, &InstanceId::new("r-i1"));
     assert_eq!(left.map(|machine| machine["name"].as_str().unwrap()).collect::<Vec<_>>(), [kept]);
+}
+
+#[test]
+fn a_request_in_doubt_is_repeated_in_the_project_in_which_it_was_made() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    twin.state.lock().unwrap().lose = true;
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Doubt(_)));
+    assert!(matches!(launch_in(&twin, home.path(), KIND, "q"), ProviderAnswer::Accepted(_)));
+    assert_eq!(twin.state.lock().unwrap().made, 1);
+}
+
+/// The user names another project while machines of the first one run: they cost money until that one says otherwise.
+#[test]
+fn machines_of_the_project_that_was_named_before_are_not_gone() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Accepted(_)));
+    twin.step();
+    let ask = |call: ProviderCall| provider(home.path(), api_of(&twin, "q")).call(&call);
+    let seen = || -> ProviderView {
+        match ask(ProviderCall::Observe(vec![InstanceId::new("r-i1")])) {
+            ProviderAnswer::Observed(view) => view,
+            other => panic!("{other:?}"),
+        }
+    };
+    let end = || ask(ProviderCall::End(vec![EndRequest { instance: InstanceId::new("r-i1"), handle: None }]));
+    let view = seen();
+    assert!(view.is_complete && view.machines[0].state == MachineState::Running, "{view:?}");
+    twin.state.lock().unwrap().forbidden = Some("p");
+    let view = seen();
+    assert!(!view.is_complete && view.machines.is_empty(), "{view:?}");
+    let said = "`r-i1` was rented in account `p`, and here `q` is set (HTTP status 403";
+    assert!(view.unseen.len() == 1 && view.unseen[0].starts_with(said), "{view:?}");
+    assert!(matches!(end(), ProviderAnswer::Unavailable(_)));
+    assert_eq!(twin.state.lock().unwrap().machines.len(), 1);
+    twin.state.lock().unwrap().forbidden = None;
+    assert_eq!(end(), ProviderAnswer::Ending);
+    twin.step();
+    assert!(matches!(seen().machines[0].state, MachineState::Gone(Some(_))));
 }

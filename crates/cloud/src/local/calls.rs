@@ -100,7 +100,7 @@ impl Local {
     }
 
     fn observe(&self, asked: &[InstanceId]) -> ProviderView {
-        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        let mut view = ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() };
         for instance in asked {
             let state = match self.sight(instance) {
                 Ok(Sight::Unknown) => continue,

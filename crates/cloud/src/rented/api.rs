@@ -14,6 +14,19 @@ pub trait CloudApi: Send + Sync {
     /// The provider's name.
     fn name(&self) -> &'static str;
 
+    /// The account in which machines are rented and listed, such as a project; none where the cloud does not say.
+    fn account(&self) -> Option<String> {
+        None
+    }
+
+    /// The same API for another account, with the same credentials; none where an account has credentials of its own.
+    fn of_account(&self, _account: &str) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// What the cloud promises about time.
     fn traits(&self) -> ProviderTraits;
 

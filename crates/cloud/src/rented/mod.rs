@@ -6,10 +6,12 @@
 //! ([`machine_name`]), by which they are found again after an answer was lost. AWS, whose API says more than this, has
 //! a provider of its own on the same ground.
 
+pub(crate) mod account;
 mod api;
 pub mod audit;
 mod choice;
 pub(crate) mod key;
+mod look;
 pub mod offers;
 pub(crate) mod reach;
 pub(crate) mod rentals;
@@ -22,11 +24,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::rental::{EndRequest, LaunchRequest, MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
-use domain::run::Usage;
+use domain::rental::{EndRequest, LaunchRequest, MachineHandle, Refusal};
 use domain::wants::{Spot, Wants};
-use domain::{Elapsed, InstanceId, Timestamp};
+use domain::{InstanceId, Timestamp};
 
+pub use account::rented_elsewhere;
 pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace};
 pub use choice::MachineChoice;
 pub use reach::ReachSettings;
@@ -35,7 +37,7 @@ use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
 use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use reach::Reach;
-use rentals::{Absence, Rental, Rentals};
+use rentals::{Rental, Rentals};
 
 /// Machines of a cloud.
 pub struct Rented<C> {
@@ -64,9 +66,6 @@ fn digest(text: &str, letters: usize) -> String {
     let all: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     all.chars().take(letters).collect()
 }
-
-/// How long a machine must be missing in a cloud's lists to be gone.
-const MISSED: Elapsed = Elapsed(120_000_000);
 
 impl<C: CloudApi> Rented<C> {
     /// The machines that `api` may rent.
@@ -107,18 +106,24 @@ impl<C: CloudApi> Rented<C> {
         if let Some(handle) = &rental.handle {
             return accepted(instance, handle);
         }
+        // In another account the same request would rent a second machine.
+        let other = match self.api_of(instance, &rental) {
+            Ok(other) => other,
+            Err(why) => return ProviderAnswer::Doubt(why),
+        };
+        let api = other.as_ref().unwrap_or(&self.api);
         // An earlier request may have rented it.
         if rental.unanswered > 0
-            && let Some(answer) = self.found(instance)
+            && let Some(answer) = self.found(api, instance)
         {
             return answer;
         }
         if let Err(error) = self.count(instance, 1) {
             return ProviderAnswer::Doubt(format!("cannot write down that `{instance}` is asked for: {error}"));
         }
-        match self.api.rent(&choice, &rental.params) {
+        match api.rent(&choice, &rental.params) {
             Ok(handle) => self.rented(instance, &handle),
-            Err(CloudFailure::Exists(said)) => self.found(instance).unwrap_or(ProviderAnswer::Doubt(said)),
+            Err(CloudFailure::Exists(said)) => self.found(api, instance).unwrap_or(ProviderAnswer::Doubt(said)),
             Err(failure) => match failure.refusal() {
                 None => ProviderAnswer::Doubt(failure.to_string()),
                 Some(refusal) => match self.count(instance, -1) {
@@ -160,14 +165,15 @@ impl<C: CloudApi> Rented<C> {
             None => ProviderAnswer::Doubt(format!("it could not be asked for now: {failure}")),
         })?;
         let rental = Rental::new(request.clone(), choice.region.clone(), params);
+        let rental = Rental { account: self.api.account(), ..rental };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
 
     /// The machine of this name, if the cloud lists one; none where it lists none.
-    fn found(&self, instance: &InstanceId) -> Option<ProviderAnswer> {
+    fn found(&self, api: &C, instance: &InstanceId) -> Option<ProviderAnswer> {
         let name = machine_name(&self.owner, instance);
-        match self.api.machines(&self.owner) {
+        match api.machines(&self.owner) {
             Ok(machines) => {
                 let living = |machine: &&CloudMachine| machine.name == name && !machine.is_gone();
                 machines.iter().find(living).map(|machine| self.rented(instance, &machine.handle))
@@ -199,109 +205,6 @@ impl<C: CloudApi> Rented<C> {
         rental.map(|rental| rental.unanswered).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
-        // A home that never prepared to rent there has nothing there, whatever credentials are set.
-        if asked.is_empty() && !self.rentals.shared().exists() {
-            return ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() });
-        }
-        let machines = match self.api.machines(&self.owner) {
-            Ok(machines) => machines,
-            Err(failure) => return ProviderAnswer::Unavailable(failure.to_string()),
-        };
-        let now = (self.clock)();
-        let names: BTreeMap<String, &InstanceId> =
-            asked.iter().map(|instance| (machine_name(&self.owner, instance), instance)).collect();
-        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
-        for machine in &machines {
-            let instance = names.get(&machine.name).map(|instance| (*instance).clone());
-            let is_asked = instance.is_some();
-            let instance = instance.unwrap_or_else(|| InstanceId::new(machine.name.clone()));
-            let state = match (machine.is_gone(), is_asked) {
-                (true, false) => continue,
-                (true, true) => match self.ended(&instance, machine.ended.unwrap_or(now)) {
-                    Ok(usage) => MachineState::Gone(usage),
-                    Err(_) => {
-                        view.is_complete = false;
-                        continue;
-                    }
-                },
-                (false, _) => machine.state,
-            };
-            if is_asked && !machine.is_gone() {
-                self.seen(&instance, machine, now);
-            }
-            view.machines.push(SeenMachine {
-                handle: MachineHandle(machine.handle.clone()),
-                instance,
-                state,
-                notice: None,
-            });
-        }
-        for instance in asked {
-            if view.machines.iter().any(|machine| machine.instance == *instance) {
-                continue;
-            }
-            match self.vanished(instance, now) {
-                Ok(Absence::Gone(handle, usage)) => {
-                    let (handle, state) = (MachineHandle(handle), MachineState::Gone(usage));
-                    view.machines.push(SeenMachine { handle, instance: instance.clone(), state, notice: None });
-                }
-                Ok(Absence::Unseen) => {}
-                Ok(Absence::Missed) | Err(_) => view.is_complete = false,
-            }
-        }
-        ProviderAnswer::Observed(view)
-    }
-
-    /// A machine is listed: that it was is written down, and it is seen to that it has an agent.
-    fn seen(&self, instance: &InstanceId, machine: &CloudMachine, now: Timestamp) {
-        let rental = self.rentals.change(instance, |rental| {
-            let is_known = rental.is_seen && rental.handle.is_some();
-            if is_known && rental.missed.is_none() && rental.gone.is_none() {
-                return false;
-            }
-            // Whatever was thought of it, it costs money.
-            (rental.is_seen, rental.missed, rental.gone) = (true, None, None);
-            rental.handle.get_or_insert_with(|| machine.handle.clone());
-            rental.rented = Some(machine.started.or(rental.rented).unwrap_or(now));
-            true
-        });
-        if let (Ok(Some(rental)), MachineState::Running, Some(address)) = (rental, machine.state, &machine.address) {
-            self.reach.attend(&rental.request, &MachineHandle(machine.handle.clone()), address);
-        }
-    }
-
-    /// What was used of a machine that is gone since `at`, the same each time.
-    fn ended(&self, instance: &InstanceId, at: Timestamp) -> io::Result<Option<Usage>> {
-        self.reach.forget(instance);
-        let rental = self.rentals.change(instance, |rental| {
-            let Some(started) = rental.rented.filter(|_| rental.gone.is_none()) else { return false };
-            rental.gone = Some(Usage { started, elapsed: at.since(started).max(Elapsed(1)) });
-            true
-        })?;
-        Ok(rental.and_then(|rental| rental.gone))
-    }
-
-    /// What is not listed. One list without a machine proves nothing: what was taken for gone would not be ended any more.
-    fn vanished(&self, instance: &InstanceId, now: Timestamp) -> io::Result<Absence> {
-        let rental = self.rentals.change(instance, |rental| {
-            let is_new = rental.is_seen && rental.gone.is_none() && rental.missed.is_none();
-            if is_new {
-                rental.missed = Some(now);
-            }
-            is_new
-        })?;
-        let Some(rental) = rental else { return Ok(Absence::Unseen) };
-        let Some(handle) = rental.handle.filter(|_| rental.gone.is_some() || rental.is_seen) else {
-            return Ok(Absence::Unseen);
-        };
-        let since = rental.missed.unwrap_or(now);
-        if rental.gone.is_none() && !rental.is_ending && now.since(since) < MISSED {
-            return Ok(Absence::Missed);
-        }
-        Ok(Absence::Gone(handle, self.ended(instance, since)?))
-    }
-
     fn end(&self, requests: &[EndRequest]) -> ProviderAnswer {
         let (mut failures, mut listed) = (Vec::new(), None);
         for request in requests {
@@ -321,6 +224,11 @@ impl<C: CloudApi> Rented<C> {
         if rental.as_ref().is_some_and(|rental| rental.gone.is_some()) {
             return Ok(());
         }
+        let other = match &rental {
+            Some(rental) => self.api_of(&request.instance, rental).map_err(CloudFailure::Denied)?,
+            None => None,
+        };
+        let api = other.as_ref().unwrap_or(&self.api);
         let told = request.handle.as_ref().map(|handle| handle.0.clone());
         let known = rental.as_ref().and_then(|rental| {
             let choice = rental.request.offer.kind.parse::<MachineChoice>().ok()?;
@@ -328,7 +236,7 @@ impl<C: CloudApi> Rented<C> {
             Some(MachinePlace { handle, region: choice.region, zone: choice.zone })
         });
         if let Some(place) = known {
-            self.end_at(&place)?;
+            end_at(api, &place)?;
             // An end that cannot be written down is asked for again.
             let agreed =
                 self.rentals.change(&request.instance, |rental| !std::mem::replace(&mut rental.is_ending, true));
@@ -336,25 +244,26 @@ impl<C: CloudApi> Rented<C> {
                 .map(drop)
                 .map_err(|error| CloudFailure::Doubt(format!("cannot write down its end: {error}")));
         }
-        if listed.is_none() {
+        let of_other = other.as_ref().map(|api| api.machines(&self.owner)).transpose()?;
+        if of_other.is_none() && listed.is_none() {
             *listed = Some(self.api.machines(&self.owner)?);
         }
         let name = machine_name(&self.owner, &request.instance);
         let is_meant = |machine: &&CloudMachine| {
             !machine.is_gone() && (machine.name == name || told.as_ref() == Some(&machine.handle))
         };
-        for machine in listed.iter().flatten().filter(is_meant) {
-            self.end_at(&machine.place())?;
+        for machine in of_other.as_ref().or(listed.as_ref()).into_iter().flatten().filter(is_meant) {
+            end_at(api, &machine.place())?;
         }
         Ok(())
     }
+}
 
-    fn end_at(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
-        match self.api.end(place) {
-            // Not listed yet, or gone already: a look tells which.
-            Err(CloudFailure::NotFound(_)) => Ok(()),
-            other => other,
-        }
+fn end_at<C: CloudApi>(api: &C, place: &MachinePlace) -> Result<(), CloudFailure> {
+    match api.end(place) {
+        // Not listed yet, or gone already: a look tells which.
+        Err(CloudFailure::NotFound(_)) => Ok(()),
+        other => other,
     }
 }
 

@@ -22,6 +22,10 @@ pub struct Rental {
     /// The loop's request, with which the agent is started.
     pub request: LaunchRequest,
     pub region: String,
+    /// The account in which it is asked for: one with other credentials neither lists nor ends it. None in a file of a version
+    /// that did not write it down, and for a cloud that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// What is sent.
     pub params: Params,
     /// Requests that were sent without a conclusive answer: each may have rented. A file of a version that did not
@@ -65,6 +69,7 @@ impl Rental {
         Rental {
             request,
             region,
+            account: None,
             params,
             unanswered: 0,
             handle: None,

@@ -253,7 +253,7 @@ impl Ssh {
     /// Queries the machines of these instances; all machines if none is named.
     fn observe(&self, asked: &[InstanceId]) -> ProviderAnswer {
         let mut wanted: BTreeMap<String, Vec<InstanceId>> = BTreeMap::new();
-        let mut view = ProviderView { is_complete: true, machines: Vec::new() };
+        let mut view = ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() };
         for instance in asked {
             // An instance that was never placed is on no machine.
             if let Some(host) = self.placements.host_of(instance) {

@@ -37,7 +37,13 @@ impl Controller {
             return self.note_failure(format!("provider {name}"), text);
         };
         provider.failures = 0;
-        self.clear(&format!("provider {name}"));
+        let subject = format!("provider {name}");
+        if view.unseen.is_empty() {
+            self.clear(&subject);
+        }
+        for text in &view.unseen {
+            self.note_failure(subject.as_str(), text.clone());
+        }
         self.look_for(&view, sent, asked);
         let is_there = |machine: &&SeenMachine| !matches!(machine.state, MachineState::Gone(_));
         for machine in view.machines.iter().filter(is_there).filter(|machine| asked.contains(&machine.instance)) {

@@ -116,7 +116,7 @@ pub fn name_of(call: &ProviderCall) -> &'static str {
 pub fn seen(state: MachineState) -> ProviderAnswer {
     let instance = run().instance(1);
     let machine = SeenMachine { handle: MachineHandle("m".into()), instance, state, notice: None };
-    ProviderAnswer::Observed(ProviderView { is_complete: true, machines: vec![machine] })
+    ProviderAnswer::Observed(ProviderView { is_complete: true, machines: vec![machine], unseen: Vec::new() })
 }
 
 impl<A: FnMut(&ProviderCall, usize) -> ProviderAnswer> Lab<A> {

@@ -150,6 +150,9 @@ pub struct ProviderView {
     pub is_complete: bool,
     /// Each machine, in any order.
     pub machines: Vec<SeenMachine>,
+    /// What could not be looked at, why, and what to do about it: a sentence each, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
 }
 
 /// A provider's view of one machine.

@@ -49,7 +49,7 @@ pub fn answer(call: &ProviderCall) -> ProviderAnswer {
         }
         ProviderCall::Observe(asked) => {
             let machines = asked.iter().map(seen).collect();
-            ProviderAnswer::Observed(ProviderView { is_complete: true, machines })
+            ProviderAnswer::Observed(ProviderView { is_complete: true, machines, unseen: Vec::new() })
         }
         ProviderCall::End(_) => ProviderAnswer::Ending,
         ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use cloud::Catalog;
 use cloud::aws::{Auditor, Client};
-use cloud::rented::CloudApi;
 use cloud::rented::audit::{AuditVerdict, AuditedMachine, MachineJudge, end_orphans};
+use cloud::rented::{CloudApi, rented_elsewhere};
 use domain::listing::Cloud;
 use domain::run::InstanceState;
 use domain::{Duration, InstanceId, Rate};
@@ -39,7 +39,8 @@ pub struct Args {
 /// [`Error::Code`] if the cloud or a region cannot be reached, or a machine could not be ended.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let Audit { machines, ended, mut failures, unseen } = audit(args.cloud, (args.end, args.grace), settings, &home)?;
+    let Audit { machines, ended, mut failures, unseen, elsewhere } =
+        audit(args.cloud, (args.end, args.grace), settings, &home)?;
     let mut rows = Vec::new();
     for machine in &machines {
         let is_ended = ended.contains(&machine.handle);
@@ -56,6 +57,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     }
     failures.iter_mut().for_each(|failure| *failure = format!("could not end {failure}"));
     failures.extend(unseen.into_iter().map(|region| format!("could not look at {region}")));
+    failures.extend(elsewhere);
     if failures.is_empty() {
         return Ok(exit::DONE);
     }
@@ -73,6 +75,8 @@ struct Audit {
     failures: Vec<String>,
     /// What could not be looked at, with the reason.
     unseen: Vec<String>,
+    /// Machines of runs in other accounts, and what to do about them.
+    elsewhere: Vec<String>,
 }
 
 /// Looks at every machine of this home at a cloud, and ends orphans older than a grace if requested.
@@ -96,7 +100,9 @@ fn audit(
     let judge = MachineJudge { cloud: listing, catalog: &catalog, owner: home.owner(), rented, grace, now };
     let machines = judge.judge(&listed);
     let (ended, failures) = if ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
-    Ok(Audit { machines, ended, failures, unseen: Vec::new() })
+    let elsewhere =
+        api.account().map(|now| rented_elsewhere(home.root(), cloud.provider(), rented, &now)).unwrap_or_default();
+    Ok(Audit { machines, ended, failures, unseen: Vec::new(), elsewhere })
 }
 
 /// The same of AWS, region by region.
@@ -112,7 +118,11 @@ fn audit_aws(
     let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
     let (machines, unseen) = auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
     let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
-    Ok(Audit { machines, ended, failures, unseen })
+    let elsewhere = match client.account(region) {
+        Ok(now) => rented_elsewhere(home.root(), cloud::aws::NAME, &rented_now, &now),
+        Err(failure) => vec![format!("it is not known which account the credentials belong to: {failure}")],
+    };
+    Ok(Audit { machines, ended, failures, unseen, elsewhere })
 }
 
 /// Between two audits of a server.
@@ -146,11 +156,12 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
 
 /// One audit that terminates orphaned instances; returns its actions, a sentence each.
 fn audit_once(cloud: CloudName, settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
-    let Audit { ended, failures, unseen, .. } = audit(cloud, (true, GRACE), settings, home)?;
+    let Audit { ended, failures, unseen, elsewhere, .. } = audit(cloud, (true, GRACE), settings, home)?;
     let ended = ended.into_iter().map(|handle| format!("audit: `{handle}` belonged to no run and was ended"));
     let failures = failures.into_iter().map(|why| format!("audit: could not end {why}"));
     let unseen = unseen.into_iter().map(|why| format!("audit: could not look at {why}"));
-    Ok(ended.chain(failures).chain(unseen).collect())
+    let elsewhere = elsewhere.into_iter().map(|what| format!("audit: {what}"));
+    Ok(ended.chain(failures).chain(unseen).chain(elsewhere).collect())
 }
 
 /// Machines that a run has, or asks for, or is giving back.

@@ -1,0 +1,120 @@
+//! In which account a machine of AWS was rented. Credentials belong to one account: machines of another one are neither listed
+//! nor ended with them, and so are never taken for gone.
+
+use std::collections::BTreeMap;
+
+use domain::InstanceId;
+use domain::rental::ProviderView;
+
+use super::Aws;
+use super::wire::failure::AwsFailure;
+use crate::rented::account::{elsewhere, other_account};
+use crate::rented::rentals::Rental;
+
+impl Aws {
+    /// What is said of a machine that was rented in another account than that of the credentials; none where it was not, or
+    /// where whose they are is not known now.
+    pub(super) fn is_elsewhere(&self, instance: &InstanceId, rental: &Rental) -> Option<String> {
+        rental.account.as_ref()?;
+        let now = self.client.account(&rental.region).ok()?;
+        let account = other_account(rental, Some(&now))?;
+        Some(elsewhere([instance], (account, &now), None))
+    }
+
+    /// Sees to it that there is a key, and that it is known whose it is where that matters.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub(super) fn known_key(&self, rental: &Rental) -> Result<(), AwsFailure> {
+        match rental.account {
+            Some(_) => self.client.account(&rental.region).map(drop),
+            None => self.client.key(&rental.region).map(drop),
+        }
+    }
+
+    /// Notes in a view which of these machines the credentials cannot see: those of other accounts. Where it is not known whose
+    /// the credentials are, what is missing is not known to be gone.
+    pub(super) fn note_elsewhere(&self, rented: &[(InstanceId, Rental)], view: &mut ProviderView) {
+        let here = rented.iter().filter(|(_, rental)| rental.gone.is_none() && rental.account.is_some());
+        let here: Vec<&(InstanceId, Rental)> = here.collect();
+        let Some((_, first)) = here.first() else { return };
+        let now = match self.client.account(&first.region) {
+            Ok(now) => now,
+            Err(failure) => {
+                view.is_complete = false;
+                view.unseen.push(format!("it is not known which account the credentials belong to: {failure}"));
+                return;
+            }
+        };
+        let mut others: BTreeMap<&str, Vec<&InstanceId>> = BTreeMap::new();
+        for (instance, rental) in here {
+            if let Some(account) = other_account(rental, Some(&now)) {
+                others.entry(account).or_default().push(instance);
+            }
+        }
+        for (account, machines) in others {
+            view.is_complete = false;
+            view.unseen.push(elsewhere(machines, (account, &now), None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rental::{EndRequest, LaunchRequest, ProviderAnswer};
+    use domain::{Node, Offer};
+
+    use super::super::wire::scripted::{Script, aws, reply};
+    use super::*;
+
+    fn rental(account: Option<&str>) -> Rental {
+        let offer = Offer {
+            provider: "aws".into(),
+            kind: "us-east-1/c7i.large".into(),
+            node: Node::default(),
+            rate: "1/h".parse().unwrap(),
+            price_source: String::new(),
+        };
+        let request = LaunchRequest {
+            members: vec![InstanceId::new("r-i1")],
+            token: "t".into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        };
+        let (handle, account) = (Some("i-1".to_owned()), account.map(str::to_owned));
+        Rental { handle, account, ..Rental::new(request, "us-east-1".into(), Vec::new()) }
+    }
+
+    /// Credentials of account 2, in which nothing is rented. What is seen, asked for and ended of a machine of `account`.
+    fn check(account: Option<&str>, expected: (bool, usize, &str)) {
+        let home = tempfile::tempdir().unwrap();
+        let script = Script::new(|asked| match asked.contains("GetCallerIdentity") {
+            true => Ok(reply(200, "<R><GetCallerIdentityResult><Account>2</Account></GetCallerIdentityResult></R>")),
+            false => Ok(reply(200, "<R/>")),
+        });
+        let aws = aws(home.path(), script.clone());
+        let instance = InstanceId::new("r-i1");
+        aws.rentals.write(&instance, &rental(account)).unwrap();
+        let ProviderAnswer::Observed(view) = aws.observe(&[instance.clone()]) else { panic!() };
+        let ended = match aws.end(&[EndRequest { instance: instance.clone(), handle: None }]) {
+            ProviderAnswer::Ending => "ending",
+            ProviderAnswer::Unavailable(why) if why.contains("rented in account `1`, and here `2` is set") => "told",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((view.is_complete, view.unseen.len(), ended), expected, "{account:?} {view:?}");
+        let asked = script.asked.lock().unwrap();
+        let terminated = asked.iter().any(|asked| asked.contains("TerminateInstances"));
+        assert_eq!(terminated, ended == "ending", "{asked:?}");
+    }
+
+    #[test]
+    fn a_machine_of_another_account_is_neither_gone_nor_ended() {
+        check(Some("2"), (true, 0, "ending"));
+        check(Some("1"), (false, 1, "told"));
+        // Of an earlier version, which did not write it down.
+        check(None, (true, 0, "ending"));
+    }
+}

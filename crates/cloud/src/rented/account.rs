@@ -1,0 +1,99 @@
+//! In which account of a cloud a machine was rented, and what follows where the user has since named another one.
+//!
+//! A machine that another account lists, or that none lists which can be asked, is not gone: it costs money until the
+//! account in which it was rented says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use domain::InstanceId;
+
+use super::rentals::{Rental, Rentals};
+use super::{CloudApi, Rented};
+
+/// The account of a rental if it is not the one of now. A rental of a version that did not write it down is taken for one of
+/// now's.
+pub(crate) fn other_account<'a>(rental: &'a Rental, now: Option<&str>) -> Option<&'a str> {
+    let (of, now) = (rental.account.as_deref()?, now?);
+    (of != now).then_some(of)
+}
+
+/// What is said of machines that cannot be looked at or changed with the credentials of now.
+pub(crate) fn elsewhere<'a>(
+    machines: impl IntoIterator<Item = &'a InstanceId>,
+    (account, now): (&str, &str),
+    why: Option<&str>,
+) -> String {
+    let names: Vec<String> = machines.into_iter().map(|machine| format!("`{machine}`")).collect();
+    let (was, them, they_count) =
+        if names.len() == 1 { ("was", "it", "it counts") } else { ("were", "them", "they count") };
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let set = if now.is_empty() { "none is set here".to_owned() } else { format!("here `{now}` is set") };
+    format!(
+        "{} {was} rented in account `{account}`, and {set}{why}: set `{account}` with its credentials again and restart gradus, \
+         or end {them} in the cloud's console; until then {they_count} as rented",
+        names.join(", ")
+    )
+}
+
+/// What is said of those of these machines that were rented in another account than that of now: a sentence for each account.
+pub fn rented_elsewhere(home: &Path, cloud: &'static str, rented: &BTreeSet<InstanceId>, now: &str) -> Vec<String> {
+    let rentals = Rentals::new(home, cloud);
+    let mut others: BTreeMap<String, Vec<&InstanceId>> = BTreeMap::new();
+    for instance in rented {
+        let rental = rentals.read(instance).ok().flatten().filter(|rental| rental.gone.is_none());
+        if let Some(account) = rental.as_ref().and_then(|rental| other_account(rental, Some(now))) {
+            others.entry(account.to_owned()).or_default().push(instance);
+        }
+    }
+    others.into_iter().map(|(account, machines)| elsewhere(machines, (&account, now), None)).collect()
+}
+
+impl<C: CloudApi> Rented<C> {
+    /// The API of the account in which a machine was rented; none for that of now.
+    ///
+    /// # Errors
+    /// What to say where it cannot be asked.
+    pub(super) fn api_of(&self, instance: &InstanceId, rental: &Rental) -> Result<Option<C>, String> {
+        let now = self.api.account();
+        let Some(account) = other_account(rental, now.as_deref()) else { return Ok(None) };
+        let none = || elsewhere([instance], (account, now.as_deref().unwrap_or_default()), None);
+        self.api.of_account(account).map(Some).ok_or_else(none)
+    }
+
+    /// The machines that are asked about by the account in which each was rented; none for that of now. What is known to be
+    /// gone needs no account.
+    pub(super) fn by_account(&self, asked: &[InstanceId]) -> BTreeMap<Option<String>, Vec<InstanceId>> {
+        let now = self.api.account();
+        let mut all = BTreeMap::from([(None, Vec::new())]);
+        for instance in asked {
+            let rental = self.rentals.read(instance).ok().flatten().filter(|rental| rental.gone.is_none());
+            let account = rental.as_ref().and_then(|rental| other_account(rental, now.as_deref())).map(str::to_owned);
+            all.entry(account).or_default().push(instance.clone());
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_elsewhere_is_named_with_its_account_and_what_to_do() {
+        let (one, two) = (InstanceId::new("r-i1"), InstanceId::new("r-i2"));
+        assert_eq!(
+            elsewhere([&one], ("old", "new"), None),
+            "`r-i1` was rented in account `old`, and here `new` is set: set `old` with its credentials again and restart \
+             gradus, or end it in the cloud's console; until then it counts as rented"
+        );
+        let unset = elsewhere([&one], ("old", ""), None);
+        assert!(unset.contains("and none is set here: "), "{unset}");
+        let several = elsewhere([&one, &two], ("old", "new"), Some("HTTP status 403"));
+        assert!(several.starts_with("`r-i1`, `r-i2` were rented in account `old`"), "{several}");
+        assert!(
+            several.contains("(HTTP status 403)") && several.ends_with("until then they count as rented"),
+            "{several}"
+        );
+    }
+}
