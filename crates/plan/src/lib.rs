@@ -22,8 +22,8 @@ pub mod world;
 pub use orders::{hazard_of, hear, job_of_attempt, orders};
 pub use reconcile::{
     Action, LaunchDoubt, ObservedMachine, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, budget_of, expires,
-    first_answer, heartbeat, is_limited, is_lost, lease, members, offers, reached, reconcile, reconcile_scope,
-    retry_budget, run_due, sweep_due, wind_down,
+    first_answer, heartbeat, is_limited, is_lost, lease, members, offers, price_cap, reached, reconcile,
+    reconcile_scope, retry_budget, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
 pub use verdict::{StepTimes, Straggler, straggler_found};

@@ -31,7 +31,7 @@ use crate::world::{Instance, Run, World, bill};
 pub use choice::offers;
 pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
-pub use lease::{expires, first_answer, lease};
+pub use lease::{expires, first_answer, lease, price_cap};
 use limits::Affords;
 pub use limits::{budget_of, heartbeat, reached, time_to_end, wind_down};
 pub(crate) use limits::{live_rate, time_to_spend};

@@ -9,7 +9,7 @@ use domain::wire::AgentCommand;
 use domain::{
     Duration, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
 };
-use plan::{Action, ObservedState, Policy, World, heartbeat, lease, reached, reconcile};
+use plan::{Action, ObservedState, Policy, World, heartbeat, lease, price_cap, reached, reconcile};
 
 const SECOND: u64 = 1_000_000;
 
@@ -253,4 +253,21 @@ fn heartbeats_of_many_agents_take_little_of_a_small_budget() {
     };
     assert_eq!([None, Some("$70"), Some("$5")].map(interval), [5 * SECOND; 3]);
     assert_eq!([Some("$0.70"), Some("$0.07")].map(interval), [700_000, policy.heartbeat.0]);
+}
+
+#[test]
+fn a_budget_pays_no_more_than_the_price_at_which_rent_is_counted() {
+    let check = |budget: Option<&str>, allowed: Option<&str>, expected: Option<&str>| {
+        let (mut world, id, instance) = world(budget, None);
+        let offer = world.instances[&instance].offer.clone();
+        if let Some(run) = world.runs.get_mut(&id) {
+            run.job.wants.max_price = allowed.map(|rate| rate.parse().unwrap());
+        }
+        let found = price_cap(&world, &world.runs[&id], &offer);
+        assert_eq!(found, expected.map(|rate| rate.parse().unwrap()), "{budget:?} {allowed:?}");
+    };
+    check(Some("$10"), None, Some("36/h"));
+    check(Some("$10"), Some("40/h"), Some("36/h"));
+    check(None, Some("40/h"), Some("40/h"));
+    check(None, None, None);
 }

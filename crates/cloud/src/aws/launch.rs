@@ -123,7 +123,7 @@ impl Aws {
         };
         let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, request.has_peers);
         let site = site.map_err(|failure| unsent(&failure, 0))?;
-        let cap = request.price_cap.unwrap_or_else(|| self.machine_rate(&request.offer));
+        let cap = self.bid(request, &choice);
         let account = Some(self.client.account(&choice.region).map_err(|failure| unsent(&failure, 0))?);
         let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
         // The agent of each is started with a request of its own. That of the first is what is sent.

@@ -7,6 +7,7 @@
 
 mod account;
 mod audit;
+mod bid;
 mod check;
 mod client;
 pub mod credentials;
@@ -22,9 +23,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use domain::rental::{MachineState, ProviderView, SeenMachine};
+use domain::listing::Cloud;
+use domain::rental::{LaunchRequest, MachineState, ProviderView, SeenMachine};
 use domain::wants::{Spot, Wants};
-use domain::{Elapsed, InstanceId, Offer, Rate};
+use domain::{Elapsed, InstanceId, Rate};
 use serde::Deserialize;
 
 use crate::catalog::Catalog;
@@ -38,6 +40,7 @@ pub use offers::{disk_rate, offers, with_disk};
 pub(crate) use order::base64;
 pub use site::zones;
 
+use crate::rented::audit::rate;
 use crate::rented::reach::Reach;
 use crate::rented::rentals::{self, Rentals};
 use wire::answers::ListedMachine;
@@ -116,14 +119,15 @@ impl Aws {
         regions.entry(region.to_owned()).or_default().clone()
     }
 
-    /// What AWS may charge for the machine of an offer, whose rate holds its disk too.
-    fn machine_rate(&self, offer: &Offer) -> Rate {
-        let choice = offer.kind.parse::<MachineChoice>().ok();
-        let region = choice.as_ref().map(|choice| choice.region.as_str());
-        let disk =
-            Catalog::open(&self.settings.home).map(|catalog| offers::disk_rate(&catalog, region, offer.node.disk_free));
+    /// What AWS may charge for a spot machine of this request, whose rate and limit hold its disk too.
+    fn bid(&self, request: &LaunchRequest, choice: &MachineChoice) -> Rate {
+        let offer = &request.offer;
+        let catalog = Catalog::open(&self.settings.home).ok();
+        let disk = catalog.as_ref().map(|catalog| disk_rate(catalog, Some(&choice.region), offer.node.disk_free));
         let disk = disk.unwrap_or_default().micros_per_hour();
-        Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_sub(disk))
+        let machine = |rate: Rate| Rate::from_micros_per_hour(rate.micros_per_hour().saturating_sub(disk));
+        let on_demand = catalog.and_then(|catalog| rate(&catalog, &Cloud::Aws, &choice.region, &choice.machine, false));
+        bid::bid(machine(offer.rate), on_demand, request.price_cap.map(machine))
     }
 
     /// Looks at all regions in which anything was asked for, at the same time.

@@ -69,7 +69,7 @@ pub fn order(
             ("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time"),
             ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
         ]));
-        // Without a cap AWS may charge up to the price on demand, and the rent is counted at the offer's.
+        // Without a cap AWS may charge up to the price on demand.
         let cap = spot_cap.micros_per_hour().unsigned_abs();
         sent.push(("InstanceMarketOptions.SpotOptions.MaxPrice".to_owned(), domain::money::decimal(cap, 2, 6)));
     }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{BufReader, Read};
 
+use domain::Rate;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
@@ -17,7 +18,7 @@ use super::fetch::{PriceFailure, PriceFetcher};
 use super::{KnownTypes, PriceTable, StatedPrice};
 use crate::aws::Client;
 use crate::aws::wire::HttpRequest;
-use crate::aws::wire::answers::SpotPrices;
+use crate::aws::wire::answers::{SpotPrices, SpotQuote};
 use crate::aws::wire::failure::AwsFailure;
 use crate::aws::wire::query::{describe_spot_prices, word};
 use crate::catalog::refreshed::PriceTerms;
@@ -258,13 +259,46 @@ fn is_machine(product: &Product) -> bool {
 /// [`AwsFailure`].
 pub fn spot(client: &Client, types: &[&str], region: &str, now: &str) -> Result<PriceTable, AwsFailure> {
     let mut table = PriceTable::default();
-    // The newest price of each type and zone.
-    let mut newest: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
+    let newest = newest(client, types, region, now, |_| table.rows += 1)?;
+    cheapest(newest, types, region, &mut table);
+    Ok(table)
+}
+
+/// What machine types cost as spot machines since `now` in each zone of a region, by type and zone.
+///
+/// # Errors
+/// [`AwsFailure`].
+pub fn zone_prices(
+    client: &Client,
+    types: &[&str],
+    region: &str,
+    now: &str,
+) -> Result<BTreeMap<(String, String), Rate>, AwsFailure> {
+    let newest = newest(client, types, region, now, |_| ())?;
+    let priced = newest.into_iter().filter_map(|(place, (_, amount))| {
+        let micros = signed_micros(&amount).filter(|micros| *micros > 0)?;
+        Some((place, Rate::from_micros_per_hour(micros)))
+    });
+    Ok(priced.collect())
+}
+
+/// Time and price of the newest quote of each type and zone.
+type NewestQuotes = BTreeMap<(String, String), (String, String)>;
+
+/// Reads all pages; `count` hears of each quote.
+fn newest(
+    client: &Client,
+    types: &[&str],
+    region: &str,
+    now: &str,
+    mut count: impl FnMut(&SpotQuote),
+) -> Result<NewestQuotes, AwsFailure> {
+    let mut newest = NewestQuotes::new();
     let mut page: Option<String> = None;
     for _ in 0..PAGES {
         let answer: SpotPrices = client.ask(region, &describe_spot_prices(types, now, page.as_deref()))?;
         for quote in answer.spot_price_history_set.item {
-            table.rows += 1;
+            count(&quote);
             let place = (quote.instance_type, quote.availability_zone);
             let is_newer = newest.get(&place).is_none_or(|(since, _)| *since < quote.timestamp);
             if is_newer {
@@ -273,19 +307,13 @@ pub fn spot(client: &Client, types: &[&str], region: &str, now: &str) -> Result<
         }
         page = Some(answer.next_token).filter(|token| !token.is_empty());
         if page.is_none() {
-            cheapest(newest, types, region, &mut table);
-            return Ok(table);
+            return Ok(newest);
         }
     }
     Err(AwsFailure::Doubt(format!("the list of spot prices of `{region}` has no end")))
 }
 
-fn cheapest(
-    newest: BTreeMap<(String, String), (String, String)>,
-    types: &[&str],
-    region: &str,
-    table: &mut PriceTable,
-) {
+fn cheapest(newest: NewestQuotes, types: &[&str], region: &str, table: &mut PriceTable) {
     let mut zones: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for ((machine, _), (_, amount)) in newest {
         match signed_micros(&amount) {

@@ -149,11 +149,12 @@ impl Controller {
             plan::first_answer(&self.world, &facts, &self.policy, run, &instance)
         });
         let expires = run.and_then(|run| plan::expires(&self.world, &self.policy, run, &instance));
+        let price_cap = run.and_then(|run| plan::price_cap(&self.world, run, &instance.offer));
         let request = LaunchRequest {
             members: members.clone(),
             token: instance.token,
             offer: instance.offer,
-            price_cap: None,
+            price_cap,
             expires,
             first_answer: first_answer.map(|time| domain::Duration::from_micros(time.0)),
             has_peers: self.world.runs.get(&instance.run).is_some_and(|run| run.job.nodes() > 1),

@@ -74,6 +74,9 @@ impl Availability {
     }
 }
 
+/// Maximum ratio of a spot price to the on-demand price: above it, savings would not pay for the interruptions.
+pub const SPOT_CAP: f64 = 0.8;
+
 /// Ratio to the on-demand price below which a spot price is distrusted if no source confirms such machines, or if it
 /// was derived from other figures: half the usual one. In the catalog the median ratio is 0.34 on AWS and 0.45 on GCP
 /// for confirmed machines, and 0.12 for prices of GCP without machines.

@@ -52,7 +52,7 @@ pub struct LaunchRequest {
     pub token: String,
     /// The offer to rent.
     pub offer: Offer,
-    /// The maximum price of one machine; `None` if the offer's own price is fixed.
+    /// The maximum price of one machine where its price moves, disk included; `None` for what the provider takes for sensible.
     pub price_cap: Option<Rate>,
     /// When the provider, or a cleanup, may consider the machines abandoned; `None` for never.
     pub expires: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! How long agents may continue without the loop: limited by budget and deadline, because nobody can stop them then.
 
 use domain::run::RunState;
-use domain::{Elapsed, Money, Timestamp};
+use domain::{Elapsed, Money, Offer, Rate, Timestamp};
 
 use super::limits::{
     budget_of, heartbeat, live_rate, rate_now, reserve_for_ending, reserve_of, time_to_spend, wind_down,
@@ -65,4 +65,14 @@ pub fn expires(world: &World, policy: &Policy, run: &Run, instance: &Instance) -
     let paid = paid.map(|paid| (instance.intended, paid.0));
     let later = |(from, length): (Timestamp, u64)| Timestamp(from.0.saturating_add_unsigned(length));
     deadline.into_iter().chain(paid).map(later).min()
+}
+
+/// The most that the provider may charge for a machine an hour where its price moves, as that of spot machines does. With a
+/// budget that is the price at which rent is counted: the budget would be exceeded otherwise. Without one it is what the job
+/// allows; `None` where it allows any.
+pub fn price_cap(world: &World, run: &Run, offer: &Offer) -> Option<Rate> {
+    match budget_of(world, run) {
+        Some(_) => Some(offer.rate),
+        None => run.job.wants.max_price,
+    }
 }

@@ -6,6 +6,7 @@ use domain::gpu::{Gpu, GpuPlatform};
 use domain::job::Needs;
 use domain::listing::{Cloud, Listing};
 use domain::region::Compliance;
+pub use domain::terms::SPOT_CAP;
 use domain::wants::Spot;
 use domain::{Bytes, Rate};
 use serde::Serialize;
@@ -99,9 +100,6 @@ pub enum Reason {
     Deadline,
     Carbon,
 }
-
-/// Maximum ratio of a spot price to the on-demand price: above it, savings would not pay for the interruptions.
-pub const SPOT_CAP: f64 = 0.8;
 
 /// Offers that are admitted, and how many are not for which reason.
 #[derive(Debug, Clone, Default)]

@@ -1,5 +1,6 @@
 //! The clouds that machines are rented from: what each offers, where its zones are, and how it is asked.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -129,6 +130,24 @@ impl RentedCloud {
             RentedCloud::Lambda(_) => Rate::default(),
             RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),
             RentedCloud::Azure(_) => offers::disk_rate(catalog, &Cloud::Azure, region, azure::disk_gib(work)),
+        }
+    }
+
+    /// What spot machines of these types cost now in each zone of a region, by type and zone; empty where it does not differ or
+    /// is not known.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn spot_prices(&self, region: &str, types: &[String]) -> Result<BTreeMap<(String, String), Rate>, String> {
+        match self {
+            RentedCloud::Aws { client, .. } if !types.is_empty() => {
+                let types: Vec<&str> = types.iter().map(String::as_str).collect();
+                let now = cloud::aws::wire::times::rfc3339(cloud::aws::now());
+                cloud::prices::aws::zone_prices(client, &types, region, &now).map_err(|failure| failure.to_string())
+            }
+            RentedCloud::Aws { .. } | RentedCloud::Lambda(_) | RentedCloud::Gcp(_) | RentedCloud::Azure(_) => {
+                Ok(BTreeMap::new())
+            }
         }
     }
 

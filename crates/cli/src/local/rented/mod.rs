@@ -6,8 +6,9 @@ pub mod cores;
 #[cfg(test)]
 mod phantoms;
 mod ranked;
+mod zones;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
@@ -25,6 +26,7 @@ use crate::figures::{OLD_DAYS, day_of, is_old};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use ranked::{Chosen, Ranked, ranked};
+use zones::{Zones, zones};
 
 pub use clouds::{RentedCloud, asked_for, providers};
 
@@ -82,7 +84,7 @@ pub fn plan(
     plan.assumptions.extend(of_image(job, &catalog, &plan.offer));
     plan.assumptions.extend(of_price(&catalog, &plan.offer, day_of(jiff::Timestamp::now())));
     let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
-    let zones = zones(&cloud, &others, printer);
+    let zones = zones(&cloud, &catalog, &others, printer);
     spread(&mut plan, job, others, &zones);
     if job.wants.on_demand > 0 {
         let wants = Wants { spot: Spot::Never, ..job.wants.clone() };
@@ -170,37 +172,9 @@ fn of_price(catalog: &Catalog, offer: &Offer, today: i64) -> Option<String> {
     is_old(dated, today).then(|| format!("the price is still that of {dated}, more than {OLD_DAYS} days ago; {remedy}"))
 }
 
-/// The zones of the first regions in which there is a choice of them.
-fn zones(cloud: &RentedCloud, offers: &[Offer], printer: &mut Printer) -> BTreeMap<String, Vec<String>> {
-    let choices = offers.iter().filter_map(|offer| offer.kind.parse::<MachineChoice>().ok());
-    let mut regions: Vec<String> = Vec::new();
-    for choice in choices.filter(|choice| choice.zone.is_none()) {
-        if !regions.contains(&choice.region) && regions.len() < ZONED_REGIONS {
-            regions.push(choice.region);
-        }
-    }
-    let answers: Vec<Result<Vec<String>, String>> = std::thread::scope(|scope| {
-        let ask = |region: &String| {
-            let region = region.clone();
-            scope.spawn(move || cloud.zones(&region))
-        };
-        let threads: Vec<_> = regions.iter().map(ask).collect();
-        let lost = |_| Err("it could not be asked".to_owned());
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
-    });
-    let mut found = BTreeMap::new();
-    for (region, answer) in regions.into_iter().zip(answers) {
-        match answer {
-            Ok(zones) => drop(found.insert(region, zones)),
-            Err(why) => printer.say(format!("note: the zones of `{region}` are not known: {why}")),
-        }
-    }
-    found
-}
-
 /// Gives a plan its alternatives: first the other machines, then the zones of each region one by one. Several machines of one
 /// run are always in one zone, where zones are known.
-fn spread(plan: &mut Plan, job: &Job, others: Vec<Offer>, zones: &BTreeMap<String, Vec<String>>) {
+fn spread(plan: &mut Plan, job: &Job, others: Vec<Offer>, zones: &Zones) {
     let chosen = plan.offer.clone();
     let most = chosen.rate.micros_per_hour().saturating_mul(DEARER);
     let does_as_well = |offer: &Offer| {
@@ -208,13 +182,9 @@ fn spread(plan: &mut Plan, job: &Job, others: Vec<Offer>, zones: &BTreeMap<Strin
         node.cores >= needed.cores && node.memory >= needed.memory && offer.rate.micros_per_hour() <= most
     };
     let zoned = |offer: &Offer| -> Vec<Offer> {
-        let Ok(choice) = offer.kind.parse::<MachineChoice>() else { return Vec::new() };
-        let known = zones.get(&choice.region).filter(|_| choice.zone.is_none());
-        let in_zone = |zone: &String| {
-            let choice = MachineChoice { zone: Some(zone.clone()), ..choice.clone() };
-            Offer { kind: choice.to_string(), ..offer.clone() }
-        };
-        known.into_iter().flatten().map(in_zone).collect()
+        let is_allowed =
+            |offer: &Offer| job.wants.max_price.is_none_or(|most| offer.rate <= most) && does_as_well(offer);
+        zones.split(offer).into_iter().filter(is_allowed).collect()
     };
     let others: Vec<Offer> = std::iter::once(chosen.clone())
         .chain(others.into_iter().filter(|offer| *offer != chosen && does_as_well(offer)))
