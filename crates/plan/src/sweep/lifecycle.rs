@@ -6,7 +6,7 @@ use domain::event::SweepSubmitted;
 use domain::job::Budget;
 use domain::run::{Outcome, RunState};
 use domain::sweep::Trial;
-use domain::{Cause, Event, Record, RunId, SweepId};
+use domain::{Cause, Event, Money, Record, RunId, SweepId};
 
 use crate::world::{SweepRecord, SweepState, World};
 
@@ -53,10 +53,11 @@ impl World {
                 Ok(())
             }
             Event::SweepEnded { sweep: id, end, total } => {
+                let adjusted = self.adjusted_trials(id);
                 let sweep = self.sweep_mut(id)?;
                 refuse_final(sweep)?;
                 sweep.state = SweepState::Ended { how: end.clone() };
-                (sweep.ended, sweep.total) = (Some(record.at), Some(*total));
+                (sweep.ended, sweep.total) = (Some(record.at), Some(*total + adjusted));
                 Ok(())
             }
             _ => Ok(()),
@@ -102,6 +103,12 @@ impl World {
         }
         sweep.trials.push(run.clone());
         Ok(())
+    }
+
+    /// What its trials were adjusted by while it went on.
+    fn adjusted_trials(&self, id: &SweepId) -> Money {
+        let sweep = self.sweeps.get(id);
+        sweep.map(|sweep| self.trials(sweep).map(|(_, run)| run.adjusted()).sum()).unwrap_or_default()
     }
 
     fn open_trials(&self, id: &SweepId) -> Vec<RunId> {

@@ -7,9 +7,9 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use domain::run::{RunState, StopBy};
+use domain::run::{BillAdjustment, BilledKind, RunState, StopBy};
 use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range, SweepEnd};
-use domain::{Event, Money, Offer, Plan, RunId, Sweep, SweepId, Work};
+use domain::{Event, Money, Offer, Plan, RunId, Sweep, SweepId, Timestamp, Work};
 
 use self::scene::Scene;
 use super::{Bound, bound, crowded, job, misfit, most, values};
@@ -103,6 +103,28 @@ fn no_rung_sends_on_more_than_its_share() {
         let starts: usize = scene.world.runs.values().map(|run| run.attempts.len()).sum();
         assert!(starts as u64 <= promised.runs.unwrap(), "seed {seed}: {starts} of {promised:?}");
     }
+}
+
+#[test]
+fn the_total_of_a_sweep_that_has_ended_follows_adjustments_to_its_trials_bills() {
+    let mut scene = Scene::new(&sweep(Method::Random, Some(3)), None, 1);
+    scene.run();
+    let before = scene.sweep().total.unwrap();
+    let trial = scene.sweep().trials[1].clone();
+    let adjust = |scene: &mut Scene, known: i64, amount: i64| {
+        let adjustment = BillAdjustment {
+            instance: scene.world.runs[&trial].instances[0].clone(),
+            kind: BilledKind::Machine,
+            at: Timestamp(0),
+            amount: Money::from_micros(amount),
+        };
+        let (run, source, before) = (trial.clone(), "bill.csv".to_owned(), Money::from_micros(known));
+        let event = Event::BillAdjusted { run, source, before, adjustments: vec![adjustment] };
+        assert!(scene.append(event).is_ok());
+    };
+    adjust(&mut scene, 0, 250_000);
+    adjust(&mut scene, 250_000, -50_000);
+    assert_eq!(scene.sweep().total, Some(before + Money::from_micros(200_000)));
 }
 
 #[test]

@@ -174,7 +174,7 @@ pub struct SweepRecord {
     pub alerted: bool,
     /// When it ended or stopped.
     pub ended: Option<Timestamp>,
-    /// Its final cost, once known.
+    /// Its final cost, once known, with adjustments to the provider's bill.
     pub total: Option<Money>,
     /// Whether the user accepts that the data of its trials has changed, until it is resumed the next time.
     #[serde(default)]
