@@ -27,6 +27,8 @@ pub struct Printer {
     quiet: bool,
     /// Whether no message is printed either.
     silent: bool,
+    /// Warnings and notes that a silent printer did not print.
+    unsaid: Vec<String>,
     /// The first failure to write data.
     failure: Option<std::io::Error>,
 }
@@ -44,6 +46,7 @@ impl Printer {
             shows_values: false,
             quiet: false,
             silent: false,
+            unsaid: Vec::new(),
             failure: None,
         }
     }
@@ -51,6 +54,11 @@ impl Printer {
     /// A printer that suppresses messages, for output that another program reads.
     pub fn silent() -> Printer {
         Printer { quiet: true, silent: true, ..Printer::new(true, false) }
+    }
+
+    /// The warnings and notes that a silent printer did not print, for who tells them otherwise.
+    pub fn unsaid(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unsaid)
     }
 
     /// Masks these values in everything that is printed from now on, also as JSON writes them.
@@ -166,6 +174,9 @@ impl Printer {
     /// Prints a message with the colours it holds.
     fn painted(&mut self, line: &str) {
         if self.silent {
+            if ["warning: ", "note: "].iter().any(|kind| line.starts_with(kind)) {
+                self.unsaid.push(self.masking(line));
+            }
             return;
         }
         self.clear();
@@ -316,6 +327,15 @@ fn terminal_width() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_printer_keeps_warnings_and_notes() {
+        let mut printer = Printer::silent();
+        printer.mask(vec!["hunter2".to_owned()]);
+        ["warning: `hunter2`", "reading", "note: x"].into_iter().for_each(|line| printer.say(line));
+        assert_eq!(printer.unsaid(), ["warning: `***`", "note: x"]);
+        assert!(printer.unsaid().is_empty());
+    }
 
     #[test]
     fn a_value_that_was_pasted_by_mistake_is_shortened() {

@@ -80,7 +80,7 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
     let answers = api::Answers {
         planner: Arc::new(|_| {
             let (job, plan) = history::job();
-            Ok(api::PlannedJob { job, plan, known: None })
+            Ok(api::PlannedJob { job, plan, known: None, warnings: Vec::new() })
         }),
         due_planner: Arc::new(|_, _| {
             let (job, plan) = history::job();

@@ -63,6 +63,8 @@ pub struct PlannedJob {
     pub plan: Plan,
     /// Known properties of the data; `None` for a job without `sweep:`.
     pub known: Option<Known>,
+    /// What whoever asks should know: what the job file says without effect, and what the plan rests on.
+    pub warnings: Vec<String>,
 }
 
 /// Reads and plans a job: the command line's own way, so that both say the same.

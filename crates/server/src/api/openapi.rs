@@ -125,8 +125,9 @@ const OPERATIONS: &[Operation] = &[
     ),
     get(
         "/v1/runs/{run}/files",
-        "List the files of a run that lie on the server's machine, or send one of them from an offset on",
-        &[("file", "string"), ("offset", "integer")],
+        "List the files of a run that lie on the server's machine, up to a limit after one of them, or send one of them from an \
+         offset on",
+        &[("file", "string"), ("offset", "integer"), ("after", "string"), ("limit", "integer")],
     ),
     get(
         "/v1/runs/{run}/logs",

@@ -49,6 +49,9 @@ pub struct SubmittedRun {
     pub is_new: bool,
     /// Its plan.
     pub plan: Plan,
+    /// Warnings about its job and its plan, from the request that has submitted it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A sweep that was submitted.
@@ -60,6 +63,9 @@ pub struct SubmittedSweep {
     pub is_new: bool,
     /// The plan of its first trial.
     pub plan: Plan,
+    /// Warnings about its job and its plan, from the request that has submitted it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A run in a list.

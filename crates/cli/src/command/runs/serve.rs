@@ -333,7 +333,7 @@ fn plan_edited(
             Some(Preview::of(&read.job, sweep, &plan, known, &request.file).map_err(failure)?.known)
         }
     };
-    Ok(PlannedJob { job: read.job, plan, known })
+    Ok(PlannedJob { job: read.job, plan, known, warnings: printer.unsaid() })
 }
 
 /// The refusal of a file of several documents where a single job belongs.

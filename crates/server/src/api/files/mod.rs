@@ -37,6 +37,10 @@ const DEEPEST: usize = 40;
 pub(super) struct FileQuery {
     file: Option<String>,
     offset: u64,
+    /// Lists the files after this name.
+    after: String,
+    /// Files that are listed at most; all without it.
+    limit: Option<usize>,
 }
 
 /// The files of a run, or the contents of one.
@@ -45,11 +49,11 @@ pub(super) async fn files(
     extract::Path(run): extract::Path<String>,
     wanted: Checked<FileQuery>,
 ) -> Result<Response, ApiError> {
-    let FileQuery { file, offset } = query(wanted)?;
+    let FileQuery { file, offset, after, limit } = query(wanted)?;
     let folder = api.home.run(&known(&api, &run).await?);
     let Some(name) = file else {
-        let listed = blocking(move || Ok(listed(&folder))).await?;
-        return Ok(Json(json!({ "files": listed })).into_response());
+        let (listed, has_more) = blocking(move || Ok(listed(&folder, &after, limit))).await?;
+        return Ok(Json(json!({ "files": listed, "has_more": has_more })).into_response());
     };
     let permit = api.streams.clone().try_acquire_owned().map_err(|_| {
         ApiError::new(503, "as many streams and files are open as there may be").hint("send the request again")
@@ -59,14 +63,17 @@ pub(super) async fn files(
     Ok((headers, body(file, left, permit)).into_response())
 }
 
-/// A name, size and time for each file, in the order of names.
-fn listed(run: &Path) -> Vec<Value> {
+/// A name, size and time for each file after one of them, in the order of names, up to a limit; and whether there are more.
+fn listed(run: &Path, after: &str, limit: Option<usize>) -> (Vec<Value>, bool) {
     let mut found = Vec::new();
     // A link in the place of one of them may lead anywhere.
     let is_folder = |kept: &&&str| fs::symlink_metadata(run.join(kept)).is_ok_and(|about| about.is_dir());
     KEPT.iter().filter(is_folder).for_each(|kept| add(&run.join(kept), kept, 0, &mut found));
+    found.retain(|(name, _)| name.as_str() > after);
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    found.into_iter().map(|(_, value)| value).collect()
+    let has_more = limit.is_some_and(|limit| found.len() > limit);
+    found.truncate(limit.unwrap_or(usize::MAX));
+    (found.into_iter().map(|(_, value)| value).collect(), has_more)
 }
 
 fn add(folder: &Path, below: &str, depth: usize, found: &mut Vec<(String, Value)>) {
@@ -157,9 +164,16 @@ mod tests {
         symlink("../../secret", run.join("export/out")).unwrap();
         symlink("../grant.json", run.join("export/grant")).unwrap();
         symlink("..", run.join("profile")).unwrap();
-        let names: Vec<String> = listed(&run).iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(names, ["checkpoints/step-1-a1/x", "export/model.safetensors"]);
-        assert_eq!(listed(&run)[1]["bytes"], 10);
+        let names = |after: &str, limit: Option<usize>| -> (Vec<String>, bool) {
+            let (files, has_more) = listed(&run, after, limit);
+            (files.iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect(), has_more)
+        };
+        let (first, second) = ("checkpoints/step-1-a1/x".to_owned(), "export/model.safetensors".to_owned());
+        assert_eq!(names("", None), (vec![first.clone(), second.clone()], false));
+        assert_eq!(names("", Some(1)), (vec![first.clone()], true));
+        assert_eq!(names(&first, Some(1)), (vec![second.clone()], false));
+        assert_eq!(names(&second, Some(1)), (Vec::new(), false));
+        assert_eq!(listed(&run, "", None).0[1]["bytes"], 10);
         let (mut file, left) = opened(&run, "export/model.safetensors", 4).unwrap();
         let mut rest = String::new();
         file.read_to_string(&mut rest).unwrap();

@@ -12,7 +12,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use domain::run::{RunState, StopBy};
-use domain::{Event, Job, Plan, RunId};
+use domain::{Event, Plan, RunId};
 use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,8 +44,9 @@ pub(super) async fn plan(
         let tasks = pipeline.tasks.iter().zip(plans).map(|(task, plan)| json!({ "task": task.name, "plan": plan }));
         return Ok(Json(json!({ "pipeline": pipeline.name, "tasks": tasks.collect::<Vec<_>>() })));
     }
-    let PlannedJob { job, plan, known } = reading::blocking(move || (api.answers.planner)(&request)).await?;
-    let mut answer = json!({ "job": job.name, "plan": plan });
+    let planned = reading::blocking(move || (api.answers.planner)(&request)).await?;
+    let PlannedJob { job, plan, known, warnings } = planned;
+    let mut answer = json!({ "job": job.name, "plan": plan, "warnings": warnings });
     if let (Some(known), Some(sweep)) = (known, &job.sweep) {
         answer["sweep"] = json!({ "known": known, "search": sweep });
     }
@@ -67,7 +68,7 @@ pub(super) async fn submit(
         return Ok(answer);
     }
     let file = request.path();
-    let (mut job, plan) = planned(&api, request).await?;
+    let PlannedJob { mut job, plan, warnings, .. } = planned(&api, request).await?;
     let hash = job_hash(&job, &plan);
     let mut run = RunId::new(named(&job.name, key.as_ref().map(|key| &*key.text)));
     if key.is_some()
@@ -100,7 +101,7 @@ pub(super) async fn submit(
     };
     for _ in 0..NAMES {
         match api.door.request_holding(Event::Submitted(Box::new(event.clone())), admitted.clone()).await {
-            Ok(_) => return Ok((StatusCode::CREATED, Json(SubmittedRun { run: event.run, is_new: true, plan }))),
+            Ok(_) => return Ok(created(event.run, plan, warnings)),
             // The same request, sent twice at the same time.
             Err(failure) if failure.status == 409 && key.is_some() => {
                 return answer_of(&api, &event.run).await?.ok_or(failure);
@@ -114,13 +115,13 @@ pub(super) async fn submit(
 }
 
 /// The job of a single run, with its plan.
-async fn planned(api: &Api, request: SubmitRequest) -> Result<(Job, Plan), ApiError> {
+async fn planned(api: &Api, request: SubmitRequest) -> Result<PlannedJob, ApiError> {
     let api = api.clone();
-    let PlannedJob { job, plan, known } = reading::blocking(move || (api.answers.planner)(&request)).await?;
-    if known.is_some() {
+    let planned = reading::blocking(move || (api.answers.planner)(&request)).await?;
+    if planned.known.is_some() {
         return Err(ApiError::new(422, "this job has a `sweep:`, and is no single run").hint("send it to `/v1/sweeps`"));
     }
-    Ok((job, plan))
+    Ok(planned)
 }
 
 /// What was admitted, held until the work is on disk.
@@ -139,6 +140,11 @@ pub(super) async fn admitted(
 
 /// A submission, as it is answered.
 type Submission = (StatusCode, Json<SubmittedRun>);
+
+/// The answer to a request that has submitted a run.
+fn created(run: RunId, plan: Plan, warnings: Vec<String>) -> Submission {
+    (StatusCode::CREATED, Json(SubmittedRun { run, is_new: true, plan, warnings }))
+}
 
 /// The answer to a request that came before with this key, if it asked for the same.
 async fn answered_before(api: &Api, key: &SubmissionKey) -> Result<Option<Submission>, ApiError> {
@@ -160,7 +166,7 @@ async fn answered_by_name(api: &Api, run: &RunId, hash: &str) -> Result<Option<S
 /// The answer for a run that is in the log.
 async fn answer_of(api: &Api, run: &RunId) -> Result<Option<Submission>, ApiError> {
     let Some((_, plan)) = submitted_before(api, run).await? else { return Ok(None) };
-    Ok(Some((StatusCode::OK, Json(SubmittedRun { run: run.clone(), is_new: false, plan }))))
+    Ok(Some((StatusCode::OK, Json(SubmittedRun { run: run.clone(), is_new: false, plan, warnings: Vec::new() }))))
 }
 
 /// The hash of the job and the plan of a run that is known already.

@@ -34,7 +34,7 @@ pub(in crate::api) async fn submit(
     let planning = api.clone();
     let file = request.path();
     let planned = reading::blocking(move || (planning.answers.planner)(&request)).await?;
-    let PlannedJob { mut job, plan, known } = planned;
+    let PlannedJob { mut job, plan, known, warnings } = planned;
     let Some(known) = known else {
         return Err(ApiError::new(422, "this job has no `sweep:`").hint("send a single run to `/v1/runs`"));
     };
@@ -58,7 +58,7 @@ pub(in crate::api) async fn submit(
     for _ in 0..NAMES {
         match api.door.request_holding(Event::SweepSubmitted(Box::new(event.clone())), admitted.clone()).await {
             Ok(_) => {
-                let submitted = SubmittedSweep { sweep: event.sweep, is_new: true, plan };
+                let submitted = SubmittedSweep { sweep: event.sweep, is_new: true, plan, warnings };
                 return Ok((StatusCode::CREATED, Json(submitted)));
             }
             // The same request, sent twice at the same time.
@@ -88,6 +88,7 @@ async fn answer_of(api: &Api, sweep: &SweepId) -> Result<Option<Submission>, Api
         found => found?,
     };
     let Some(known) = world.sweeps.get(sweep) else { return Ok(None) };
-    let submitted = SubmittedSweep { sweep: sweep.clone(), is_new: false, plan: known.plan.clone() };
+    let submitted =
+        SubmittedSweep { sweep: sweep.clone(), is_new: false, plan: known.plan.clone(), warnings: Vec::new() };
     Ok(Some((StatusCode::OK, Json(submitted))))
 }
