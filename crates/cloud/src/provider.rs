@@ -1,6 +1,6 @@
 //! The contract of every provider.
 
-use domain::Offer;
+use domain::{InstanceId, Offer};
 
 pub use domain::rental::{BillingRule, LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
 pub use domain::run::Sight;
@@ -26,6 +26,11 @@ pub trait Provider: Send + Sync {
     /// Carries out a call, and answers. It may take long; the caller has its own timeout, after which the call may or
     /// may not have been carried out.
     fn call(&self, call: &ProviderCall) -> ProviderAnswer;
+
+    /// The account in which a machine was rented, such as a project; none where the provider has no accounts.
+    fn account_of(&self, _instance: &InstanceId) -> Option<String> {
+        None
+    }
 }
 
 /// The current offers.

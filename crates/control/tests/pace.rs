@@ -15,7 +15,7 @@ fn interval(machines: u64) -> Duration {
     for number in 1..=machines {
         let instance = run().instance(number);
         events.push(intended(&instance));
-        events.push(Event::Launched { instance, handle: None });
+        events.push(Event::Launched { instance, handle: None, account: None });
     }
     let mut lab = Lab::new(events, |call, _| match call {
         ProviderCall::Observe(_) => seen(MachineState::Running),

@@ -210,7 +210,7 @@ fn gang(nodes: u32) -> Log {
         let (run, token, reserved) = (run(), instance.to_string(), Default::default());
         let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved, others: Vec::new() };
         log.append(Event::RentIntended(Box::new(intent)));
-        log.append(Event::Launched { instance, handle: None });
+        log.append(Event::Launched { instance, handle: None, account: None });
     }
     log
 }

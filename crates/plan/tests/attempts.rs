@@ -36,7 +36,7 @@ fn begun(job: &str) -> Vec<Event> {
     vec![
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(rent)),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },
     ]
 }

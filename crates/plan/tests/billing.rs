@@ -19,7 +19,7 @@ fn a_machine_that_is_gone_is_billed_in_whole_steps() {
     let mut scene = Scene::of("name: job\nrun: 'true'\n", 1);
     assert_eq!(scene.settle(), ["rent a-i1"]);
     let instance = scene.run.instance(1);
-    scene.append(Event::Launched { instance: instance.clone(), handle: None });
+    scene.append(Event::Launched { instance: instance.clone(), handle: None, account: None });
     let billed = |scene: &mut Scene, billing, rent| {
         set(&mut scene.facts, billing);
         let usage = Usage { started: Timestamp(0), elapsed: Elapsed(rent) };

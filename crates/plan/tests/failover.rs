@@ -163,7 +163,7 @@ impl Scene {
     }
 
     fn accept(&mut self, kind: &str) {
-        self.append(Event::Launched { instance: self.instance(kind), handle: None });
+        self.append(Event::Launched { instance: self.instance(kind), handle: None, account: None });
     }
 
     fn up(&mut self, kind: &str) {
@@ -271,7 +271,7 @@ fn a_run_that_has_its_machines_starts_whatever_is_refused_to_others() {
     scene.check("rent a, rent a");
     for number in [1, 2] {
         let instance = scene.run.instance(number);
-        scene.append(Event::Launched { instance: instance.clone(), handle: None });
+        scene.append(Event::Launched { instance: instance.clone(), handle: None, account: None });
         scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
     }
     refused(&mut scene);
@@ -346,7 +346,7 @@ fn machines_that_need_each_other_are_of_one_kind() {
     scene.check("rent a, rent a");
     // The second of them is refused: the first one is given back, and the other kind is asked for at once.
     let first = scene.run().instances[0].clone();
-    scene.append(Event::Launched { instance: first.clone(), handle: None });
+    scene.append(Event::Launched { instance: first.clone(), handle: None, account: None });
     scene.refuse("a");
     scene.check("give up a, rent b, rent b");
     let usage = Usage { started: Timestamp(0), elapsed: Elapsed(60 * SECOND) };

@@ -159,7 +159,7 @@ fn machines_that_a_job_could_begin_with_are_not_given_back_before_it_does() {
     scene.settle();
     scene.up(&[1, 2]);
     for number in [3, 4] {
-        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None, account: None });
     }
     for (seconds, begins) in [(90, false), (100, true)] {
         at(&mut scene, seconds);
@@ -355,7 +355,7 @@ fn machines_that_come_and_go_do_not_put_off_a_start_with_fewer() {
     scene.facts.traits_mut().values_mut().for_each(|traits| traits.boots_within = Elapsed(0));
     // Two others came, and the first two are lost.
     for (number, lost) in [(3, 1), (4, 2)] {
-        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None, account: None });
         let instance = scene.run.instance(number);
         scene.world.instances.get_mut(&instance).unwrap().intended = scene.facts.now;
         scene.append(Event::AgentUp { instance, started: scene.facts.now, incarnation: 0 });

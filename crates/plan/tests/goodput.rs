@@ -47,7 +47,7 @@ fn rent(number: u64) -> Event {
 }
 
 fn launched(number: u64) -> Event {
-    Event::Launched { instance: run().instance(number), handle: None }
+    Event::Launched { instance: run().instance(number), handle: None, account: None }
 }
 
 fn attempt(number: u64) -> AttemptId {

@@ -48,7 +48,7 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
             reserved,
             others: Vec::new(),
         })),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },
     ];
     let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });

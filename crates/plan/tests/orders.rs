@@ -39,7 +39,7 @@ fn what_a_run_could_do_without_is_asked_for_once_the_rest_was_granted() {
         scene.settle();
         assert_eq!(scene.settle(), [""; 0], "{nodes}");
         for number in [1, 2] {
-            scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+            scene.append(Event::Launched { instance: scene.run.instance(number), handle: None, account: None });
         }
         assert_eq!(scene.settle(), more, "{nodes}");
     }
@@ -51,7 +51,7 @@ fn a_budget_that_pays_for_what_a_run_needs_is_not_exhausted_by_what_it_could_do_
     let mut scene = scene("num_nodes: {min: 2, max: 4}\nbudget: {max: $1}\n");
     scene.settle();
     for number in [1, 2] {
-        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None });
+        scene.append(Event::Launched { instance: scene.run.instance(number), handle: None, account: None });
     }
     let decided = |scene: &Scene, most: &str| {
         let mut world = scene.world.clone();
@@ -94,7 +94,7 @@ fn a_request_in_doubt_is_made_again_once_for_all() {
     // One of them is listed: all are rented, and none is asked for again.
     scene.facts.machine_mut(&scene.run.instance(2)).sight = Some(Sight::Alive);
     assert_eq!(again(&scene)[1], Action::RecordLaunch { instance: scene.run.instance(2) });
-    scene.append(Event::Launched { instance: scene.run.instance(2), handle: None });
+    scene.append(Event::Launched { instance: scene.run.instance(2), handle: None, account: None });
     let [first, third] = [1, 3].map(|number| Action::RecordLaunch { instance: scene.run.instance(number) });
     assert_eq!(again(&scene), [first, third]);
 }

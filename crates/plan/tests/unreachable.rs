@@ -49,7 +49,7 @@ fn world() -> (World, RunId, InstanceId) {
     let events = [
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(intent)),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },
         Event::AttemptIntended {
             run: run.clone(),

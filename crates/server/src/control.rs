@@ -36,7 +36,7 @@ pub enum Wake {
     /// An agent called, and waits for the answer.
     Heartbeat(Box<Heartbeat>, tokio::sync::oneshot::Sender<HeartbeatReply>),
     /// A provider has answered a call.
-    Answered(CallId, ProviderAnswer),
+    Answered(CallId, ProviderAnswer, Option<String>),
     /// A user requests an event, and waits until it is durable.
     Request(Box<Event>, tokio::sync::oneshot::Sender<Result<u64, Illegal>>),
     /// A query of the world.
@@ -171,9 +171,9 @@ impl Running<'_, '_> {
             while let Some(woken) = wake {
                 match woken {
                     Wake::Heartbeat(heartbeat, reply) => inputs.push(self.heard(heartbeat, reply)),
-                    Wake::Answered(call, answer) => {
+                    Wake::Answered(call, answer, account) => {
                         self.calls.answered(call);
-                        inputs.push(ControllerInput::Answered { call, answer });
+                        inputs.push(ControllerInput::Answered { call, answer, account });
                     }
                     Wake::Request(event, reply) => {
                         self.last_reply += 1;
@@ -206,7 +206,8 @@ impl Running<'_, '_> {
         }
         let providers = self.control.providers.iter();
         self.controller.set_traits(providers.map(|provider| (provider.name(), provider.traits())));
-        inputs.extend(self.calls.overdue().map(|(call, answer)| ControllerInput::Answered { call, answer }));
+        let overdue = self.calls.overdue();
+        inputs.extend(overdue.map(|(call, answer)| ControllerInput::Answered { call, answer, account: None }));
         if self.audit.elapsed() >= AUDIT {
             self.audit = Instant::now();
             inputs.push(ControllerInput::Audit);

@@ -65,7 +65,7 @@ fn life(number: u64) -> (Vec<Event>, Money) {
             others: Vec::new(),
         };
         events.push(Event::RentIntended(Box::new(intent)));
-        events.push(Event::Launched { instance: instance.clone(), handle: None });
+        events.push(Event::Launched { instance: instance.clone(), handle: None, account: None });
         events.push(Event::ReleaseIntended { instance: instance.clone(), lost_race: race });
         events.push(Event::Released { instance: instance.clone(), usage });
         let amount = rate.cost(usage.elapsed);

@@ -256,7 +256,7 @@ impl Simulation {
             SimEvent::CallArrives { life, id, call, is_answered } => self.call_arrives(life, id, &call, is_answered),
             SimEvent::AnswerArrives { life, id, answer } => {
                 if life == self.process.life {
-                    self.deliver(ControllerInput::Answered { call: id, answer });
+                    self.deliver(ControllerInput::Answered { call: id, answer, account: None });
                 }
             }
             SimEvent::AgentBoots(handle) => self.agent_boots(&handle),

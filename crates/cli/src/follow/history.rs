@@ -62,7 +62,7 @@ pub fn sentence(event: &Event) -> String {
             let machines = names(&intent.instance, &intent.others);
             format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)
         }
-        Event::Launched { instance, handle } => launched(instance, handle.as_ref()),
+        Event::Launched { instance, handle, account } => launched(instance, handle.as_ref(), account.as_deref()),
         Event::RentFailed { instance, finding } => {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
@@ -217,10 +217,11 @@ fn run_end(end: &RunEnd) -> String {
     }
 }
 
-fn launched(instance: &InstanceId, handle: Option<&MachineHandle>) -> String {
+fn launched(instance: &InstanceId, handle: Option<&MachineHandle>, account: Option<&str>) -> String {
     let name = handle.filter(|handle| handle.0 != instance.as_str());
     let name = name.map_or(String::new(), |handle| format!(": its provider names it {}", handle.0));
-    format!("machine {instance} is rented{name}")
+    let account = account.map(|account| format!(" in account {account}")).unwrap_or_default();
+    format!("machine {instance} is rented{account}{name}")
 }
 
 /// A message may continue with a program's last lines.

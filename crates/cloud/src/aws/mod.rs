@@ -249,6 +249,10 @@ impl Provider for Aws {
             ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
         }
     }
+
+    fn account_of(&self, instance: &InstanceId) -> Option<String> {
+        self.rentals.read(instance).ok().flatten()?.account
+    }
 }
 
 #[cfg(test)]

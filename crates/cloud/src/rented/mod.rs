@@ -292,6 +292,10 @@ impl<C: CloudApi> Provider for Rented<C> {
             ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
         }
     }
+
+    fn account_of(&self, instance: &InstanceId) -> Option<String> {
+        self.rentals.read(instance).ok().flatten()?.account
+    }
 }
 
 /// One value of what was written down.

@@ -55,7 +55,7 @@ impl Controller {
             Action::Launch { instance } => self.launch(&instance),
             Action::RecordLaunch { instance } => {
                 let handle = self.machines.get(&instance).and_then(|memory| memory.machines.keys().next().cloned());
-                self.note_accepted(&instance, handle);
+                self.note_accepted(&instance, handle, None);
             }
             Action::Start { run, attempt, fence, instances } => {
                 let mut instances = instances.into_iter();

@@ -13,13 +13,13 @@ const LAST_EVENTS_DOUBLINGS: u32 = 3;
 
 impl Controller {
     /// Handles an answer. An answer to a call of an earlier incarnation is ignored.
-    pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer) {
+    pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer, account: Option<&str>) {
         self.is_due_changed = true;
         match self.pending.remove(&call) {
             None => {}
             Some(Pending::Launch { instance, sent }) => {
                 let known = self.remembered(instance);
-                self.launched(&known, sent, answer);
+                self.launched(&known, sent, answer, account);
                 self.share_launch(&known);
             }
             Some(Pending::Observe { provider, sent, asked }) => self.observed(&provider, sent, &asked, answer),
@@ -28,7 +28,7 @@ impl Controller {
         }
     }
 
-    fn launched(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer) {
+    fn launched(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer, account: Option<&str>) {
         self.touch_instance(id);
         let now = self.now.monotonic;
         let within = self.traits_of(id).map_or(0, |traits| traits.effective_within.0);
@@ -44,7 +44,7 @@ impl Controller {
                 launch.effective_until = launch.effective_until.max(now).max(Elapsed(sent.0.saturating_add(within)));
                 for member in plan::members(&self.world, id) {
                     let handle = members.iter().find(|(name, _)| *name == member).map(|(_, handle)| handle.clone());
-                    self.accepted(&member, handle);
+                    self.accepted(&member, handle, account);
                 }
             }
             // A throttled request has rented nothing, and is repeated.
@@ -78,7 +78,7 @@ impl Controller {
         }
     }
 
-    fn accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
+    fn accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>, account: Option<&str>) {
         self.clear(id.as_str());
         if let Some(instance) = self.world.instances.get(id) {
             // Other runs that wait may ask for this offer again, and earlier than they expected.
@@ -86,26 +86,27 @@ impl Controller {
         }
         let state = self.world.instances.get(id).map(|instance| &instance.state);
         match (state, handle) {
-            (Some(InstanceState::Intended), handle) => self.note_accepted(id, handle),
-            (_, Some(handle)) => self.learn_handle(id, handle),
+            (Some(InstanceState::Intended), handle) => self.note_accepted(id, handle, account),
+            (_, Some(handle)) => self.learn_handle(id, handle, account),
             (_, None) => {}
         }
     }
 
     /// Its agent was faster than the provider's answer, or it was rented together with one that was listed earlier.
-    pub(super) fn learn_handle(&mut self, id: &InstanceId, handle: MachineHandle) {
+    pub(super) fn learn_handle(&mut self, id: &InstanceId, handle: MachineHandle, account: Option<&str>) {
         if self.world.instances.get(id).is_some_and(Instance::lacks_handle) {
-            self.must(Event::Launched { instance: id.clone(), handle: Some(handle) });
+            let (handle, account) = (Some(handle), account.map(str::to_owned));
+            self.must(Event::Launched { instance: id.clone(), handle, account });
         }
     }
 
     /// It was rented: from now on it boots.
-    pub(super) fn note_accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
+    pub(super) fn note_accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>, account: Option<&str>) {
         let awake = self.awake;
         if let Some(memory) = self.machines.get_mut(id) {
             memory.since = awake;
         }
-        self.must(Event::Launched { instance: id.clone(), handle });
+        self.must(Event::Launched { instance: id.clone(), handle, account: account.map(str::to_owned) });
     }
 
     fn refused(&mut self, id: &InstanceId, refusal: &Refusal) {

@@ -50,6 +50,8 @@ pub enum ControllerInput {
         call: CallId,
         /// The answer.
         answer: ProviderAnswer,
+        /// The account in which it was rented, of a launch that was accepted, where the provider has accounts.
+        account: Option<String>,
     },
     /// All events up to this one are on disk.
     Durable {

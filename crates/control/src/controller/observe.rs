@@ -47,7 +47,7 @@ impl Controller {
         self.look_for(&view, sent, asked);
         let is_there = |machine: &&SeenMachine| !matches!(machine.state, MachineState::Gone(_));
         for machine in view.machines.iter().filter(is_there).filter(|machine| asked.contains(&machine.instance)) {
-            self.learn_handle(&machine.instance, machine.handle.clone());
+            self.learn_handle(&machine.instance, machine.handle.clone(), None);
         }
         self.note_strangers(name, &view);
     }

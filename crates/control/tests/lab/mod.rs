@@ -91,7 +91,7 @@ pub fn up() -> Vec<Event> {
     vec![
         submitted(),
         intended(&instance),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 },
     ]
 }
@@ -147,7 +147,7 @@ impl<A: FnMut(&ProviderCall, usize) -> ProviderAnswer> Lab<A> {
                     ControllerOutput::Call { id, call, .. } => {
                         self.calls.push((self.now, name_of(&call)));
                         let answer = (self.answer)(&call, self.calls.len());
-                        inputs.push_back(ControllerInput::Answered { call: id, answer });
+                        inputs.push_back(ControllerInput::Answered { call: id, answer, account: None });
                     }
                     ControllerOutput::Note(note) => self.notes.push(note),
                     ControllerOutput::WakeAt(at) => self.wake = at.0,

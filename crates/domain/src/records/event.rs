@@ -71,6 +71,10 @@ pub enum Event {
         /// The provider's name of the machine; `None` if it was not reported, or by earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         handle: Option<MachineHandle>,
+        /// The account of the cloud in which it was rented, such as a project; `None` where there are none, and in logs of
+        /// versions that did not write it down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<String>,
     },
     /// The provider has refused it, or could not be reached; nothing is rented.
     RentFailed { instance: InstanceId, finding: Finding },

@@ -70,7 +70,9 @@ impl World {
                 Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
-            Event::Launched { instance, handle } => self.launched(instance, handle.as_ref()),
+            Event::Launched { instance, handle, account } => {
+                self.launched(instance, handle.as_ref(), account.as_deref())
+            }
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started, incarnation } => self.agent_up(instance, *started, *incarnation),
             Event::ReclaimNoticed { instance, at } => {

@@ -236,6 +236,9 @@ pub struct Instance {
     /// The provider's name of it, once known.
     #[serde(default)]
     pub handle: Option<MachineHandle>,
+    /// The account of its provider in which it was rented, where there are such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Usage of other machines that the same request has rented.
     #[serde(default)]
     pub doubles: BTreeMap<MachineHandle, Usage>,

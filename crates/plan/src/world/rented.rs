@@ -19,16 +19,22 @@ impl Instance {
 }
 
 impl World {
-    pub(super) fn launched(&mut self, id: &InstanceId, handle: Option<&MachineHandle>) -> Result<(), String> {
+    pub(super) fn launched(
+        &mut self,
+        id: &InstanceId,
+        handle: Option<&MachineHandle>,
+        account: Option<&str>,
+    ) -> Result<(), String> {
         if self.instance_mut(id)?.lacks_handle() && handle.is_some() {
             let instance = self.instance_mut(id)?;
             (instance.is_accepted, instance.handle) = (true, handle.cloned());
+            instance.account = account.map(str::to_owned).or_else(|| instance.account.take());
             return Ok(());
         }
         self.instance_moves(id, InstanceState::Launching)?;
         let instance = self.instance_mut(id)?;
         instance.is_accepted = true;
-        instance.handle = handle.cloned();
+        (instance.handle, instance.account) = (handle.cloned(), account.map(str::to_owned));
         let run = self.run_of_instance(id)?;
         run.waits = 0;
         // Others that were asked for at the same time were refused, or are not answered yet.
@@ -122,6 +128,7 @@ impl World {
             reserved: intent.reserved,
             intended: record.at,
             handle: None,
+            account: None,
             doubles: BTreeMap::new(),
             is_accepted: false,
             was_refused: false,

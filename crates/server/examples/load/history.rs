@@ -47,7 +47,7 @@ pub fn life(run: &RunId, events: u64) -> Vec<Event> {
     let mut life = vec![
         submitted(run),
         Event::RentIntended(Box::new(intent)),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance: instance.clone(), started: usage.started, incarnation: 0 },
     ];
     let attempts = (events.saturating_sub(8) / 3).max(1);

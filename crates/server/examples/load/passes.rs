@@ -27,7 +27,7 @@ impl Loop {
                         inputs.push(ControllerInput::Durable { seq });
                     }
                     ControllerOutput::Call { id, call, .. } => {
-                        inputs.push(ControllerInput::Answered { call: id, answer: answer(&call) });
+                        inputs.push(ControllerInput::Answered { call: id, answer: answer(&call), account: None });
                     }
                     ControllerOutput::Note(note) => return Err(format!("{}: {}", note.subject, note.text).into()),
                     _ => {}

@@ -91,10 +91,19 @@ impl Queue {
                 chaos::point(before);
                 let answer = provider.call(&call);
                 chaos::point(after);
+                let account = account(provider.as_ref(), &call, &answer);
                 // A loop that has ended wants no answer.
-                let _ = answers.send(Wake::Answered(id, answer));
+                let _ = answers.send(Wake::Answered(id, answer, account));
             });
         }
+    }
+}
+
+/// The account in which an accepted launch has rented.
+fn account(provider: &dyn Provider, call: &ProviderCall, answer: &ProviderAnswer) -> Option<String> {
+    match (call, answer) {
+        (ProviderCall::Launch(request), ProviderAnswer::Accepted(_)) => provider.account_of(request.members.first()?),
+        _ => None,
     }
 }
 

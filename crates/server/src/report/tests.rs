@@ -98,7 +98,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
     let events = [
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(intended)),
-        Event::Launched { instance: instance.clone(), handle: None },
+        Event::Launched { instance: instance.clone(), handle: None, account: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(START), incarnation: 0 },
         begin(0),
         is_ready(0, 0, &[]),

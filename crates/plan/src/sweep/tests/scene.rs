@@ -164,7 +164,7 @@ impl Scene {
                 self.perform(Action::Launch { instance })
             }
             Action::Launch { instance } | Action::RecordLaunch { instance } => {
-                self.append(Event::Launched { instance, handle: None })
+                self.append(Event::Launched { instance, handle: None, account: None })
             }
             Action::Start { run, attempt, fence, instances } => {
                 let (instance, others) = (instances[0].clone(), instances[1..].to_vec());

@@ -37,6 +37,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
                 "provider": instance.offer.provider,
                 "kind": instance.offer.kind,
                 "handle": instance.handle,
+                "account": instance.account,
                 "state": word(instance),
                 "rate_micro_usd": instance.offer.rate.micros_per_hour(),
                 "rented_us": rented.0,

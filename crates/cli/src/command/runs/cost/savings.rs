@@ -204,7 +204,7 @@ mod tests {
         let mut events = vec![
             Event::Submitted(Box::new(submitted)),
             Event::RentIntended(Box::new(intended)),
-            Event::Launched { instance: instance.clone(), handle: None },
+            Event::Launched { instance: instance.clone(), handle: None, account: None },
             Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 },
         ];
         if is_billed {
