@@ -69,7 +69,13 @@ pub fn check(client: &Client, region: &str) -> Result<CheckReport, AwsFailure> {
 }
 
 /// Actions that may be allowed only for resources with our tag.
-const OF_OUR_OWN: [&str; 3] = ["TerminateInstances", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress"];
+const OF_OUR_OWN: [&str; 5] = [
+    "TerminateInstances",
+    "StopInstances",
+    "StartInstances",
+    "AuthorizeSecurityGroupIngress",
+    "RevokeSecurityGroupIngress",
+];
 
 /// The action that comes with another one, and is allowed only with it.
 const TAGGING: &str = "ec2:CreateTags";
@@ -122,6 +128,8 @@ fn probes() -> Vec<Query> {
         query::dry(query::describe_spot_prices(&["c7i.large"], "2026-01-01T00:00:00Z", None)),
         query::dry(query::run_instances(one)),
         query::dry(query::terminate(&[machine])),
+        query::dry(query::stop(machine)),
+        query::dry(query::start(machine)),
         query::dry(query::create_group("gradus-check", "vpc-00000000000000000", "gradus-check")),
         query::dry(query::change_ingress(true, group, &nobody)),
         query::dry(query::change_ingress(false, group, &nobody)),
@@ -160,7 +168,8 @@ fn statements() -> Vec<Value> {
         json!({
             "Sid": "GradusEndsWhatIsItsOwn", "Effect": "Allow", "Resource": "*", "Condition": ours,
             "Action": [
-                "ec2:TerminateInstances", "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"
+                "ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances",
+                "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"
             ],
         }),
         json!({

@@ -20,9 +20,10 @@ impl Aws {
                 Ok(Some(rental)) if is_gone(request, &rental) => {}
                 Ok(rental) => {
                     let elsewhere = rental.as_ref().and_then(|rental| self.is_elsewhere(&request.instance, rental));
-                    match elsewhere {
-                        Some(why) => failures.push(why),
-                        None => self.name(request, rental.as_ref(), &mut machines, &mut failures),
+                    match elsewhere.map_or_else(|| self.end_kept(request, rental.as_ref()), Err) {
+                        Ok(true) => {}
+                        Ok(false) => self.name(request, rental.as_ref(), &mut machines, &mut failures),
+                        Err(why) => failures.push(why),
                     }
                 }
                 Err(error) => failures.push(format!("cannot read what `{}` is: {error}", request.instance)),

@@ -14,6 +14,7 @@ use super::wire::failure::AwsFailure;
 use super::wire::query;
 use super::{Aws, site};
 use crate::provider::ProviderAnswer;
+use crate::rented::kept::named_machine;
 use crate::rented::rentals::Rental;
 use crate::rented::user_data::user_data;
 use crate::rented::{MachineChoice, key};
@@ -24,6 +25,13 @@ const SENT_WITHIN: Duration = Duration::from_secs(60);
 
 impl Aws {
     pub(super) fn launch(&self, request: &LaunchRequest) -> ProviderAnswer {
+        match named_machine(&request.offer.kind) {
+            Some(named) => self.start_kept(request, named),
+            None => self.rent(request),
+        }
+    }
+
+    fn rent(&self, request: &LaunchRequest) -> ProviderAnswer {
         let asked = Instant::now();
         let Some(first) = request.members.first().filter(|first| are_following(first, &request.members)) else {
             return refused("the machine names of one request are not consecutive".to_owned());
@@ -180,7 +188,7 @@ fn judged(failure: &AwsFailure, others: u32) -> ProviderAnswer {
 }
 
 /// The answer if the request itself was not sent. Only a doubt carries the reason, and is retried.
-fn unsent(failure: &AwsFailure, others: u32) -> ProviderAnswer {
+pub(super) fn unsent(failure: &AwsFailure, others: u32) -> ProviderAnswer {
     match judged(failure, others) {
         ProviderAnswer::Doubt(why) => ProviderAnswer::Doubt(format!("it could not be asked for now: {why}")),
         other => other,
@@ -192,11 +200,11 @@ fn is_in_time(asked: Instant, now: Instant) -> bool {
     now.saturating_duration_since(asked) < SENT_WITHIN
 }
 
-fn accepted(members: &[InstanceId], handles: Vec<String>) -> ProviderAnswer {
+pub(super) fn accepted(members: &[InstanceId], handles: Vec<String>) -> ProviderAnswer {
     ProviderAnswer::Accepted(members.iter().cloned().zip(handles.into_iter().map(MachineHandle)).collect())
 }
 
-fn refused(message: String) -> ProviderAnswer {
+pub(super) fn refused(message: String) -> ProviderAnswer {
     ProviderAnswer::Refused(Refusal::Invalid { message, disk: None })
 }
 

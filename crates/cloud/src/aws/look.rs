@@ -50,7 +50,7 @@ pub fn state(machine: &ListedMachine, at: Timestamp) -> MachineState {
 }
 
 /// Its time, from AWS's own timestamps; `None` if it never ran.
-fn usage(machine: &ListedMachine, at: Timestamp) -> Option<Usage> {
+pub fn usage(machine: &ListedMachine, at: Timestamp) -> Option<Usage> {
     let started = times::read(&machine.launch_time)?;
     let ended = machine.reason.split_once('(').and_then(|(_, rest)| times::read(rest));
     // AWS reports no time for a reclaimed spot machine: then the time of the first view without it counts.

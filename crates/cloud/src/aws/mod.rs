@@ -12,6 +12,7 @@ mod check;
 mod client;
 pub mod credentials;
 mod end;
+mod kept;
 mod launch;
 mod look;
 mod offers;
@@ -41,6 +42,7 @@ pub(crate) use order::base64;
 pub use site::zones;
 
 use crate::rented::audit::rate;
+use crate::rented::kept::KeptMachines;
 use crate::rented::reach::Reach;
 use crate::rented::rentals::{self, Rentals};
 use wire::answers::ListedMachine;
@@ -94,6 +96,7 @@ pub struct Aws {
     settings: AwsSettings,
     client: Client,
     rentals: Rentals,
+    kept: KeptMachines,
     reach: Arc<Reach>,
     /// For each region, held while a launch there is prepared, so that two do not make the same group or request.
     preparing: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -106,7 +109,8 @@ impl Aws {
     pub fn new(settings: AwsSettings, client: Client) -> Aws {
         let rentals = Rentals::new(&settings.home, NAME);
         let reach = Arc::new(Reach::new(settings.reach.clone(), rentals.clone()));
-        Aws { settings, client, rentals, reach, preparing: Mutex::default(), sharing: Mutex::default() }
+        let kept = KeptMachines::new(&settings.home, NAME);
+        Aws { settings, client, rentals, kept, reach, preparing: Mutex::default(), sharing: Mutex::default() }
     }
 
     fn owner(&self) -> &str {
@@ -182,6 +186,14 @@ impl Aws {
     /// Adds a listed machine to the view, and ensures that it has an agent.
     fn take(&self, machine: &ListedMachine, asked: &[InstanceId], view: &mut ProviderView) {
         let Some(seen) = look::seen(machine, client::now()) else { return };
+        let seen = match self.as_kept(machine, seen) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return,
+            Err(_) => {
+                view.is_complete = false;
+                return;
+            }
+        };
         if view.machines.iter().any(|other| other.handle == seen.handle) {
             return;
         }

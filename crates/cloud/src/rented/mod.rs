@@ -10,6 +10,7 @@ pub(crate) mod account;
 mod api;
 pub mod audit;
 mod choice;
+pub mod kept;
 pub(crate) mod key;
 mod look;
 pub mod offers;

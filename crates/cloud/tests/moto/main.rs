@@ -244,7 +244,13 @@ fn each_missing_permission_is_named() {
         less["Statement"].as_array_mut().unwrap().retain(|statement| statement["Action"] != serde_json::json!([]));
         keys.push(identity(&direct, &action.replace(':', "-"), &less.to_string()));
     }
-    let unsure = ["ec2:TerminateInstances", "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"];
+    let unsure = [
+        "ec2:TerminateInstances",
+        "ec2:StopInstances",
+        "ec2:StartInstances",
+        "ec2:AuthorizeSecurityGroupIngress",
+        "ec2:RevokeSecurityGroupIngress",
+    ];
     for (action, (id, secret)) in asked.iter().zip(&keys) {
         let report = cloud::aws::check(&client(moto.port, (id, secret)), REGION).unwrap();
         let found = report.permissions.iter().find(|permission| permission.action == action.as_str());

@@ -128,6 +128,16 @@ pub fn terminate(handles: &[&str]) -> Query {
     ec2("TerminateInstances", listed("InstanceId", handles))
 }
 
+/// Stops a machine, whose disk stays.
+pub fn stop(handle: &str) -> Query {
+    ec2("StopInstances", listed("InstanceId", &[handle]))
+}
+
+/// Starts a stopped machine.
+pub fn start(handle: &str) -> Query {
+    ec2("StartInstances", listed("InstanceId", &[handle]))
+}
+
 /// Regions that the account may use.
 pub fn describe_regions() -> Query {
     ec2("DescribeRegions", Vec::new())
@@ -229,6 +239,8 @@ mod tests {
             terminate(&["i-1", "i-2"]),
             "Action=TerminateInstances&Version=2016-11-15&InstanceId.1=i-1&InstanceId.2=i-2",
         );
+        check(stop("i-1"), "Action=StopInstances&Version=2016-11-15&InstanceId.1=i-1");
+        check(start("i-1"), "Action=StartInstances&Version=2016-11-15&InstanceId.1=i-1");
         check(
             describe_spot_prices(&["p5.48xlarge"], "2026-11-27T00:00:00Z", Some("more")),
             "Action=DescribeSpotPriceHistory&Version=2016-11-15&InstanceType.1=p5.48xlarge&\

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use cloud::Catalog;
 use cloud::aws::{Auditor, Client};
 use cloud::rented::audit::{AuditVerdict, AuditedMachine, MachineJudge, end_orphans};
+use cloud::rented::kept::{KeptMachine, KeptMachines};
 use cloud::rented::{CloudApi, rented_elsewhere};
 use domain::listing::Cloud;
 use domain::run::InstanceState;
@@ -116,13 +117,26 @@ fn audit_aws(
     let rented_now = rented_now(home)?;
     let (owner, region) = (home.owner(), &rented::region(settings, None));
     let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
-    let (machines, unseen) = auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
+    let (mut machines, unseen) =
+        auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
+    let kept = KeptMachines::new(home.root(), cloud::aws::NAME).all();
+    let kept = kept.map_err(Error::file("read", &home.root().join(cloud::aws::NAME).join("kept")))?;
+    machines.iter_mut().for_each(|machine| spare(machine, &kept, &rented_now));
     let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
     let elsewhere = match client.account(region) {
         Ok(now) => rented_elsewhere(home.root(), cloud::aws::NAME, &rented_now, &now),
         Err(failure) => vec![format!("it is not known which account the credentials belong to: {failure}")],
     };
     Ok(Audit { machines, ended, failures, unseen, elsewhere })
+}
+
+/// A machine that was stopped before is known under the name of the run that has it now, and what is stopped is no orphan.
+fn spare(machine: &mut AuditedMachine, kept: &[KeptMachine], rented: &BTreeSet<InstanceId>) {
+    let Some(kept) = kept.iter().find(|kept| kept.handle == machine.handle) else { return };
+    machine.instance = kept.instance.clone();
+    if kept.stopped().is_some() || rented.contains(&kept.instance) {
+        machine.verdict = AuditVerdict::Rented;
+    }
 }
 
 /// Between two audits of a server.

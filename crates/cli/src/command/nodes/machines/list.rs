@@ -1,11 +1,13 @@
 //! `gradus machines list`.
 
+use cloud::rented::kept::KeptMachine;
 use domain::run::InstanceState;
-use domain::{Elapsed, Timestamp};
-use plan::{Instance, Run};
+use domain::{Elapsed, InstanceId, Timestamp};
+use plan::{Instance, Run, World};
 use serde_json::json;
 use server::{Home, State};
 
+use super::kept;
 use super::up::MARK;
 use crate::error::{Error, exit};
 use crate::figures::short;
@@ -59,6 +61,9 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
             if is_job { "job" } else { "machine" }.to_owned(),
         ]);
     }
+    for machine in kept::stopped(&home)?.into_iter().filter(|machine| !is_live(world, &machine.instance)) {
+        rows.extend(stopped(&machine, now, printer));
+    }
     if printer.is_json() {
         return Ok(exit::DONE);
     }
@@ -69,6 +74,43 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
     let head = ["run", "machine", "state", "price", "rented", "cost", "ends", "for"];
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     Ok(exit::DONE)
+}
+
+/// Whether a run has it still.
+fn is_live(world: &World, instance: &InstanceId) -> bool {
+    world.live_instances().any(|(id, _)| id == instance)
+}
+
+/// A machine that is stopped: as JSON, or a row.
+fn stopped(machine: &KeptMachine, now: Timestamp, printer: &mut Printer) -> Option<Vec<String>> {
+    let since = machine.stopped()?;
+    let (length_of, owed) = (now.since(since), kept::owed(machine, now));
+    if printer.is_json() {
+        printer.json(&json!({
+            "instance": machine.instance,
+            "run": machine.run(),
+            "provider": machine.offer.provider,
+            "kind": machine.offer.kind,
+            "handle": machine.handle,
+            "account": machine.account,
+            "state": "stopped",
+            "rate_micro_usd": machine.disk.micros_per_hour(),
+            "stopped_us": length_of.0,
+            "cost_micro_usd": owed.micros(),
+            "is_job": false,
+        }));
+        return None;
+    }
+    Some(vec![
+        machine.run().to_string(),
+        format!("{} {}", machine.offer.provider, machine.offer.kind),
+        "stopped".to_owned(),
+        machine.disk.to_string(),
+        length(length_of),
+        owed.to_string(),
+        "never".to_owned(),
+        "machine".to_owned(),
+    ])
 }
 
 /// When its run must end, from now on; none where nothing says so.

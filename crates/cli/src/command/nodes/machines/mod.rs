@@ -1,6 +1,7 @@
 //! `gradus machines`: rented machines without a job. One that is taken with `up` is a run of a program that waits, so that it
 //! has a plan, a budget, an end and a bill like any other.
 
+mod kept;
 mod list;
 mod up;
 
@@ -34,7 +35,11 @@ enum Subcommand {
     Up(Box<up::Args>),
     /// Open a shell on a rented machine, or run a command there
     Ssh(SshArgs),
-    /// Give a machine back
+    /// Stop a machine and keep its disk, which is paid for until it is started again or given back
+    Stop(kept::StopArgs),
+    /// Start a stopped machine again, with the files that it had: show its price and ask
+    Start(kept::StartArgs),
+    /// Give a machine back; what is on its disk is deleted
     Down(DownArgs),
 }
 
@@ -64,7 +69,13 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Subcommand::List => list::run(settings, printer),
         Subcommand::Up(args) => up::run(*args, settings, printer),
         Subcommand::Ssh(args) => ssh(&args, settings),
+        Subcommand::Stop(args) => kept::stop_machine(args, settings, printer),
+        Subcommand::Start(args) => kept::start_machine(&args, settings, printer),
         Subcommand::Down(args) => {
+            let home = Home::open(&settings.home)?;
+            if let Some(machine) = kept::find(kept::stopped(&home)?, &args.machine)? {
+                return kept::delete(&machine, &home, settings, printer);
+            }
             refuse_ended(&args.machine, settings)?;
             stop::run(stop::Args { run: args.machine }, settings, printer)
         }

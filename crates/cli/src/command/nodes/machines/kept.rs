@@ -1,0 +1,328 @@
+//! `gradus machines stop` and `start`: a machine that is stopped keeps its disk, which costs money until it is given back.
+
+use cloud::Catalog;
+use cloud::aws::wire::failure::AwsFailure;
+use cloud::aws::wire::query;
+use cloud::rented::MachineChoice;
+use cloud::rented::kept::{KeptMachine, KeptMachines, KeptState, named_machine, start_kind};
+use domain::job::Budget;
+use domain::run::{BillAdjustment, BilledKind};
+use domain::{Duration, Elapsed, Event, InstanceId, Money, Offer, Timestamp};
+use plan::{Instance, Run, RunOrSweep};
+use server::{Home, State, clock};
+
+use super::up::MARK;
+use super::{no_machine, up_of};
+use crate::command::find::{find_any, open_named};
+use crate::command::run::{StartOptions, start as start_run};
+use crate::command::stop;
+use crate::error::{Error, exit};
+use crate::local::rented::{self, RentedCloud};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// Arguments of `gradus machines stop`.
+#[derive(Debug, clap::Args)]
+pub struct StopArgs {
+    /// Machine: the name of its run, a unique prefix of it, or `last`
+    machine: String,
+    /// Skip the confirmation that its disk is paid for
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Arguments of `gradus machines start`.
+#[derive(Debug, clap::Args)]
+pub struct StartArgs {
+    /// Machine: the name of the run that had it last, or a unique prefix of it, as `gradus machines list` shows
+    machine: String,
+    /// Most that it may cost in all from now on [default: as when it was rented]
+    #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
+    budget: Option<Money>,
+    /// When it is given back, whatever runs on it [default: as when it was rented]
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Duration>,
+    /// Skip the confirmation before money is spent
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// The stopped machines of a home.
+pub fn stopped(home: &Home) -> Result<Vec<KeptMachine>, Error> {
+    let mut all = files(home).all().map_err(Error::file("read", &home.root().join(cloud::aws::NAME).join("kept")))?;
+    all.retain(|machine| machine.stopped().is_some());
+    Ok(all)
+}
+
+/// What the disk of a stopped machine has cost since it was last counted.
+pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
+    machine.stopped().map_or(Money::default(), |since| machine.disk.cost(now.since(since)))
+}
+
+fn files(home: &Home) -> KeptMachines {
+    KeptMachines::new(home.root(), cloud::aws::NAME)
+}
+
+fn usage(message: String, hint: &str) -> Error {
+    Error::Usage { message, hint: hint.to_owned() }
+}
+
+fn world(message: String, hint: &str) -> Error {
+    Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
+}
+
+/// Shows what the disk costs, asks, and stops the machine.
+///
+/// # Errors
+/// [`Error`].
+pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let state = open_named(&home, &args.machine)?;
+    let RunOrSweep::Run(run) = find_any(state.world(), &args.machine)? else {
+        return Err(usage(format!("`{}` is a sweep", args.machine), "name a machine of `gradus machines list`"));
+    };
+    if state.world().runs.get(&run).is_some_and(|run| !run.job.envs.contains_key(MARK)) {
+        let hint = format!("`gradus stop {run}` saves a checkpoint and gives its machine back");
+        return Err(usage(format!("the machine of `{run}` trains a job, which cannot be stopped with it"), &hint));
+    }
+    let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
+    let catalog = Catalog::open(&settings.home)?;
+    let kept = keep((instance, known), &catalog, clock::now())?;
+    printer.say(format!(
+        "stopping it keeps its disk, which costs {} until `gradus machines down {run}`; its files stay, its programs end",
+        kept.disk
+    ));
+    if !args.yes && !printer.confirm("proceed?") {
+        let message = "not stopped: it was not confirmed".to_owned();
+        return Err(Error::Code { message, hint: Some("pass `--yes` to confirm".to_owned()), code: exit::USAGE });
+    }
+    // Before its end is asked for, which would delete its disk.
+    files(&home).write(&kept).map_err(Error::file("write", home.root()))?;
+    drop(state);
+    let code = stop::run(stop::Args { run: run.to_string() }, settings, printer)?;
+    if code == exit::DONE && !printer.is_json() {
+        printer.data(format!("start    gradus machines start {run}"));
+        printer.data(format!("delete   gradus machines down {run}"));
+    }
+    Ok(code)
+}
+
+/// What is written down of a machine that is to be stopped.
+fn keep((instance, known): (&InstanceId, &Instance), catalog: &Catalog, now: Timestamp) -> Result<KeptMachine, Error> {
+    let down = "`gradus machines down` gives it back, and what is on its disk is lost";
+    let provider = known.offer.provider.as_str();
+    let cannot = |why: &str| usage(format!("`{instance}` cannot be stopped: {why}"), down);
+    match provider {
+        "aws" => {}
+        "lambda" => return Err(cannot("Lambda ends machines and does not stop them")),
+        "ssh" | "local" => return Err(cannot("it is not rented")),
+        "gcp" | "azure" => return Err(cannot(&format!("stopping machines of `{provider}` is not done yet"))),
+        other => return Err(cannot(&format!("machines of `{other}` are not stopped and started from here"))),
+    }
+    let kind = named_machine(&known.offer.kind).map_or(known.offer.kind.as_str(), |(kind, _)| kind);
+    let choice = kind.parse::<MachineChoice>().map_err(|why| cannot(&why))?;
+    if choice.is_spot {
+        return Err(cannot("AWS does not stop spot machines that were asked for once"));
+    }
+    let Some(handle) = &known.handle else { return Err(cannot("its name at AWS is not known yet")) };
+    Ok(KeptMachine {
+        handle: handle.0.clone(),
+        disk: cloud::aws::disk_rate(catalog, Some(&choice.region), known.offer.node.disk_free),
+        region: choice.region,
+        account: known.account.clone(),
+        instance: instance.clone(),
+        offer: Offer { kind: kind.to_owned(), ..known.offer.clone() },
+        state: KeptState::Stopped { since: now },
+    })
+}
+
+/// The stopped machine of a name.
+pub fn find(machines: Vec<KeptMachine>, name: &str) -> Result<Option<KeptMachine>, Error> {
+    let mut found: Vec<KeptMachine> =
+        machines.into_iter().filter(|machine| machine.run().as_str().starts_with(name)).collect();
+    if let Some(exact) = found.iter().position(|machine| machine.run().as_str() == name) {
+        return Ok(Some(found.swap_remove(exact)));
+    }
+    if found.len() > 1 {
+        let names: Vec<String> = found.iter().map(|machine| format!("`{}`", machine.run())).collect();
+        let message = format!("`{name}` may be {}", names.join(" or "));
+        return Err(usage(message, "name one of them in full"));
+    }
+    Ok(found.pop())
+}
+
+/// Plans, asks and starts a stopped machine again, as a run of its own.
+///
+/// # Errors
+/// [`Error`].
+pub fn start_machine(args: &StartArgs, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let Some(machine) = find(stopped(&home)?, &args.machine)? else {
+        let hint = "`gradus machines list` shows those that are, and `gradus machines up` rents one";
+        return Err(usage(format!("no machine `{}` is stopped", args.machine), hint));
+    };
+    let mut state = State::open_lean(&home)?;
+    charge(&machine, &home, &mut state)?;
+    let run = of_run(&state, &machine)?;
+    let mut job = run.job.clone();
+    if let Some(max) = args.budget {
+        job.budget = Some(Budget { max, ..job.budget.unwrap_or_default() });
+    }
+    job.deadline = args.time.or(job.deadline);
+    let mut plan = run.plan.clone();
+    plan.reserve = job.budget.map_or(plan.reserve, |budget| budget.max);
+    plan.offer = Offer { kind: start_kind(&machine.offer.kind, &machine.handle), ..machine.offer.clone() };
+    plan.alternatives = Vec::new();
+    let (file, name) = (run.file.clone(), job.name.clone());
+    drop(state);
+    let code = start_run(job, plan, &file, &StartOptions::detached(args.yes), settings, &home, printer)?;
+    if code == exit::DONE && !printer.is_json() {
+        printer.data(format!("enter    gradus machines ssh {name}"));
+    }
+    Ok(code)
+}
+
+/// The run that had a stopped machine last.
+fn of_run<'a>(state: &'a State, machine: &KeptMachine) -> Result<&'a Run, Error> {
+    let id = machine.run();
+    state.world().runs.get(&id).ok_or_else(|| server::Error::NoRun(id.to_string()).into())
+}
+
+/// Deletes a stopped machine with its disk.
+///
+/// # Errors
+/// [`Error`].
+pub fn delete(
+    machine: &KeptMachine,
+    home: &Home,
+    settings: &GlobalSettings,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    let mut state = State::open_lean(home)?;
+    charge(machine, home, &mut state)?;
+    let cost = of_run(&state, machine)?.adjusted();
+    let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else {
+        return Err(world("stopped machines are those of AWS".to_owned(), "this is a fault of gradus"));
+    };
+    let here = client.account(&machine.region).map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
+    if let Some(account) = machine.account.as_ref().filter(|account| **account != here) {
+        let message =
+            format!("`{}` is in account `{account}`, and the credentials here are for `{here}`", machine.handle);
+        return Err(world(message, "set the credentials of that account, or delete it in the AWS console"));
+    }
+    match client.tell(&machine.region, &query::terminate(&[&machine.handle])) {
+        Ok(()) | Err(AwsFailure::NotFound(_)) => {}
+        Err(failure) => return Err(rented::refused(&format!("delete `{}`", machine.handle), &failure)),
+    }
+    files(home).remove(&machine.handle).map_err(Error::file("delete", home.root()))?;
+    match printer.is_json() {
+        true => printer.json(&serde_json::json!({ "deleted": machine.handle, "run": machine.run() })),
+        false => printer.data(format!(
+            "{} is deleted with its disk; run {} was adjusted by {cost}",
+            machine.handle,
+            machine.run()
+        )),
+    }
+    Ok(exit::DONE)
+}
+
+/// Counts what the disk has cost until now, in the run that had the machine last.
+fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(), Error> {
+    let id = machine.run();
+    state.recall(&RunOrSweep::Run(id.clone()))?;
+    let run = of_run(state, machine)?;
+    if !run.state.is_final() || run.bill.is_none() {
+        return Err(world(format!("`{id}` is not stopped yet"), "run the same command again in a minute"));
+    }
+    let Some(adjustment) = disk_cost(machine, run, clock::now()) else { return Ok(()) };
+    let (counted, before) = (adjustment.1, run.adjusted());
+    let source = "the disk of its stopped machine".to_owned();
+    if let Some(adjustment) = adjustment.0 {
+        state.append(vec![Event::BillAdjusted { run: id, source, before, adjustments: vec![adjustment] }])?;
+    }
+    let counted = KeptMachine { state: KeptState::Stopped { since: counted }, ..machine.clone() };
+    files(home).write(&counted).map_err(Error::file("write", home.root()))
+}
+
+/// What the disk has cost since it was last counted, and until when; without an amount where the log has it already. None
+/// while nothing is stopped.
+fn disk_cost(machine: &KeptMachine, run: &Run, now: Timestamp) -> Option<(Option<BillAdjustment>, Timestamp)> {
+    let since = machine.stopped()?;
+    let is_same =
+        |one: &&BillAdjustment| one.kind == BilledKind::Disk && one.at == since && one.instance == machine.instance;
+    if let Some(known) = run.adjustments.iter().find(is_same) {
+        // It was counted, and that was not written down any more: so far the amount goes.
+        let rate = machine.disk.micros_per_hour().max(1) as f64;
+        let counted = Elapsed((known.amount.micros().max(0) as f64 / rate * 3.6e9) as u64);
+        return Some((None, Timestamp(since.0.saturating_add_unsigned(counted.0)).min(now)));
+    }
+    let amount = owed(machine, now);
+    let (instance, kind) = (machine.instance.clone(), BilledKind::Disk);
+    Some((Some(BillAdjustment { instance, kind, at: since, amount }), now))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rental::MachineHandle;
+    use domain::run::InstanceState;
+    use domain::{Node, RunId};
+
+    use super::*;
+
+    fn instance(provider: &str, kind: &str) -> Instance {
+        let (node, rate) = (Node::default(), "1/h".parse().unwrap());
+        let offer = Offer { provider: provider.into(), kind: kind.into(), node, rate, price_source: String::new() };
+        Instance {
+            run: RunId::new("box-1"),
+            token: "t".into(),
+            offer,
+            reserved: Money::default(),
+            intended: Timestamp(0),
+            handle: Some(MachineHandle("i-1".into())),
+            account: None,
+            doubles: Default::default(),
+            is_accepted: true,
+            was_refused: false,
+            started: None,
+            reclaim: None,
+            lost_race: false,
+            first: None,
+            incarnation: 0,
+            state: InstanceState::Up,
+        }
+    }
+
+    fn kept(provider: &str, kind: &str) -> Result<KeptMachine, Error> {
+        let (id, catalog) = (InstanceId::new("box-1-i1"), Catalog::embedded().unwrap());
+        keep((&id, &instance(provider, kind)), &catalog, Timestamp(7))
+    }
+
+    #[test]
+    fn what_cannot_be_stopped_says_so_by_name() {
+        let check = |provider: &str, kind: &str, expected: &str| {
+            let said = kept(provider, kind).unwrap_err().to_string();
+            assert!(said.contains("`box-1-i1` cannot be stopped") && said.contains(expected), "{said}");
+        };
+        check("lambda", "us-east-1/gpu_1x_a10", "Lambda");
+        check("gcp", "us-central1/a2-highgpu-1g", "`gcp`");
+        check("azure", "eastus/Standard_NC4as_T4_v3", "`azure`");
+        check("alibaba", "cn-beijing/x", "`alibaba`");
+        check("ssh", "node", "not rented");
+        check("aws", "us-east-1/g4dn.xlarge/spot", "spot");
+    }
+
+    #[test]
+    fn a_stopped_machine_costs_its_disk_and_has_the_kind_that_was_rented() {
+        for kind in ["us-east-1/g4dn.xlarge", "us-east-1/g4dn.xlarge@i-1"] {
+            let machine = kept("aws", kind).unwrap();
+            assert_eq!((machine.offer.kind.as_str(), machine.stopped()), ("us-east-1/g4dn.xlarge", Some(Timestamp(7))));
+            // 40 GiB for the system at $0.08 a month.
+            assert_eq!(machine.disk.to_string(), "$0.004384/h");
+            assert_eq!(owed(&machine, Timestamp(7 + 10 * 3_600_000_000)).to_string(), "$0.04384");
+        }
+        let machines = || vec![kept("aws", "us-east-1/g4dn.xlarge").unwrap()];
+        assert!(find(machines(), "box").unwrap().is_some() && find(machines(), "other").unwrap().is_none());
+        let two = || [machines(), machines()].concat();
+        assert!(find(two(), "box").is_err(), "it may be either");
+    }
+}
