@@ -151,6 +151,23 @@ pub fn find(machines: Vec<KeptMachine>, name: &str) -> Result<Option<KeptMachine
     Ok(found.pop())
 }
 
+/// Refuses to delete the disk of a machine whose name may be that of one that is up.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn refuse_other(machine: &KeptMachine, name: &str, home: &Home) -> Result<(), Error> {
+    let state = State::open_lean(home)?;
+    let run = machine.run();
+    let is_other = |(_, live): &(&InstanceId, &Instance)| live.run != run && live.run.as_str().starts_with(name);
+    match state.world().live_instances().find(is_other) {
+        Some((_, live)) if run.as_str() != name => {
+            let message = format!("`{name}` may be `{run}`, which is stopped, or `{}`", live.run);
+            Err(usage(message, "name one of them in full: what is on its disk is deleted"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Plans, asks and starts a stopped machine again, as a run of its own.
 ///
 /// # Errors

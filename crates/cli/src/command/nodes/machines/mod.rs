@@ -74,6 +74,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Subcommand::Down(args) => {
             let home = Home::open(&settings.home)?;
             if let Some(machine) = kept::find(kept::stopped(&home)?, &args.machine)? {
+                kept::refuse_other(&machine, &args.machine, &home)?;
                 return kept::delete(&machine, &home, settings, printer);
             }
             refuse_ended(&args.machine, settings)?;
