@@ -99,6 +99,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
     }
     crate::command::nodes::cloud::audit::watch(settings, &home);
+    crate::command::nodes::machines::timetable::watch(settings, &home);
     let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
     control.keeps_all = true;
     control.policy.lease = LEASE;

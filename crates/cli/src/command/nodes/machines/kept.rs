@@ -7,7 +7,7 @@ use cloud::rented::MachineChoice;
 use cloud::rented::kept::{KeptMachine, KeptMachines, KeptState, named_machine, start_kind};
 use domain::job::Budget;
 use domain::run::{BillAdjustment, BilledKind};
-use domain::{Duration, Elapsed, Event, InstanceId, Money, Offer, Timestamp};
+use domain::{Duration, Elapsed, Event, InstanceId, Job, Money, Offer, Plan, Timestamp};
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
@@ -36,7 +36,7 @@ pub struct StopArgs {
 pub struct StartArgs {
     /// Machine: the name of the run that had it last, or a unique prefix of it, as `gradus machines list` shows
     machine: String,
-    /// Most that it may cost in all from now on [default: as when it was rented]
+    /// Most that it may cost in all from now on [default: what is left of its budget]
     #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<Money>,
     /// When it is given back, whatever runs on it [default: as when it was rented]
@@ -59,7 +59,7 @@ pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
     machine.stopped().map_or(Money::default(), |since| machine.disk.cost(now.since(since)))
 }
 
-fn files(home: &Home) -> KeptMachines {
+pub fn files(home: &Home) -> KeptMachines {
     KeptMachines::new(home.root(), cloud::aws::NAME)
 }
 
@@ -108,7 +108,11 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
 }
 
 /// What is written down of a machine that is to be stopped.
-fn keep((instance, known): (&InstanceId, &Instance), catalog: &Catalog, now: Timestamp) -> Result<KeptMachine, Error> {
+pub fn keep(
+    (instance, known): (&InstanceId, &Instance),
+    catalog: &Catalog,
+    now: Timestamp,
+) -> Result<KeptMachine, Error> {
     let down = "`gradus machines down` gives it back, and what is on its disk is lost";
     let provider = known.offer.provider.as_str();
     let cannot = |why: &str| usage(format!("`{instance}` cannot be stopped: {why}"), down);
@@ -180,17 +184,8 @@ pub fn start_machine(args: &StartArgs, settings: &GlobalSettings, printer: &mut 
     };
     let mut state = State::open_lean(&home)?;
     charge(&machine, &home, &mut state)?;
-    let run = of_run(&state, &machine)?;
-    let mut job = run.job.clone();
-    if let Some(max) = args.budget {
-        job.budget = Some(Budget { max, ..job.budget.unwrap_or_default() });
-    }
-    job.deadline = args.time.or(job.deadline);
-    let mut plan = run.plan.clone();
-    plan.reserve = job.budget.map_or(plan.reserve, |budget| budget.max);
-    plan.offer = Offer { kind: start_kind(&machine.offer.kind, &machine.handle), ..machine.offer.clone() };
-    plan.alternatives = Vec::new();
-    let (file, name) = (run.file.clone(), job.name.clone());
+    let (job, plan, file) = again(of_run(&state, &machine)?, &machine, (args.budget, args.time))?;
+    let name = job.name.clone();
     drop(state);
     let code = start_run(job, plan, &file, &StartOptions::detached(args.yes), settings, &home, printer)?;
     if code == exit::DONE && !printer.is_json() {
@@ -199,8 +194,33 @@ pub fn start_machine(args: &StartArgs, settings: &GlobalSettings, printer: &mut 
     Ok(code)
 }
 
+/// The job, the plan and the file with which a stopped machine is started again; without another budget within what is left of
+/// the one that it had.
+pub fn again(
+    run: &Run,
+    machine: &KeptMachine,
+    (budget, time): (Option<Money>, Option<Duration>),
+) -> Result<(Job, Plan, String), Error> {
+    let mut job = run.job.clone();
+    let spent = run.bill.as_ref().map_or(Money::default(), |bill| bill.total) + run.adjusted();
+    let left = job.budget.map(|budget| Money::from_micros(budget.max.micros().saturating_sub(spent.micros())));
+    if budget.is_none() && left.is_some_and(|left| left.micros() <= 0) {
+        let message = format!("the budget of `{}` is used up: {spent} was spent", machine.run());
+        return Err(usage(message, "start it with `--budget AMOUNT`, or give it back with `gradus machines down`"));
+    }
+    if let Some(max) = budget.or(left) {
+        job.budget = Some(Budget { max, ..job.budget.unwrap_or_default() });
+    }
+    job.deadline = time.or(job.deadline);
+    let mut plan = run.plan.clone();
+    plan.reserve = job.budget.map_or(plan.reserve, |budget| budget.max);
+    plan.offer = Offer { kind: start_kind(&machine.offer.kind, &machine.handle), ..machine.offer.clone() };
+    plan.alternatives = Vec::new();
+    Ok((job, plan, run.file.clone()))
+}
+
 /// The run that had a stopped machine last.
-fn of_run<'a>(state: &'a State, machine: &KeptMachine) -> Result<&'a Run, Error> {
+pub fn of_run<'a>(state: &'a State, machine: &KeptMachine) -> Result<&'a Run, Error> {
     let id = machine.run();
     state.world().runs.get(&id).ok_or_else(|| server::Error::NoRun(id.to_string()).into())
 }
@@ -244,7 +264,7 @@ pub fn delete(
 }
 
 /// Counts what the disk has cost until now, in the run that had the machine last.
-fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(), Error> {
+pub fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(), Error> {
     let id = machine.run();
     state.recall(&RunOrSweep::Run(id.clone()))?;
     let run = of_run(state, machine)?;

@@ -3,6 +3,7 @@
 
 mod kept;
 mod list;
+pub mod timetable;
 mod up;
 
 use std::os::unix::process::CommandExt;

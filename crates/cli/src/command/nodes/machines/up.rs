@@ -6,6 +6,7 @@ use domain::Rate;
 use domain::file::written::JobText;
 use server::Home;
 
+use super::timetable::{TIMETABLE, Timetable};
 use crate::command::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::draft::draft_loaded;
@@ -43,9 +44,13 @@ pub struct Args {
     /// Most that it may cost in all
     #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<String>,
-    /// When it is given back, whatever runs on it
-    #[arg(long = "for", value_name = "TIME", default_value = "8h")]
-    time: String,
+    /// When it is given back, whatever runs on it [default: 8h; with `--timetable` 30d]
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<String>,
+    /// When it is on, such as `mon-fri 8:00-19:00 Europe/Berlin`: `gradus serve` stops it, and starts it again with its files.
+    /// `--for` counts from each start
+    #[arg(long, value_name = "TIMETABLE")]
+    timetable: Option<String>,
     /// Give it back when it has been idle for this long: less than 5 % of a core, no GPU, no input in a terminal
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
@@ -60,9 +65,32 @@ pub struct Args {
     yes: bool,
 }
 
+impl Args {
+    /// For how long it is rented.
+    fn length(&self) -> String {
+        let usual = if self.timetable.is_some() { "30d" } else { "8h" };
+        self.time.clone().unwrap_or_else(|| usual.to_owned())
+    }
+
+    /// Refuses a timetable that cannot be kept.
+    fn check_timetable(&self) -> Result<(), Error> {
+        let Some(text) = &self.timetable else { return Ok(()) };
+        let zone = text.parse::<Timetable>().and_then(|table| table.time_zone());
+        let hint = "write `--timetable 'mon-fri 8:00-19:00 Europe/Berlin'`".to_owned();
+        zone.map_err(|why| Error::Usage { message: format!("`--timetable`: {why}"), hint })?;
+        if self.spot || self.infra.split('/').next() != Some("aws") {
+            let message = format!("`--timetable`: spot machines and those of `{}` cannot be stopped", self.infra);
+            let hint = "use `--infra aws` without `--spot`, or leave the timetable out".to_owned();
+            return Err(Error::Usage { message, hint });
+        }
+        Ok(())
+    }
+}
+
 /// The job file: a program that waits.
 fn compose(args: &Args) -> JobText {
     let mut job = JobText::default();
+    let time = args.length();
     job.text("name", &args.name);
     job.text("run", "exec sleep infinity");
     let text = [
@@ -73,7 +101,7 @@ fn compose(args: &Args) -> JobText {
         ("resources.disk_size", args.disk.as_ref()),
         ("resources.max_price", args.max_price.as_ref()),
         ("budget.max", args.budget.as_ref()),
-        ("deadline", Some(&args.time)),
+        ("deadline", Some(&time)),
         ("idle_timeout", args.idle.as_ref()),
     ];
     for (key, value) in text {
@@ -83,6 +111,7 @@ fn compose(args: &Args) -> JobText {
         job.plain("resources.use_spot", "true");
     }
     job.text(&format!("envs.{MARK}"), "up");
+    args.timetable.iter().for_each(|table| job.text(&format!("envs.{TIMETABLE}"), table));
     job
 }
 
@@ -126,6 +155,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             hint: "name a cloud or a node: `--infra aws` or `--infra ssh/NAME`".to_owned(),
         });
     }
+    args.check_timetable()?;
     let text = compose(&args).render();
     let names = (args.name.as_str(), Path::new("."));
     let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer);
@@ -146,7 +176,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let code = start(job, plan, &args.name, &StartOptions::detached(args.yes), settings, &home, printer)?;
     if code == exit::DONE && !printer.is_json() {
         printer.data(format!("enter    gradus machines ssh {}", args.name));
-        printer.data(format!("end      gradus machines down {} (or in {})", args.name, args.time));
+        printer.data(format!("end      gradus machines down {} (or in {})", args.name, args.length()));
     }
     Ok(code)
 }
