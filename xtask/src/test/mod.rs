@@ -3,7 +3,8 @@
 //! There are three layers. The fast one, `--fast`, is the checks that need no build and the unit tests of all crates
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
-//! tries the API with requests of others' making, compares task files with SkyPilot's parser, and kills users' programs.
+//! tries the API with requests of others' making, compares task files with SkyPilot's parser and requests to clouds with those
+//! of their SDKs, and kills users' programs.
 
 mod packages;
 mod versions;
@@ -67,6 +68,11 @@ pub fn long(root: &Path) -> Outcome {
             doing::cargo(root, &["test", "--release", "--workspace", "--test", "skypilot", "--", "--include-ignored"]);
         tests.arg("--nocapture").env("PYTHONPATH", peers::skypilot()?);
         doing::run(&mut tests, "`benches/peers/skypilot_read.py FILE` shows what SkyPilot reads")
+    })?;
+    step("requests to clouds, sent again by their SDKs", || {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "sdk", "--", "--ignored"]);
+        tests.arg("--nocapture").env("PYTHONPATH", peers::cloud_sdks()?);
+        doing::run(&mut tests, "`benches/peers/cloud_sdks.py FILE` shows what an SDK would send")
     })?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
     Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{line}"))

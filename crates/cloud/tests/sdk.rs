@@ -1,0 +1,223 @@
+//! What is sent to clouds, with their official SDKs as judges: each request is taken apart by the SDK's model of the API and
+//! sent again by the SDK, and both are the same. `cargo xtask test --long` provides the SDKs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+use cloud::aws::credentials::CredentialSources;
+use cloud::aws::wire::answers::{IngressRule, Peer};
+use cloud::aws::wire::query::{self, Query};
+use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
+use cloud::aws::{Client, ReachSettings};
+use cloud::azure::{Azure, AzureOptions, AzureSources};
+use cloud::gcp::{Gcp, GcpOptions, GcpSources};
+use cloud::rented::{CloudApi, LaunchOrder, MachineChoice, MachinePlace};
+use cloud::ssh::Executables;
+use cloud::{Aws, AwsOptions, AwsSettings, LaunchRequest, Provider, ProviderAnswer, ProviderCall};
+use domain::rental::EndRequest;
+use domain::{InstanceId, Node, Offer, Timestamp};
+use serde_json::{Value, json};
+
+/// The key that the SDK signs with too.
+const KEY: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"), ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")];
+
+const REGION: &str = "us-east-1";
+
+/// Remembers what is sent, and answers as a cloud documents.
+struct Recorder {
+    answer: fn(&HttpRequest) -> (u16, String),
+    sent: Mutex<Vec<HttpRequest>>,
+}
+
+impl Recorder {
+    fn new(answer: fn(&HttpRequest) -> (u16, String)) -> Arc<Recorder> {
+        Arc::new(Recorder { answer, sent: Mutex::default() })
+    }
+
+    /// The requests as the judge reads them.
+    fn lines(&self, cloud: &str) -> Vec<Value> {
+        let line = |request: &HttpRequest| {
+            let headers: BTreeMap<&str, &str> =
+                request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let body = String::from_utf8_lossy(&request.body);
+            let action = body.split('&').next().unwrap_or_default().strip_prefix("Action=").unwrap_or_default();
+            json!({
+                "cloud": cloud,
+                "name": format!("{} {action}", request.method),
+                "method": request.method,
+                "url": request.url,
+                "headers": headers,
+                "body": body,
+            })
+        };
+        self.sent.lock().unwrap().iter().map(line).collect()
+    }
+}
+
+impl HttpTransport for Recorder {
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+        let (status, body) = (self.answer)(request);
+        // A token is not the cloud's own API.
+        if !request.url.contains("/oauth2/") {
+            self.sent.lock().unwrap().push(request.clone());
+        }
+        Ok(HttpReply { headers: Vec::new(), status, body: body.into_bytes() })
+    }
+}
+
+fn request(kind: &str, name: &str, has_peers: bool) -> LaunchRequest {
+    let rate = "1/h".parse().unwrap();
+    LaunchRequest {
+        members: vec![InstanceId::new(name)],
+        token: format!("token-{name}"),
+        offer: Offer {
+            provider: String::new(),
+            kind: kind.to_owned(),
+            node: Node::default(),
+            rate,
+            price_source: String::new(),
+        },
+        price_cap: None,
+        expires: Some(Timestamp(1_763_980_000_000_000)),
+        first_answer: None,
+        has_peers,
+    }
+}
+
+fn of_aws(request: &HttpRequest) -> (u16, String) {
+    let body = String::from_utf8_lossy(&request.body);
+    let action = body.split('&').next().unwrap_or_default().strip_prefix("Action=").unwrap_or_default().to_owned();
+    let answer = match action.as_str() {
+        "" => r#"{"Parameter":{"Value":"ami-0123456789abcdef0"}}"#,
+        "DescribeImages" => "<R><imagesSet><item><rootDeviceName>/dev/sda1</rootDeviceName></item></imagesSet></R>",
+        "DescribeSubnets" => {
+            "<R><subnetSet><item><vpcId>vpc-1</vpcId><availabilityZone>us-east-1a</availabilityZone></item></subnetSet></R>"
+        }
+        "CreateSecurityGroup" => "<R><groupId>sg-1</groupId></R>",
+        "GetCallerIdentity" => {
+            "<R><GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult></R>"
+        }
+        "RunInstances" => {
+            "<R><instancesSet><item><instanceId>i-1</instanceId><amiLaunchIndex>0</amiLaunchIndex></item></instancesSet></R>"
+        }
+        _ => "<R/>",
+    };
+    (200, answer.to_owned())
+}
+
+/// Every action of AWS that a home may send, as it sends it.
+fn sent_to_aws() -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let recorder = Recorder::new(of_aws);
+    let client = || {
+        let variables = KEY.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Client::new(recorder.clone(), CredentialSources { variables, ..CredentialSources::default() })
+    };
+    let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
+    let socket = home.path().join("loop.sock");
+    let reach = ReachSettings { owner: "me / of tests".into(), socket, program, ssh_config: None };
+    let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
+    let aws = Aws::new(AwsSettings { home: home.path().to_owned(), options, reach }, client());
+    for (kind, name, has_peers) in
+        [("us-east-1/us-east-1a/g4dn.xlarge/spot", "r-i1", false), ("us-east-1/c7i.large", "r-i2", true)]
+    {
+        let answer = aws.call(&ProviderCall::Launch(Box::new(request(kind, name, has_peers))));
+        assert!(matches!(answer, ProviderAnswer::Accepted(_)), "{answer:?}");
+    }
+    aws.call(&ProviderCall::Observe(vec![InstanceId::new("r-i1")]));
+    aws.call(&ProviderCall::End(vec![EndRequest { instance: InstanceId::new("r-i1"), handle: None }]));
+    let rule = |peer| IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer };
+    let others: Vec<Query> = vec![
+        query::stop("i-1"),
+        query::start("i-1"),
+        query::describe_regions(),
+        query::describe_subnets(Some("subnet-1")),
+        query::describe_owned("me", Some("r-i1"), Some("a+b/=")),
+        query::describe_spot_prices(&["p5.48xlarge", "g4dn.xlarge"], "2026-11-27T00:00:00Z", Some("more")),
+        query::change_ingress(false, "sg-1", &rule(Peer::V4("192.0.2.1/32".into()))),
+        query::change_ingress(false, "sg-1", &rule(Peer::V6("2001:db8::/32".into()))),
+        query::dry(query::terminate(&["i-1"])),
+        query::assume_role("arn:aws:iam::123456789012:role/x", "gradus", Some("external"), Some("3600")),
+    ];
+    for query in others {
+        client().tell(REGION, &query).unwrap();
+    }
+    recorder.lines("aws")
+}
+
+/// Rents, lists and ends machines of each kind.
+fn tried(api: &dyn CloudApi, kinds: &[&str]) {
+    for kind in kinds {
+        let (choice, request) = (kind.parse::<MachineChoice>().unwrap(), request(kind, "r-i1", false));
+        let (name, owner, public_key) = ("gradus-0123-4567", "me", "ssh-ed25519 AAAA gradus");
+        let order = LaunchOrder { request: &request, choice: &choice, name, owner, public_key };
+        let handle = api.rent(&choice, &api.order(&order).unwrap()).unwrap();
+        let (region, zone) = (choice.region.clone(), choice.zone.clone());
+        api.end(&MachinePlace { handle, region, zone }).unwrap();
+    }
+    assert_eq!(api.machines("me").unwrap(), []);
+}
+
+fn sent_to_gcp() -> Vec<Value> {
+    let recorder = Recorder::new(|request| match request.method {
+        "GET" => (200, r#"{"items":{}}"#.to_owned()),
+        _ => (200, r#"{"name":"o","status":"DONE"}"#.to_owned()),
+    });
+    let variables = [("GOOGLE_OAUTH_ACCESS_TOKEN".to_owned(), "token".to_owned())].into();
+    let sources = GcpSources { variables, file: String::new() };
+    let api = Gcp::new(recorder.clone(), None, sources, "p", GcpOptions::default());
+    tried(&api, &["us-central1/us-central1-b/a2-highgpu-1g/spot", "us-central1/us-central1-a/n2-standard-4"]);
+    recorder.lines("gcp")
+}
+
+fn sent_to_azure() -> Vec<Value> {
+    let recorder = Recorder::new(|request| match request.method {
+        "GET" => (200, r#"{"value":[]}"#.to_owned()),
+        "POST" => (200, r#"{"token_type":"Bearer","expires_in":3599,"access_token":"token"}"#.to_owned()),
+        _ => (202, "{}".to_owned()),
+    });
+    let variables = [("AZURE_TENANT_ID", "t"), ("AZURE_CLIENT_ID", "i"), ("AZURE_CLIENT_SECRET", "secret")];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let api = Azure::new(recorder.clone(), None, AzureSources { variables }, "s", AzureOptions::default());
+    tried(&api, &["eastus/1/Standard_NC24ads_A100_v4/spot", "eastus/Standard_NC4as_T4_v3"]);
+    recorder.lines("azure")
+}
+
+/// What the SDKs say.
+fn judged(requests: &[Value]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("requests.jsonl");
+    let lines: Vec<String> = requests.iter().map(|request| format!("{request}\n")).collect();
+    std::fs::write(&file, lines.concat()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/peers/cloud_sdks.py");
+    Command::new("python3").arg(script).arg(file).output().unwrap()
+}
+
+#[test]
+#[ignore = "needs the clouds' SDKs: `cargo xtask test --long` provides them"]
+fn official_sdks_send_the_same() {
+    let requests = [sent_to_aws(), sent_to_gcp(), sent_to_azure()].concat();
+    let output = judged(&requests);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.lines().filter(|line| line.ends_with(": the same")).count(), requests.len(), "{said}");
+    eprintln!("{} requests, the same as those of the SDKs", requests.len());
+}
+
+#[test]
+#[ignore = "needs the clouds' SDKs: `cargo xtask test --long` provides them"]
+fn a_name_that_a_cloud_does_not_know_is_noticed() {
+    let check = |requests: Vec<Value>, from: &str, to: &str| {
+        let with = |request: &&Value| request["body"].as_str().is_some_and(|body| body.contains(from));
+        let mut request = requests.iter().find(with).unwrap().clone();
+        request["body"] = request["body"].as_str().unwrap().replace(from, to).into();
+        let output = judged(std::slice::from_ref(&request));
+        assert_eq!(output.status.code(), Some(1), "{to}: {}", String::from_utf8_lossy(&output.stdout));
+    };
+    check(sent_to_aws(), "InstanceType=", "InstanceKind=");
+    check(sent_to_gcp(), "machineType", "machineKind");
+    check(sent_to_azure(), "vmSize", "vmKind");
+}
