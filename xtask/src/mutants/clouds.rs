@@ -4,6 +4,22 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-stopped-machine-is-deleted",
+        harm: "the end of a run deletes the disk of a machine that its user has stopped to keep it",
+        file: "crates/cloud/src/rented/kept.rs",
+        from: "Some(kept) if kept.stopped().is_some() => MachineEnd::Stop,",
+        to: "Some(kept) if kept.stopped().is_some() => MachineEnd::Delete,",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "only_a_run_that_has_a_machine" },
+    },
+    SourceMutant {
+        name: "a-bid-below-the-zone-s-price",
+        harm: "spot machines are asked for at less than they cost in their zone, and refused",
+        file: "crates/cloud/src/aws/bid.rs",
+        from: "most.unwrap_or(price).max(price)",
+        to: "most.unwrap_or(price)",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_bid_is_what_the_plan_promised" },
+    },
+    SourceMutant {
         name: "other-accounts-are-taken-for-this-one",
         harm: "a machine of an account that was used before counts as gone while it costs money",
         file: "crates/cloud/src/rented/account.rs",

@@ -3,6 +3,7 @@
 //! moto itself accepts a token twice and never fails; the [`proxy`] in front of it behaves like AWS.
 
 mod faults;
+mod kept;
 mod proxy;
 mod server;
 
