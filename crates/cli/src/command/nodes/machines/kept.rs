@@ -59,6 +59,7 @@ pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
     machine.stopped().map_or(Money::default(), |since| machine.disk.cost(now.since(since)))
 }
 
+/// Where they are written down.
 pub fn files(home: &Home) -> KeptMachines {
     KeptMachines::new(home.root(), cloud::aws::NAME)
 }
