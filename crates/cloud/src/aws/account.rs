@@ -21,6 +21,19 @@ impl Aws {
         Some(elsewhere([instance], (account, &now), None))
     }
 
+    /// Writes down the account of a machine that an earlier version has rented: what is listed is in the credentials' own.
+    pub(super) fn learn_account(&self, instance: &InstanceId, rental: &Rental) {
+        if rental.account.is_some() {
+            return;
+        }
+        let Ok(account) = self.client.account(&rental.region) else { return };
+        // Where it cannot be written down, the next look tries again.
+        let _ = self.rentals.change(instance, |rental| {
+            rental.account.get_or_insert(account);
+            true
+        });
+    }
+
     /// Sees to it that there is a key, and that it is known whose it is where that matters.
     ///
     /// # Errors

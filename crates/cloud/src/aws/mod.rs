@@ -219,6 +219,7 @@ impl Aws {
     fn attend(&self, machine: &ListedMachine, seen: &SeenMachine) {
         let rental = self.rentals.read(&seen.instance).ok().flatten();
         if let (Some(rental), Some(address)) = (rental, machine.address()) {
+            self.learn_account(&seen.instance, &rental);
             self.reach.attend(&rental.request, &seen.handle, address);
         }
     }

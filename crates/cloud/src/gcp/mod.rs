@@ -4,6 +4,7 @@
 //! can have; the operation that this starts says whether it was had. A look is one aggregated list, by the label of the
 //! owner. Wire-compatible with what Google documents, and never run against the real cloud.
 
+mod check;
 mod credentials;
 #[cfg(test)]
 mod twin;
@@ -28,6 +29,8 @@ use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, name_prefix, value,
 };
 
+pub use check::{GcpReport, role};
+use check::{PERMISSIONS, PROJECTS};
 pub use credentials::{GcpSource, GcpSources, VARIABLES};
 use wire::GcpClient;
 
@@ -202,42 +205,6 @@ impl Gcp {
         };
         Ok(GcpReport { project: self.project.clone(), machines, missing, unknown })
     }
-}
-
-/// Where permissions of a project are asked for.
-const PROJECTS: &str = "https://cloudresourcemanager.googleapis.com";
-
-/// What a run needs.
-const PERMISSIONS: [&str; 12] = [
-    "compute.disks.create",
-    "compute.instances.create",
-    "compute.instances.delete",
-    "compute.instances.get",
-    "compute.instances.list",
-    "compute.instances.setLabels",
-    "compute.instances.setMetadata",
-    "compute.instances.setTags",
-    "compute.regions.get",
-    "compute.subnetworks.use",
-    "compute.subnetworks.useExternalIp",
-    "compute.zoneOperations.get",
-];
-
-/// What an account of Google's is allowed.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct GcpReport {
-    pub project: String,
-    /// Machines of the owner.
-    pub machines: usize,
-    /// Permissions that are not there.
-    pub missing: Vec<&'static str>,
-    /// Why permissions are not known.
-    pub unknown: Option<String>,
-}
-
-/// The least role with which jobs can be run, as `gcloud iam roles create --file` reads it.
-pub fn role() -> Value {
-    json!({ "title": "gradus", "stage": "GA", "includedPermissions": PERMISSIONS })
 }
 
 /// The label that says whose a machine is.

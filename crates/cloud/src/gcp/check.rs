@@ -1,0 +1,39 @@
+//! What an identity must be allowed in a project of Google Cloud, and the role that allows it.
+
+use serde_json::{Value, json};
+
+/// Where permissions of a project are asked for.
+pub(super) const PROJECTS: &str = "https://cloudresourcemanager.googleapis.com";
+
+/// What a run needs.
+pub(super) const PERMISSIONS: [&str; 12] = [
+    "compute.disks.create",
+    "compute.instances.create",
+    "compute.instances.delete",
+    "compute.instances.get",
+    "compute.instances.list",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setTags",
+    "compute.regions.get",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+    "compute.zoneOperations.get",
+];
+
+/// What an account of Google's is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct GcpReport {
+    pub project: String,
+    /// Machines of the owner.
+    pub machines: usize,
+    /// Permissions that are not there.
+    pub missing: Vec<&'static str>,
+    /// Why permissions are not known.
+    pub unknown: Option<String>,
+}
+
+/// The least role with which jobs can be run, as `gcloud iam roles create --file` reads it.
+pub fn role() -> Value {
+    json!({ "title": "gradus", "stage": "GA", "includedPermissions": PERMISSIONS })
+}
