@@ -142,7 +142,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "one-list-proves-an-end",
         harm: "a machine that one list of its cloud lacks is taken for gone, and is not ended any more",
-        file: "crates/cloud/src/rented/mod.rs",
+        file: "crates/cloud/src/rented/look.rs",
         from: "if rental.gone.is_none() && !rental.is_ending && now.since(since) < MISSED {",
         to: "if false {",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "one_list_lacks" },
