@@ -139,31 +139,14 @@ impl RentedCloud {
     /// # Errors
     /// Why it is not known.
     pub fn spot_prices(&self, region: &str, types: &[String]) -> Result<BTreeMap<(String, String), Rate>, String> {
-        match self {
-            RentedCloud::Aws { client, .. } if !types.is_empty() => {
-                let types: Vec<&str> = types.iter().map(String::as_str).collect();
-                let now = cloud::aws::wire::times::rfc3339(cloud::aws::now());
-                cloud::prices::aws::zone_prices(client, &types, region, &now).map_err(|failure| failure.to_string())
-            }
-            RentedCloud::Aws { .. } | RentedCloud::Lambda(_) | RentedCloud::Gcp(_) | RentedCloud::Azure(_) => {
-                Ok(BTreeMap::new())
-            }
+        // Other clouds have one price for all zones of a region, or choose the zone themselves.
+        let RentedCloud::Aws { client, .. } = self else { return Ok(BTreeMap::new()) };
+        if types.is_empty() {
+            return Ok(BTreeMap::new());
         }
-    }
-
-    /// The zones of a region in which machines can be put, where there is a choice of them.
-    ///
-    /// # Errors
-    /// Why they are not known.
-    pub fn zones(&self, region: &str) -> Result<Vec<String>, String> {
-        match self {
-            // A subnet of the user's is in one zone.
-            RentedCloud::Aws { options, .. } if options.subnets.contains_key(region) => Ok(Vec::new()),
-            RentedCloud::Aws { client, .. } => cloud::aws::zones(client, region).map_err(|failure| failure.to_string()),
-            // Azure chooses a zone where none is named.
-            RentedCloud::Lambda(_) | RentedCloud::Azure(_) => Ok(Vec::new()),
-            RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
-        }
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        let now = cloud::aws::wire::times::rfc3339(cloud::aws::now());
+        cloud::prices::aws::zone_prices(client, &types, region, &now).map_err(|failure| failure.to_string())
     }
 }
 
