@@ -112,7 +112,8 @@ impl KeptMachines {
         let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
         paths.sort();
-        paths.iter().map(|path| Ok(serde_json::from_slice(&fs::read(path)?)?)).collect()
+        let read = |path: &PathBuf| -> io::Result<KeptMachine> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+        paths.iter().map(read).collect()
     }
 
     /// One of them; `None` if it was never stopped.
