@@ -89,6 +89,7 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
     let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
     let catalog = Catalog::open(&settings.home)?;
     let kept = keep((instance, known), &catalog, clock::now())?;
+    require_permission(&kept, settings, &home)?;
     printer.say(format!(
         "stopping it keeps its disk, which costs {} until `gradus machines down {run}`; its files stay, its programs end",
         kept.disk
@@ -106,6 +107,18 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
         printer.data(format!("delete   gradus machines down {run}"));
     }
     Ok(code)
+}
+
+/// Asks AWS whether the machine may be stopped: without that it would run on, and cost money, until it may.
+///
+/// # Errors
+/// [`Error::Code`] where it may not, or where that is not known.
+pub fn require_permission(machine: &KeptMachine, settings: &GlobalSettings, home: &Home) -> Result<(), Error> {
+    let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else { return Ok(()) };
+    match client.tell(&machine.region, &query::dry(query::stop(&machine.handle))) {
+        Ok(()) | Err(AwsFailure::DryRun) => Ok(()),
+        Err(failure) => Err(rented::refused(&format!("stop `{}`", machine.handle), &failure)),
+    }
 }
 
 /// What is written down of a machine that is to be stopped.

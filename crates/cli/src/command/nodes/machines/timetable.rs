@@ -201,6 +201,7 @@ fn stop_due(
     }
     let catalog = Catalog::open(&settings.home).map_err(|error| error.to_string())?;
     let machine = keep((id, instance), &catalog, now).map_err(|error| error.to_string())?;
+    kept::require_permission(&machine, settings, home).map_err(|error| error.to_string())?;
     kept::files(home).write(&machine).map_err(|error| error.to_string())?;
     let event = Event::StopRequested { run: instance.run.clone(), by: StopBy::User };
     state.append(vec![event]).map(|_| true).map_err(|error| error.to_string())
