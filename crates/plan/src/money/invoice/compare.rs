@@ -26,6 +26,14 @@ pub struct LedgerMachine {
     pub is_billed: bool,
 }
 
+impl LedgerMachine {
+    /// The provider's names, without the place before them.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.handles.iter().map(|handle| handle.rsplit('/').next().unwrap_or_default());
+        names.filter(|name| !name.is_empty())
+    }
+}
+
 /// What a comparison of one machine comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BilledState {
@@ -129,24 +137,28 @@ pub fn compare(
     (owners, written): (&[&str], Timestamp),
 ) -> BillComparison {
     let Some(days) = span(&invoice.lines) else { return BillComparison::default() };
-    let sorted = Sorted::of(invoice, machines, owners);
+    let stands = stand_ins(machines);
+    let sorted = Sorted::of(invoice, machines, &stands, owners);
     let provider = invoice.format.provider();
     let of_provider = |line: &&LedgerLine| provider.is_none_or(|provider| line.provider == provider);
     let mut paid: BTreeMap<(&InstanceId, BilledKind), Money> = BTreeMap::new();
     let here = within(ledger, (Some(days.0), Some(days.1)));
     for line in here.iter().filter(of_provider) {
-        *paid.entry((&line.instance, line.adjusts.unwrap_or(BilledKind::Machine))).or_default() += line.amount;
+        let key = (stand_in(&stands, &line.instance), line.adjusts.unwrap_or(BilledKind::Machine));
+        *paid.entry(key).or_default() += line.amount;
     }
     let mut ends: BTreeMap<&InstanceId, i64> = BTreeMap::new();
     for line in ledger.iter().filter(|line| line.adjusts.is_none()) {
         let end = line.started.0.saturating_add_unsigned(line.elapsed.0);
-        ends.entry(&line.instance).and_modify(|last| *last = end.max(*last)).or_insert(end);
+        ends.entry(stand_in(&stands, &line.instance)).and_modify(|last| *last = end.max(*last)).or_insert(end);
     }
     let rented = paid.iter().filter(|(key, amount)| key.1 == BilledKind::Machine && !amount.is_zero());
     let keys: BTreeSet<(&InstanceId, BilledKind)> =
         sorted.billed.keys().chain(rented.map(|(key, _)| key)).copied().collect();
     let known: BTreeMap<&InstanceId, &LedgerMachine> =
         machines.iter().map(|machine| (&machine.instance, machine)).collect();
+    let open = machines.iter().filter(|machine| !machine.is_billed);
+    let open: BTreeSet<&InstanceId> = open.map(|machine| stand_in(&stands, &machine.instance)).collect();
     let mut compared = Vec::new();
     for key in keys {
         let Some(machine) = known.get(key.0) else { continue };
@@ -162,7 +174,7 @@ pub fn compare(
             state: BilledState::Equal,
         };
         let is_recent = ends.get(key.0).is_some_and(|end| end.saturating_add(LAG) > written.0);
-        one.state = state(machine.is_billed, one.difference(), billed.is_some(), is_recent);
+        one.state = state(!open.contains(key.0), one.difference(), billed.is_some(), is_recent);
         compared.push(one);
     }
     compared.sort_by(|one, other| (&one.run, &one.instance, one.kind).cmp(&(&other.run, &other.instance, other.kind)));
@@ -175,6 +187,22 @@ pub fn compare(
         other: other.collect(),
         foreign: sorted.foreign,
     }
+}
+
+/// Our names of machines, each with that which stands for it: a machine that was stopped and started again is one at its provider,
+/// and of several runs here. The last of them has the difference.
+fn stand_ins(machines: &[LedgerMachine]) -> BTreeMap<&InstanceId, &InstanceId> {
+    let mut last: BTreeMap<&str, &InstanceId> = BTreeMap::new();
+    for machine in machines {
+        last.extend(machine.names().map(|name| (name, &machine.instance)));
+    }
+    let of = |machine: &LedgerMachine| machine.names().find_map(|name| last.get(name).copied());
+    machines.iter().map(|machine| (&machine.instance, of(machine).unwrap_or(&machine.instance))).collect()
+}
+
+/// What stands for an instance; itself where that is not known.
+fn stand_in<'a>(stands: &BTreeMap<&'a InstanceId, &'a InstanceId>, instance: &'a InstanceId) -> &'a InstanceId {
+    stands.get(instance).copied().unwrap_or(instance)
 }
 
 fn state(is_billed: bool, difference: Money, is_on_bill: bool, is_recent: bool) -> BilledState {
@@ -206,11 +234,15 @@ struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    fn of(invoice: &Invoice, machines: &'a [LedgerMachine], owners: &[&str]) -> Sorted<'a> {
+    fn of(
+        invoice: &Invoice,
+        machines: &'a [LedgerMachine],
+        stands: &BTreeMap<&'a InstanceId, &'a InstanceId>,
+        owners: &[&str],
+    ) -> Sorted<'a> {
         let mut handles: BTreeMap<&str, &InstanceId> = BTreeMap::new();
         for machine in machines {
-            let names = machine.handles.iter().map(|handle| handle.rsplit('/').next().unwrap_or_default());
-            handles.extend(names.filter(|name| !name.is_empty()).map(|name| (name, &machine.instance)));
+            handles.extend(machine.names().map(|name| (name, &machine.instance)));
         }
         let instances: BTreeMap<&str, &InstanceId> =
             machines.iter().map(|machine| (machine.instance.as_str(), &machine.instance)).collect();
@@ -223,8 +255,9 @@ impl<'a> Sorted<'a> {
             let may_name = is_ours || invoice.format == InvoiceFormat::Simple;
             let tags = line.instance.iter().chain(&line.names).filter(|_| may_name);
             let by_name = || tags.map(String::as_str).find_map(|name| instances.get(name));
-            if let Some(instance) = by_handle.or_else(by_name) {
-                let sum = sorted.billed.entry((*instance, line.kind)).or_insert((InvoiceAmount::default(), line.first));
+            if let Some(instance) = by_handle.or_else(by_name).copied() {
+                let key = (stand_in(stands, instance), line.kind);
+                let sum = sorted.billed.entry(key).or_insert((InvoiceAmount::default(), line.first));
                 *sum = (sum.0 + line.amount, sum.1.min(line.first));
             } else if is_ours && line.kind == BilledKind::Machine {
                 let name = line.names.first().cloned().unwrap_or_default();

@@ -85,6 +85,23 @@ fn each_machine_is_compared() {
     assert_eq!(found.machines.iter().map(|one| one.difference().micros()).sum::<i64>(), -1_250_000);
 }
 
+/// A machine that was stopped after one run and started for another one is one at its provider.
+#[test]
+fn a_machine_of_several_runs_is_billed_once() {
+    let mut ledger = vec![line(1, 0, 1_000_000), line(2, 1, 2_000_000)];
+    let machines = [machine(1), LedgerMachine { handles: machine(1).handles, ..machine(2) }];
+    let bill = simple("i-01,1970-01-01,1\ni-01,1970-01-02,2.5\n");
+    let found = compare(&bill, &ledger, &machines, LATER);
+    assert_eq!(shown(&found), ["r2-i1 machine $3.00 $3.50 more"]);
+    let (run, mut adjustments) = found.adjustments().pop_last().unwrap();
+    let one = adjustments.pop().unwrap();
+    assert_eq!((run, one.amount.micros()), (RunId::new("r2"), 500_000));
+    ledger.push(LedgerLine { amount: one.amount, adjusts: Some(one.kind), started: one.at, ..line(2, 1, 0) });
+    assert_eq!(shown(&compare(&bill, &ledger, &machines, LATER)), ["r2-i1 machine $3.50 $3.50 equal"]);
+    let open = [machine(1), LedgerMachine { is_billed: false, handles: machine(1).handles, ..machine(2) }];
+    assert_eq!(shown(&compare(&bill, &ledger, &open, LATER)), ["r2-i1 machine $3.50 $3.50 open"]);
+}
+
 #[test]
 fn the_same_bill_is_accepted_once() {
     let mut ledger = vec![line(1, 0, 1_000_000), line(2, 0, 1_000_000)];
