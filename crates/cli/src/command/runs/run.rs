@@ -253,6 +253,9 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
     schedules::note_single(&job, &args.job.file, printer);
     let planned = server.post("/v1/plans", Some(&body), None)?;
+    // What is wrong with the file was said here already.
+    let warnings = planned["warnings"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+    warnings.filter(|text| text.starts_with("note: ")).for_each(|text| printer.say(text));
     if job.sweep.is_some() {
         let flags = (args.start.yes, args.start.detach);
         return crate::sweep::elsewhere::run(server, printer, (job, &body), planned, flags);
