@@ -58,6 +58,18 @@ fn refuse(status: u16, reason: &str) -> Result<HttpReply, String> {
 }
 
 impl TwinState {
+    /// What is asked for in the project `p`, which has all machines; or the answer of another one.
+    fn in_project<'a>(&self, url: &'a str) -> Result<&'a str, Result<HttpReply, String>> {
+        let path = url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/").expect("the API");
+        let (project, path) = path.split_once('/').expect("a project");
+        match project {
+            _ if self.forbidden == Some(project) => Err(refuse(403, "forbidden")),
+            "p" => Ok(path),
+            _ if path.starts_with("aggregated/instances?") => Err(ok(json!({ "items": {} }))),
+            _ => panic!("{url} is of another project"),
+        }
+    }
+
     fn insert(&mut self, zone: &str, id: &str, body: &Value) -> Result<HttpReply, String> {
         if let Some(operation) = self.requests.get(id) {
             return ok(operation.clone());
@@ -97,20 +109,16 @@ impl HttpTransport for Twin {
             allowed.retain(|permission| permission != "compute.instances.create");
             return if state.is_closed { refuse(403, "accessNotConfigured") } else { ok(asked) };
         }
-        let path = request.url.strip_prefix("https://compute.googleapis.com/compute/v1/projects/").expect("the API");
-        let (project, path) = path.split_once('/').expect("a project");
-        if state.forbidden == Some(project) {
-            return refuse(403, "forbidden");
-        }
+        let path = match state.in_project(&request.url) {
+            Ok(path) => path,
+            Err(answer) => return answer,
+        };
         if !request.headers.contains(&("authorization".to_owned(), "Bearer token".to_owned())) {
             return refuse(401, "authError");
         }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let parts: Vec<&str> = path.split('/').collect();
         match (request.method, &parts[..]) {
-            // All machines are in the project `p`.
-            ("GET", ["aggregated", "instances"]) if project != "p" => ok(json!({ "items": {} })),
-            _ if project != "p" => panic!("{} of another project", request.url),
             ("GET", ["regions", region]) => {
                 let zones = ["b", "a"].map(|letter| format!("https://x/zones/{region}-{letter}"));
                 ok(json!({ "name": region, "zones": zones }))

@@ -23,18 +23,18 @@ impl World {
         &mut self,
         id: &InstanceId,
         handle: Option<&MachineHandle>,
-        account: Option<&str>,
+        account: &Option<String>,
     ) -> Result<(), String> {
         if self.instance_mut(id)?.lacks_handle() && handle.is_some() {
             let instance = self.instance_mut(id)?;
             (instance.is_accepted, instance.handle) = (true, handle.cloned());
-            instance.account = account.map(str::to_owned).or_else(|| instance.account.take());
+            instance.account = account.clone().or_else(|| instance.account.take());
             return Ok(());
         }
         self.instance_moves(id, InstanceState::Launching)?;
         let instance = self.instance_mut(id)?;
         instance.is_accepted = true;
-        (instance.handle, instance.account) = (handle.cloned(), account.map(str::to_owned));
+        (instance.handle, instance.account) = (handle.cloned(), account.clone());
         let run = self.run_of_instance(id)?;
         run.waits = 0;
         // Others that were asked for at the same time were refused, or are not answered yet.
