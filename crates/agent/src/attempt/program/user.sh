@@ -7,11 +7,11 @@ fail() {
   echo "gradus: this script cannot run as the user $name: $1" >&2
   exit 126
 }
-places=() owned=()
+places=() owned=() shown=()
 while [ "$1" != -- ]; do
   case $1 in
     +*) places+=("${1#+}") owned+=("${1#+}") ;;
-    *) places+=("$1") ;;
+    *) places+=("$1") shown+=("$1") ;;
   esac
   shift
 done
@@ -27,13 +27,17 @@ closed() {
 for place in "${owned[@]}"; do
   chown -R -h "$uid:$gid" "$place" || fail "$place cannot be given to it"
 done
+# Never inside those that are its own: what it has left running there could put a link in the way.
+for place in "${shown[@]}"; do
+  find "$place" -maxdepth 1 ! -type l -exec chmod a+rX {} + || fail "$place cannot be shown to it"
+done
 stage=$(mktemp -d) && mount -n -t tmpfs -o mode=755 tmpfs "$stage" || fail "nothing can be mounted"
 tops=()
 for place in "${places[@]}"; do
-  if [ -d "$place" ]; then find "$place" -maxdepth 1 ! -type l -exec chmod a+rX {} +; fi
   top=$(closed "$place")
   [ -n "$top" ] || continue
-  if [ -d "$place" ]; then mkdir -p "$stage$place"; else mkdir -p "$stage${place%/*}" && : > "$stage$place"; fi
+  # Whatever root's own umask is, these are to be entered.
+  (umask 022 && if [ -d "$place" ]; then mkdir -p "$stage$place"; else mkdir -p "$stage${place%/*}" && : > "$stage$place"; fi)
   mount -n --rbind "$place" "$stage$place" || fail "$place cannot be mounted"
   [[ " ${tops[*]} " == *" $top "* ]] || tops+=("$top")
 done
@@ -41,8 +45,8 @@ for top in "${tops[@]}"; do
   mount -n --rbind "$stage$top" "$top" || fail "$top cannot be mounted"
 done
 umount -n -l "$stage" && rmdir "$stage"
-# The log is open already; a program may open it again by these names.
-chown "$uid:$gid" /proc/self/fd/1 /proc/self/fd/2 2> /dev/null
+# The log is open already; a program may open it again as `/dev/stderr`. Those of `chown` itself would be `/dev/null`.
+chown "$uid:$gid" "/proc/$$/fd/1" "/proc/$$/fd/2" 2> /dev/null
 cd "$here" || fail "it may not enter $here"
 restore='for GRADUS_JOB_NAME in "${!GRADUS_JOB_ENV_@}"; do
   export "${GRADUS_JOB_NAME#GRADUS_JOB_ENV_}=${!GRADUS_JOB_NAME}"
