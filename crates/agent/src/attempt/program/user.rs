@@ -24,6 +24,8 @@ impl Attempt {
     /// The command that runs as `user` what `plain` runs as root.
     pub(super) fn as_user(&self, mut plain: Command, user: &ProgramUser) -> Command {
         let Working::Command { folder, link, .. } = &self.work else { return plain };
+        // The job's variables are set last, so that the tag has to be among them.
+        self.tools.tag(&mut plain, &self.start.attempt);
         let checkpoints = Path::new(&self.start.folder).join("checkpoints");
         // The script says what it cannot use.
         let _ = fs::create_dir_all(&checkpoints);
