@@ -22,8 +22,8 @@ pub struct ProgramUser {
 impl ProgramUser {
     /// That of this machine; none where this process is not root, who alone may become another user.
     pub fn of_machine() -> Option<ProgramUser> {
-        let users = fs::read_to_string("/etc/passwd").ok()?;
-        ProgramUser::find(&users).filter(|_| geteuid().is_root())
+        let users = fs::read("/etc/passwd").ok()?;
+        ProgramUser::find(&String::from_utf8_lossy(&users)).filter(|_| geteuid().is_root())
     }
 
     /// Finds it in a list of users such as `/etc/passwd`.

@@ -63,6 +63,9 @@ pub struct NameFacts {
 pub(super) fn system(root: &Path) -> SystemFacts {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (meminfo, release) = (read("proc/meminfo"), read("etc/os-release"));
+    // Names of people may be in another encoding.
+    let users = fs::read(root.join("etc/passwd")).unwrap_or_default();
+    let users = String::from_utf8_lossy(&users);
     let shared = rustix::fs::statvfs(root.join("dev/shm")).ok();
     SystemFacts {
         kernel: read("proc/sys/kernel/osrelease").trim().to_owned(),
@@ -78,7 +81,7 @@ pub(super) fn system(root: &Path) -> SystemFacts {
         shared_memory: shared.map(|shared| Bytes(shared.f_blocks.saturating_mul(shared.f_frsize))),
         open_files: getrlimit(Resource::Nofile).current,
         is_root: geteuid().is_root(),
-        has_program_user: ProgramUser::find(&read("etc/passwd")).is_some(),
+        has_program_user: ProgramUser::find(&users).is_some(),
     }
 }
 
