@@ -297,14 +297,20 @@ fn programs_run_as_a_user_of_their_own_where_there_is_one() {
     scene.lab(&["exec", "11", "sh", "-c", user]);
     fs::write(scene.path("key"), "from here").unwrap();
     let job = scene.path("job.yaml");
-    let text = "name: user\nresources: {infra: ssh/host-11}\nenvs: {name: of the job}\nsecrets: {TOKEN: planted-7f3a9c1e}\n\
-                file_mounts: {~/.demo/key: key}\nsetup: touch made\nrun: |\n  \
+    let text = "name: user\nresources: {infra: ssh/host-11}\nenvs: {name: of the job, GRADUS_ATTEMPT: other}\n\
+                secrets: {TOKEN: planted-7f3a9c1e}\nfile_mounts: {~/.demo/key: key}\nsetup: touch made\nrun: |\n  \
                 echo \"$(id -un) $(stat -c %U made) $HOME $name $(cat ~/.demo/key) ${#TOKEN}\"\n  \
-                cat /root/theirs || ls -A /root\n  echo kept > $GRADUS_CHECKPOINTS/kept.txt\n";
+                cat /root/theirs || ls -A /root\n  \
+                touch ~/.demo/own && rm ~/.demo/own && echo \"for $GRADUS_ATTEMPT\"\n  \
+                echo kept > $GRADUS_CHECKPOINTS/kept.txt\n";
     fs::write(&job, text).unwrap();
     scene.ok(&["run", job.to_str().unwrap(), "--json", "--yes"]);
     let logs = scene.ok(&["logs", "last"]);
     assert!(logs.contains("gradus-job gradus-job /run/gradus-job of the job from here 16\n"), "{logs}");
+    assert!(
+        logs.contains(&format!("for {}-a1\n", scene.name())),
+        "folders above mounts are its own, and so is the tag: {logs}"
+    );
     assert!(logs.contains("\n.gradus\n") && !logs.contains("theirs\n"), "root's home is closed to it: {logs}");
     assert_eq!(fs::read_to_string(scene.run_folder().join("checkpoints/kept.txt")).unwrap(), "kept\n");
     assert_eq!(scene.processes(11), Vec::<String>::new());

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use domain::mounts::{MountPlace, is_address};
@@ -221,6 +221,7 @@ impl Placed {
         let above: Vec<&Path> = place.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
         for folder in above.into_iter().rev() {
             fs::create_dir(folder).map_err(|error| unplaced(folder, &error))?;
+            own_as_above(folder);
             self.made.push(folder.to_owned());
         }
         let Ok(about) = fs::symlink_metadata(place) else { return Ok(()) };
@@ -239,6 +240,14 @@ impl Placed {
             return Err(Finding::new(Cause::Job, message).hint("wait for its end, or name another place"));
         }
         fs::remove_file(place).map_err(|error| unplaced(place, &error))
+    }
+}
+
+/// Gives a new folder to whom the one above belongs: root makes `~/.cache` in the home of the user that programs run as.
+fn own_as_above(folder: &Path) {
+    if let Some(above) = folder.parent().and_then(|above| fs::metadata(above).ok()) {
+        // For others than root it may fail, and what they make is theirs.
+        let _ = lchown(folder, Some(above.uid()), Some(above.gid()));
     }
 }
 
