@@ -159,10 +159,10 @@ pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
 }
 
 /// The command that deletes, in a folder, what copies of this name have left that broke off a day ago or earlier. None of
-/// that age is still being written.
+/// that age is still being written. Where it cannot, they stay.
 fn sweep(folder: &str, name: &str) -> String {
     let (folder, pattern) = (quoted(folder), quoted(&format!("{name}.partial-*")));
-    format!("find {folder} -maxdepth 1 -name {pattern} -mmin +1440 -exec rm -rf {{}} +")
+    format!("find {folder} -maxdepth 1 -name {pattern} -mmin +1440 -exec rm -rf {{}} + || true")
 }
 
 /// Copies an executable into a folder; it is renamed once it is complete.
@@ -248,7 +248,9 @@ mod tests {
         for name in ["libtorch.partial-1", "other.partial-3"] {
             fs::File::open(place.join(name)).unwrap().set_modified(old).unwrap();
         }
-        let swept = Command::new("sh").arg("-c").arg(sweep(place.to_str().unwrap(), "libtorch")).status().unwrap();
+        // A folder that is not there ends no script.
+        let script = format!("set -e; {}; {}", sweep("/nonexistent", "x"), sweep(place.to_str().unwrap(), "libtorch"));
+        let swept = Command::new("sh").arg("-c").arg(script).status().unwrap();
         let mut left: Vec<_> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert!(swept.success() && left == ["libtorch.partial-2", "other.partial-3"], "{left:?}");
