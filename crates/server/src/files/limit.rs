@@ -96,8 +96,8 @@ fn bytes_of_runs(runs: &Path) -> u64 {
 fn bytes_below(path: &Path) -> u64 {
     let Ok(about) = fs::symlink_metadata(path) else { return 0 };
     if !about.is_dir() {
-        // What was dropped of a log takes no space.
-        return about.blocks() * 512;
+        // What was dropped of a log takes no space, and a file of several names takes it once.
+        return about.blocks() * 512 / about.nlink().max(1);
     }
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| bytes_below(&entry.path())).sum()
 }
@@ -129,6 +129,9 @@ mod tests {
             file.sync_all().unwrap();
         }
         let used = bytes_of_runs(folder.path());
+        let checkpoint = folder.path().join("a/checkpoints");
+        fs::hard_link(checkpoint.join("step-1/file"), checkpoint.join("best")).unwrap();
+        assert_eq!(bytes_of_runs(folder.path()), used, "a second name takes no space");
         assert!((12_288..100_000).contains(&used), "{used}");
         let limit = StorageLimit::new(folder.path(), Some(Bytes(used + 1000)));
         assert!(limit.within(Bytes(used + 1000), 600).is_ok());
