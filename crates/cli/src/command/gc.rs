@@ -138,8 +138,10 @@ const UPLOADED: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether no run or sweep needs an uploaded file any more. Those that have failed or were stopped can be resumed.
 fn is_unused(blob: &Path, state: &State) -> bool {
-    let modified = fs::metadata(blob).and_then(|about| about.modified()).ok();
-    let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > UPLOADED);
+    // Each part of one that is still arriving is appended to a file in it.
+    let modified = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
+    let newest = entries(blob).iter().chain([&blob.to_owned()]).filter_map(modified).max();
+    let is_old = newest.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > UPLOADED);
     // Jobs name it by a path with its hash.
     let Some(hash) = blob.file_name().and_then(|name| name.to_str()) else { return false };
     let names = |job: &domain::Job| serde_json::to_string(job).is_ok_and(|text| text.contains(hash));

@@ -54,8 +54,18 @@ fn gc_shows_sizes_before_it_deletes() {
     assert!(!shown.out.contains("downloaded data") && shown.out.contains("working folders"), "{}", shown.out);
     assert!(shown.err.contains("downloaded data is kept"), "{}", shown.err);
     drop(lock);
+    // Uploaded files: one of which nothing has come for long, one that is still arriving.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 3600);
+    let [unused, arriving] = ["a", "b"].map(|digit| home.path().join("blobs").join(digit.repeat(64)));
+    for blob in [&unused, &arriving] {
+        fs::create_dir_all(blob).unwrap();
+        fs::write(blob.join(".partial"), "part").unwrap();
+        fs::File::open(blob).unwrap().set_modified(old).unwrap();
+    }
+    fs::File::options().append(true).open(unused.join(".partial")).unwrap().set_modified(old).unwrap();
     assert_eq!(home.gradus(&["gc", "--yes"]).code, Some(0));
     assert!(!cached.exists() && !attempts.exists());
+    assert!(!unused.exists() && arriving.exists());
     assert!(home.path().join("runs").join(&run).join("checkpoints/some").exists(), "a program's files stay");
 }
 

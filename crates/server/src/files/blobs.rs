@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use axum::http::StatusCode;
 use domain::Bytes;
@@ -75,6 +76,8 @@ impl BlobStore {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let state = state(sha256, &folder);
         if state.is_whole {
+            // A job that names it is about to come, and `gradus gc` looks at its age.
+            let _ = File::open(&folder).and_then(|folder| folder.set_modified(SystemTime::now()));
             return Ok((linked(&folder, name, state)?, false));
         }
         if part.offset != state.bytes {
@@ -204,7 +207,11 @@ mod tests {
         assert_eq!((state.bytes, state.is_whole, is_new), (10, true, true));
         assert_eq!(state.paths, [path.to_str().unwrap()]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "0123456789");
-        // The same contents again are not stored again, under no name.
+        // The same contents again are not stored again, under no name, and are as new as if they were.
+        let folder = fs::File::open(path.parent().unwrap()).unwrap();
+        folder.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(put(0, b"0123456789").0.is_whole);
+        assert!(folder.metadata().unwrap().modified().unwrap() > SystemTime::UNIX_EPOCH);
         let (state, is_new) = store.put(DIGITS, &part(0, 10, "b.csv"), b"0123456789").unwrap();
         assert_eq!((state.paths.len(), is_new), (2, false));
         use std::os::unix::fs::MetadataExt;
