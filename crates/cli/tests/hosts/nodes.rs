@@ -120,8 +120,8 @@ fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
     let symptom = network[2]["symptom"].as_str().unwrap();
     assert!(symptom.starts_with("host-11, host-12: ") && symptom.contains("over Gloo"), "{symptom}");
     for host in ["11", "12"] {
-        let left = scene.lab(&["exec", host, "ps", "-eo", "args"]);
-        assert!(!left.contains("all-reduce"), "{left}");
+        let is_left = || scene.lab(&["exec", host, "ps", "-eo", "args"]).contains("all-reduce");
+        scene.wait("its rank has ended", 5, || !is_left());
     }
     let shown = scene.ok(&["nodes", "show", "host-11"]);
     assert!(shown.contains("random reads/s") && shown.contains("glibc") && shown.contains("/s to it"), "{shown}");
@@ -302,6 +302,7 @@ fn programs_run_as_a_user_of_their_own_where_there_is_one() {
                 echo \"$(id -un) $(stat -c %U made) $HOME $name $(cat ~/.demo/key) ${#TOKEN}\"\n  \
                 cat /root/theirs || ls -A /root\n  \
                 touch ~/.demo/own && rm ~/.demo/own && echo \"for $GRADUS_ATTEMPT\"\n  \
+                echo \"null of $(stat -c %U /dev/null)\"\n  \
                 echo kept > $GRADUS_CHECKPOINTS/kept.txt\n";
     fs::write(&job, text).unwrap();
     scene.ok(&["run", job.to_str().unwrap(), "--json", "--yes"]);
@@ -311,6 +312,7 @@ fn programs_run_as_a_user_of_their_own_where_there_is_one() {
         logs.contains(&format!("for {}-a1\n", scene.name())),
         "folders above mounts are its own, and so is the tag: {logs}"
     );
+    assert!(logs.contains("null of ") && !logs.contains("null of gradus-job"), "{logs}");
     assert!(logs.contains("\n.gradus\n") && !logs.contains("theirs\n"), "root's home is closed to it: {logs}");
     assert_eq!(fs::read_to_string(scene.run_folder().join("checkpoints/kept.txt")).unwrap(), "kept\n");
     assert_eq!(scene.processes(11), Vec::<String>::new());
