@@ -92,9 +92,10 @@ fn failed(nodes: &[String], node: &str, finding: &Finding) -> Diagnosis {
             "the GPU or the memory is full, perhaps with a job",
             "run this again when the nodes are idle",
         ),
-        Cause::Library => (
+        // Without a library of libtorch a rank ends before it can say anything.
+        Cause::Library | Cause::Internal => (
             Severity::Critical,
-            "jobs with `train:` do not start there: the built-in trainer or its libtorch is incomplete",
+            "jobs with `train:` do not start there: the built-in trainer or its libtorch is incomplete, or was killed",
             "`gradus nodes add` with the same name and address copies what is missing",
         ),
         Cause::Data
@@ -110,8 +111,7 @@ fn failed(nodes: &[String], node: &str, finding: &Finding) -> Diagnosis {
         | Cause::ExitCode
         | Cause::InstanceLost
         | Cause::NoCapacity
-        | Cause::Setup
-        | Cause::Internal => (
+        | Cause::Setup => (
             Severity::Critical,
             "jobs on these nodes together would fail in the same way: ranks connect to each other at any port, at the \
              address by which each reaches the first node",
@@ -165,7 +165,11 @@ mod tests {
         };
         check(Cause::RankLost, Severity::Critical);
         check(Cause::Library, Severity::Critical);
+        check(Cause::Internal, Severity::Critical);
         check(Cause::OutOfMemory, Severity::Unknown);
+        let finding = Finding::new(Cause::Internal, "its rank has ended without an answer");
+        let found = all_reduce(&AllReduceOutcome::Failed { nodes: Vec::new(), node: "a".into(), finding }, &[]);
+        assert!(!found.remedy.unwrap().contains("ports"), "a trainer that does not start has no network yet");
         for outcome in [AllReduceOutcome::NoLibtorch(vec!["b".into()]), AllReduceOutcome::NoNetwork] {
             let found = all_reduce(&outcome, &[]);
             assert_eq!(found.severity, Severity::Unknown);
