@@ -70,11 +70,12 @@ fn measured(reached: &[Reached]) -> Result<AllReduceFigures, (String, Finding)> 
     let mut ranks = Ranks(Vec::new());
     let size = u32::try_from(reached.len()).unwrap_or(u32::MAX);
     let fault = |place: usize, finding: Finding| (reached[place].0.to_owned(), finding);
-    let next = || lines.recv_timeout(LIMIT.saturating_sub(begun.elapsed())).map_err(|_| fault(0, late()));
+    let left = || LIMIT.saturating_sub(begun.elapsed());
+    let next = |awaited: usize| lines.recv_timeout(left()).map_err(|_| fault(awaited, late()));
 
     let first = AllReduceRequest { rank: 0, size, host: String::new(), port: 0 };
     start(&mut ranks, reached[0], &first, &sender).map_err(|finding| fault(0, finding))?;
-    let (_, line) = next()?;
+    let (_, line) = next(0)?;
     let waiting: Waiting = line.and_then(|line| serde_json::from_str(&line).ok()).ok_or_else(|| fault(0, silent()))?;
     let host = waiting.address.unwrap_or_else(|| reached[0].1.host().to_owned());
     for (place, rank) in (1..reached.len()).zip(1..) {
@@ -83,8 +84,8 @@ fn measured(reached: &[Reached]) -> Result<AllReduceFigures, (String, Finding)> 
     }
     let mut slowest: Option<AllReduceFigures> = None;
     let mut answered = vec![false; reached.len()];
-    while answered.contains(&false) {
-        let (place, line) = next()?;
+    while let Some(awaited) = answered.iter().position(|has_answered| !has_answered) {
+        let (place, line) = next(awaited)?;
         // The end of a rank that has answered is no news.
         let Some(line) = line else {
             match answered[place] {
