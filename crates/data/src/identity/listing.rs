@@ -105,6 +105,13 @@ impl SampleList {
         lengths.into_iter().all(|length| length == 0 || length == self.len())
     }
 
+    /// Whether the first samples are those of an earlier list, as far as sizes and targets tell.
+    pub fn begins_with(&self, earlier: &SampleList) -> bool {
+        let begins = |all: &[u64], first: &[u64]| all.is_empty() || first.is_empty() || all.starts_with(first);
+        let is_as_long = self.len() >= earlier.len();
+        is_as_long && begins(&self.bytes, &earlier.bytes) && begins(&self.targets, &earlier.targets)
+    }
+
     /// A key that identifies each sample: its name, else its content, else its position; with a counter for duplicates.
     pub fn keys(&self, by: Key) -> Vec<(u64, u32)> {
         let mut times: HashMap<u64, u32> = HashMap::with_capacity(self.len());

@@ -158,7 +158,7 @@ impl Provenance {
             // Also without a change: an earlier accepted split was not drawn.
             (Some(earlier), _) => keep(earlier, &found, rule, seed),
             (None, _) => match &self.trained_on {
-                Some(earlier) => only_new(earlier, &found, rule, seed),
+                Some(earlier) => only_new(earlier, &found, rule, seed)?,
                 None => drawn,
             },
         };
@@ -253,13 +253,39 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
 
 /// The split of a run that goes on from an earlier one: validation and test keep what they had, and training has only what
 /// is new.
-fn only_new(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> Parts {
-    let mut parts = keep(earlier, found, rule, seed);
+///
+/// # Errors
+/// [`Error::Split`] where samples are known by their place alone, and that has changed: one of test could be trained on.
+fn only_new(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> Result<Parts, Error> {
     let by = Key::of_both(&earlier.samples, &found.samples);
+    if by == Key::Place && !found.samples.begins_with(&earlier.samples) {
+        let why = "its samples have no names or hashes, and it does not begin with those of the earlier run".into();
+        return Err(Error::Split { why, hint: "append new samples at the end, or leave `trained_on` out".into() });
+    }
+    let mut parts = keep(earlier, found, rule, seed);
     let known: HashSet<_> = earlier.samples.keys(by).into_iter().collect();
     let keys = found.samples.keys(by);
-    parts[Part::Train as usize].retain(|sample| !known.contains(&keys[*sample as usize]));
-    parts
+    let is_new = |sample: &u32| !known.contains(&keys[*sample as usize]);
+    if rule == Rule::InOrder {
+        let all_new: Vec<u32> = (0..found.len() as u32).filter(is_new).collect();
+        for (part, new) in parts.iter_mut().zip(divided_in_order(&all_new, found)) {
+            part.retain(|sample| !is_new(sample));
+            part.extend(new);
+            part.sort_unstable();
+        }
+    }
+    parts[Part::Train as usize].retain(is_new);
+    Ok(parts)
+}
+
+/// New samples in the proportions in which all of the data was drawn. By the sample before, what is appended would all be
+/// test data.
+fn divided_in_order(new: &[u32], found: &DataIdentity) -> Parts {
+    let drawn = |part: Part| (0..found.len()).filter(|sample| found.part(*sample) == Some(part)).count();
+    let (training, validation) = (drawn(Part::Train), drawn(Part::Validation));
+    let up_to = |samples: usize| (new.len() * samples).div_ceil(found.len().max(1)).min(new.len());
+    let (training, validation) = (up_to(training), up_to(training + validation));
+    [new[..training].to_vec(), new[training..validation].to_vec(), new[validation..].to_vec()]
 }
 
 /// The part of a new sample: drawn from its key, so that it does not depend on other new samples.
@@ -277,5 +303,41 @@ fn part_of_new((what, time): (u64, u32), rule: Rule, seed: u64, drawn: Part, bef
         }
         Rule::AsDrawn => drawn,
         Rule::InOrder => before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The identity of samples that are known by their place alone, three quarters of them for training.
+    fn identity(targets: &[u64], rule: Rule, trained_on: Option<&DataIdentity>) -> Result<DataIdentity, Error> {
+        let (all, training) = (targets.len() as u32, targets.len() as u32 * 3 / 4);
+        let drawn: Parts = [(0..training).collect(), Vec::new(), (training..all).collect()];
+        let list = SampleList { targets: targets.to_vec(), ..SampleList::default() };
+        let mut provenance = Provenance::of_run(None, false, true).leaving_out(trained_on.cloned());
+        provenance.divide(&[], drawn, rule, 5, |_| Ok(list))?;
+        Ok(provenance.found().unwrap().clone())
+    }
+
+    #[test]
+    fn a_sample_of_test_is_not_new_because_it_has_moved() {
+        let shares = Rule::Shares([0.75, 0.0, 0.25]);
+        let first = identity(&[0, 1, 0, 2], shares, None).unwrap();
+        assert_eq!(first.letters(), "ttte");
+        for moved in [&[1, 0, 1, 0, 2, 0][..], &[1, 0, 2, 0, 1][..], &[0, 1, 0][..]] {
+            let error = identity(moved, shares, Some(&first)).unwrap_err();
+            assert!(error.to_string().contains("does not begin with those"), "{error}");
+        }
+        assert!(identity(&[0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0], shares, Some(&first)).is_ok());
+    }
+
+    #[test]
+    fn what_is_appended_in_order_is_not_all_for_test() {
+        let first = identity(&[0; 4], Rule::InOrder, None).unwrap();
+        let second = identity(&[0; 8], Rule::InOrder, Some(&first)).unwrap();
+        assert_eq!(second.letters(), "kkkettte");
+        let third = identity(&[0; 16], Rule::InOrder, Some(&second)).unwrap();
+        assert_eq!(third.letters(), "kkkekkkettttttee");
     }
 }

@@ -62,12 +62,15 @@ impl Recorded {
         };
         let text = ranks.broadcast_text(0, &text)?;
         let identity = if ranks.is_first() { identity } else { DataIdentity::from_text(&text) };
-        let reads_contents = ranks.is_first() || spec.accept_data_change;
+        let trained_on = trained_on(spec)?;
+        // New samples are known and divided by their contents, which every rank needs then.
+        let divides_new = spec.accept_data_change || (is_new && trained_on.is_some());
+        let reads_contents = ranks.is_first() || divides_new;
         let provenance = match is_new {
             true => Provenance::of_new_run(identity, reads_contents),
             false => Provenance::of_run(identity, spec.accept_data_change, reads_contents),
         };
-        Ok(provenance.leaving_out(trained_on(spec)?))
+        Ok(provenance.leaving_out(trained_on))
     }
 
     /// Compares the data with the recorded identity, and with that of the first rank; returns the digest that
