@@ -27,7 +27,7 @@ pub struct JobSchedule {
     /// Whether a run starts with what the newest run that succeeded has written: the weights of its model (`train.weights`), or for a `run` program its `outputs`, mounted as `last-outputs` in the working folder. The first run starts as the job file says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_start: bool,
-    /// With `warm_start` of a `train` job: whether a run is trained only on samples that no run before was trained on. Samples of validation and test stay so, and new ones join them.
+    /// With `warm_start` of a `train` job: whether a run is trained only on samples that were not in the data of the run it starts from. Samples of validation and test stay so, and new ones join them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub new_data: bool,
 }

@@ -61,30 +61,49 @@ async fn submit(api: &Api, id: &PipelineId, record: &PipelineRecord, place: usiz
     let run = id.task(place + 1);
     // It may have been submitted before this process started.
     let is_there = state_of(api, &run).await?.is_some();
-    let submitted = if is_there { Ok(()) } else { submit_task(api, record, &run, place).await };
+    let submitted = if is_there { Ok(true) } else { submit_task(api, (id, record), &run, place).await };
     let pipeline = id.clone();
-    match submitted {
-        Ok(()) => append(api, Event::PipelineAdvanced { pipeline, run }).await,
-        // The server's own failures pass.
-        Err(failure) if failure.status >= 500 => Err(failure),
-        Err(failure) => {
-            let task = record.tasks.get(place).cloned().unwrap_or_default();
-            let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
-            let end = PipelineEnd::Failed { task, message: format!("{}{hint}", failure.message) };
-            append(api, Event::PipelineEnded { pipeline, end }).await
-        }
+    let advanced = Event::PipelineAdvanced { pipeline: pipeline.clone(), run: run.clone() };
+    let failure = match submitted {
+        Ok(true) => return append(api, advanced).await,
+        // The next look sees that it is to stop.
+        Ok(false) => return Ok(()),
+        Err(failure) => failure,
+    };
+    // The server's own failures pass.
+    if failure.status >= 500 {
+        return Err(failure);
     }
+    // An earlier request was answered late.
+    if state_of(api, &run).await?.is_some() {
+        return append(api, advanced).await;
+    }
+    let task = record.tasks.get(place).cloned().unwrap_or_default();
+    let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
+    let end = PipelineEnd::Failed { task, message: format!("{}{hint}", failure.message) };
+    append(api, Event::PipelineEnded { pipeline, end }).await
 }
 
-/// Plans and submits the run of a task, which may cost what is left of the budget of all.
-async fn submit_task(api: &Api, record: &PipelineRecord, run: &RunId, place: usize) -> Result<(), ApiError> {
+/// Plans and submits the run of a task, which may cost what is left of the budget of all. Returns whether it was submitted:
+/// planning takes time, in which the pipeline may have been told to stop.
+async fn submit_task(
+    api: &Api,
+    (id, record): (&PipelineId, &PipelineRecord),
+    run: &RunId,
+    place: usize,
+) -> Result<bool, ApiError> {
     let request = opened(api, &record.request)?;
     let start = TaskStart { place, earlier: Some(record.runs.clone()), budget: left(api, record).await? };
     let planning = api.clone();
     let planned = reading::blocking(move || (planning.answers.task_planner)(&request, &start)).await?;
+    let (asked, before) = (id.clone(), record.clone());
+    if !api.door.look(move |world| world.pipelines.get(&asked) == Some(&before)).await? {
+        return Ok(false);
+    }
     // As `gradus run` names it, which can start with a later task.
     let file = format!("{}#{}", record.file, record.tasks.get(place).map_or("", String::as_str));
-    submit_planned(api, planned, (run, file, record.user.clone())).await
+    submit_planned(api, planned, (run, file, record.user.clone())).await?;
+    Ok(true)
 }
 
 /// What the tasks so far have left of the budget of all.

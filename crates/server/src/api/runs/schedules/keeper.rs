@@ -25,43 +25,61 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a schedule is left alone after something of the server failed.
 const REST: Duration = Duration::from_secs(60);
 
-/// How long such a failure is retried, in microseconds from the due time; then the due time has no run.
-const RETRIES: i64 = 3_600_000_000;
+/// How long such a failure is retried; then the due time has no run.
+const RETRIES: Duration = Duration::from_secs(3_600);
+
+/// Failures of the server with one schedule.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    /// When the first of them was.
+    since: Instant,
+    /// Until when the schedule is left alone.
+    until: Instant,
+}
 
 /// Keeps the schedules of a home until the process ends.
 pub(in crate::api) async fn keep(api: Api) {
-    let mut rests: BTreeMap<ScheduleId, Instant> = BTreeMap::new();
+    let mut troubles: BTreeMap<ScheduleId, Trouble> = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOK).await;
         // The loop starts or ends: it is asked again.
         let Ok(schedules) = api.door.look(|world| world.schedules.clone()).await else { continue };
-        rests.retain(|id, until| *until > Instant::now() && schedules.contains_key(id));
+        troubles.retain(|id, _| schedules.contains_key(id));
         for (id, record) in schedules {
-            if !rests.contains_key(&id) && settle(&api, &id, &record).await.is_err() {
-                rests.insert(id, Instant::now() + REST);
+            let trouble = troubles.get(&id).copied();
+            if trouble.is_some_and(|trouble| trouble.until > Instant::now()) {
+                continue;
+            }
+            let since = trouble.map_or_else(Instant::now, |trouble| trouble.since);
+            match settle(&api, &id, &record, since.elapsed() < RETRIES).await {
+                Ok(()) => {
+                    troubles.remove(&id);
+                }
+                Err(_) => {
+                    troubles.insert(id, Trouble { since, until: Instant::now() + REST });
+                }
             }
         }
     }
 }
 
 /// Does what is due of a schedule.
-async fn settle(api: &Api, id: &ScheduleId, record: &ScheduleRecord) -> Result<(), ApiError> {
+async fn settle(api: &Api, id: &ScheduleId, record: &ScheduleRecord, is_retried: bool) -> Result<(), ApiError> {
     // One that only a later version can read waits for it.
     let Ok(times) = record.times.times() else { return Ok(()) };
     let now = clock::now();
-    let due = times.between(record.settled, now).filter(|_| record.paused.is_none());
-    let Some(due) = due else { return Ok(()) };
-    // It was submitted before this process started.
-    let first = id.run(due.first);
+    let Some(due) = times.next(record.settled).filter(|due| *due <= now) else { return Ok(()) };
+    // It was submitted before this process started; this counts as well if the schedule was paused since.
+    let first = id.run(due);
     if state_of(api, &first).await?.is_some() {
-        return append(api, Event::ScheduleFired { schedule: id.clone(), due: due.first, run: first }).await;
+        return append(api, Event::ScheduleFired { schedule: id.clone(), due, run: first }).await;
     }
     let last = last_run(api, record, now).await?;
     match record.decide(&times, last.as_ref(), now) {
         ScheduleDecision::Wait { .. } | ScheduleDecision::WaitFor { .. } => Ok(()),
         ScheduleDecision::Stop { run } => append(api, Event::StopRequested { run, by: StopBy::User }).await,
         ScheduleDecision::Skip { due, count, why } => skip(api, id, due, (count, why)).await,
-        ScheduleDecision::Submit { due } => submit(api, (id, record), &times, due).await,
+        ScheduleDecision::Submit { due } => submit(api, (id, record), (&times, due), is_retried).await,
     }
 }
 
@@ -69,8 +87,8 @@ async fn settle(api: &Api, id: &ScheduleId, record: &ScheduleRecord) -> Result<(
 async fn submit(
     api: &Api,
     (id, record): (&ScheduleId, &ScheduleRecord),
-    times: &DueTimes,
-    due: Timestamp,
+    (times, due): (&DueTimes, Timestamp),
+    is_retried: bool,
 ) -> Result<(), ApiError> {
     let previous = record.last_due.unwrap_or(record.added);
     let start = DueStart {
@@ -78,24 +96,43 @@ async fn submit(
         last: if record.times.warm_start { newest_success(api, record).await? } else { None },
     };
     let run = id.run(due);
-    match submit_run(api, record, &run, start).await {
-        Ok(()) => append(api, Event::ScheduleFired { schedule: id.clone(), due, run }).await,
-        // The server's own failures pass; a refusal of the job stays one.
-        Err(failure) if failure.status >= 500 && clock::now().0.saturating_sub(due.0) < RETRIES => Err(failure),
-        Err(failure) => {
-            let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
-            let why = SkipReason::Refused { message: format!("{}{hint}", failure.message) };
-            skip(api, id, due, (1, why)).await
-        }
+    let fired = Event::ScheduleFired { schedule: id.clone(), due, run: run.clone() };
+    let failure = match submit_run(api, (id, record), &run, start).await {
+        Ok(true) => return append(api, fired).await,
+        // The next look sees what has changed.
+        Ok(false) => return Ok(()),
+        Err(failure) => failure,
+    };
+    // The server's own failures pass; a refusal of the job stays one.
+    if failure.status >= 500 && is_retried {
+        return Err(failure);
     }
+    // An earlier request was answered late.
+    if state_of(api, &run).await?.is_some() {
+        return append(api, fired).await;
+    }
+    let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
+    let why = SkipReason::Refused { message: format!("{}{hint}", failure.message) };
+    skip(api, id, due, (1, why)).await
 }
 
-/// Plans and submits a run as if its user had.
-async fn submit_run(api: &Api, record: &ScheduleRecord, run: &RunId, start: DueStart) -> Result<(), ApiError> {
+/// Plans and submits a run as if its user had. Returns whether it was submitted: planning takes time, in which the schedule
+/// may have been paused or removed.
+async fn submit_run(
+    api: &Api,
+    (id, record): (&ScheduleId, &ScheduleRecord),
+    run: &RunId,
+    start: DueStart,
+) -> Result<bool, ApiError> {
     let request = opened(api, &record.request)?;
     let planning = api.clone();
     let planned = reading::blocking(move || (planning.answers.due_planner)(&request, &start)).await?;
-    submit_planned(api, planned, (run, record.file.clone(), record.user.clone())).await
+    let (asked, before) = (id.clone(), record.clone());
+    if !api.door.look(move |world| world.schedules.get(&asked) == Some(&before)).await? {
+        return Ok(false);
+    }
+    submit_planned(api, planned, (run, record.file.clone(), record.user.clone())).await?;
+    Ok(true)
 }
 
 /// A request that was kept for later.
