@@ -162,10 +162,16 @@ fn due_planner(settings: GlobalSettings, home: Home, price: Rate) -> Arc<api::Du
     Arc::new(move |request, start| {
         let due = SubmitRequest { job: start.due.placed(&request.job), ..request.clone() };
         let edit = |job: &mut Job| warm_start(job, start.last.as_ref(), &home);
-        let planned = plan_edited(&due, &edit, &settings, &home, price)?;
+        let planned = plan_edited(&due, &edit, &settings, &home, price).map_err(outside)?;
         machine::require_served(&home, &planned.plan.offer.provider).map_err(|error| refusal(409, error))?;
         Ok(planned)
     })
+}
+
+/// The failure of a network, a store or a disk as one of the server, which is tried again.
+fn outside(failure: ApiError) -> ApiError {
+    let is_outside = failure.exit_code == Some(exit::WORLD) && failure.status < 500;
+    if is_outside { ApiError { status: 502, ..failure } } else { failure }
 }
 
 /// Plans tasks of pipelines, each with the outputs of those before it.

@@ -103,7 +103,7 @@ async fn submit(
         Ok(false) => return Ok(()),
         Err(failure) => failure,
     };
-    // The server's own failures pass; a refusal of the job stays one.
+    // A failure of the server, or of what it has to reach, may pass; a refusal of the job stays one.
     if failure.status >= 500 && is_retried {
         return Err(failure);
     }
