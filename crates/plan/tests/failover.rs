@@ -374,14 +374,12 @@ fn mixed(kinds: &[&str]) -> Scene {
 fn one_machine_is_on_demand_beside_spot_machines() {
     let mut scene = mixed(&["a"]);
     scene.check("rent a, rent a/spot, rent a/spot");
-    let all: Vec<InstanceId> = scene.run().instances.clone();
-    for (place, instance) in all.iter().enumerate().rev() {
+    for (place, instance) in scene.run().instances.clone().iter().enumerate().rev() {
         scene.append(Event::Launched { instance: instance.clone(), handle: None });
         let started = Timestamp(place as i64);
         scene.append(Event::AgentUp { instance: instance.clone(), started, incarnation: 0 });
     }
     scene.check("start on a a/spot a/spot");
-    // What three machines cost an hour, of which one is dearer.
     let run = scene.world.runs.get_mut(&scene.run).unwrap();
     run.plan.anchors[0].rate = Rate::from_micros_per_hour(10_000_000);
     assert_eq!(scene.run().rate(), Rate::from_micros_per_hour(17_200_000));
@@ -392,4 +390,11 @@ fn where_the_machine_on_demand_is_short_another_kind_is_taken() {
     let mut scene = mixed(&["a", "b"]);
     scene.facts.shortages.insert(("p".into(), "a".into()), Elapsed(60 * SECOND));
     scene.check("rent b, rent b/spot, rent b/spot");
+    // One that is had already is kept: only a spot machine is missing.
+    let mut scene = mixed(&["a", "b"]);
+    scene.check("rent a, rent a/spot, rent a/spot");
+    scene.accept("a");
+    scene.refuse("a/spot");
+    scene.facts.shortages = [(("p".into(), "a".into()), Elapsed(60 * SECOND))].into();
+    scene.check("rent a/spot");
 }

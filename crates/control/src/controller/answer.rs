@@ -124,7 +124,13 @@ impl Controller {
             // Another kind, or another place, may be had.
             let run = self.world.runs.get(&instance.run).filter(|run| !run.plan.alternatives.is_empty());
             let is_of_machine = matches!(refusal, Refusal::Invalid { disk: Some(_), .. });
-            if run.is_some_and(|run| !is_of_machine && self.shortages.leave_some(plan::offers(run))) {
+            // A run with machines on both terms needs one of each.
+            let leave_some = |run: &plan::Run| {
+                let anchors = &run.plan.anchors;
+                self.shortages.leave_some(plan::offers(run))
+                    && (anchors.is_empty() || self.shortages.leave_some(anchors.iter()))
+            };
+            if run.is_some_and(|run| !is_of_machine && leave_some(run)) {
                 finding.cause = Cause::NoCapacity;
             }
             self.must(Event::RentFailed { instance: id.clone(), finding });

@@ -41,10 +41,15 @@ impl<'a> MachineKind<'a> {
         MachineKind::all(run).find(is).unwrap_or(MachineKind { usual: offer, anchor: None })
     }
 
-    /// How long it cannot be had: a run on several machines needs both.
+    /// How long it cannot be had by a run that has none: on several machines that needs both.
     fn shortage(&self, facts: &ObservedState) -> Elapsed {
         let anchor = self.anchor.map_or(Elapsed(0), |anchor| shortage(facts, anchor));
         shortage(facts, self.usual).max(anchor)
+    }
+
+    /// Whether one of so many machines more cannot be had now.
+    fn is_short(&self, facts: &ObservedState, run: &Run, usable: &[Named<'_>], missing: usize) -> bool {
+        self.machines(run, usable, missing).iter().any(|offer| is_short(facts, offer))
     }
 
     /// So many machines more, those on demand first: one of them is node rank 0.
@@ -103,7 +108,7 @@ pub(super) fn choose(
         return MachineKind::all(run).next().map_or(Vec::new(), |kind| kind.machines(run, usable, missing));
     }
     if run.job.machines() > 1 {
-        let is_there = |kind: &MachineKind| kind.shortage(facts) == Elapsed(0);
+        let is_there = |kind: &MachineKind<'_>| !kind.is_short(facts, run, usable, missing);
         let held = usable.first().map(|(_, instance)| MachineKind::of(run, &instance.offer));
         let chosen = held.or_else(|| MachineKind::all(run).find(is_there)).filter(is_there);
         return chosen.map_or(Vec::new(), |kind| kind.machines(run, usable, missing));
@@ -155,9 +160,8 @@ pub(super) fn is_stuck(world: &World, facts: &ObservedState, run: &Run) -> bool 
     }
     let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
     let held: Vec<Named<'_>> = held.collect();
-    let is_missing = held.len() < run.job.least_nodes() as usize;
-    is_missing
-        && held.first().is_some_and(|(_, one)| MachineKind::of(run, &one.offer).shortage(facts) > Elapsed(0))
+    let missing = (run.job.least_nodes() as usize).saturating_sub(held.len());
+    held.first().is_some_and(|(_, one)| MachineKind::of(run, &one.offer).is_short(facts, run, &held, missing))
         && MachineKind::all(run).any(|kind| kind.shortage(facts) == Elapsed(0))
 }
 
