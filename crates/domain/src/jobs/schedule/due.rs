@@ -80,7 +80,9 @@ impl DueTimes {
 
     /// The next due time by the wall clock: each time that it shows is due once, also where it is set forward or back.
     fn next_by_wall_clock(&self, after: i64) -> Option<i64> {
-        let mut wall = self.wall(after - LONGEST_CHANGE)?;
+        // Where the clock was set shortly before, an earlier time that it showed may come later.
+        let from = if self.is_steady(after) { after } else { after - LONGEST_CHANGE };
+        let mut wall = self.wall(from)?;
         let mut best: Option<i64> = None;
         loop {
             let Some(next) = self.next_shown(wall) else { return best };
