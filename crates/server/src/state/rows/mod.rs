@@ -1,5 +1,5 @@
-//! Runs, instances, attempts, sweeps, schedules and pipelines as rows: unfinished work is loaded at a start, and the rest on demand. All rows
-//! are derived from the log: missing or unreadable ones, or those of another layout, are rebuilt.
+//! Runs, instances, attempts, sweeps, schedules and pipelines as rows: unfinished work is loaded at a start, and the rest on
+//! demand. All rows are derived from the log: missing or unreadable ones, or those of another layout, are rebuilt.
 
 mod load;
 mod write;
@@ -50,8 +50,8 @@ const CREATE: &str = "
 
 const CLEAR: &str = "
     DROP TABLE IF EXISTS run_rows; DROP TABLE IF EXISTS instance_rows; DROP TABLE IF EXISTS attempt_rows;
-    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS schedule_rows; DROP TABLE IF EXISTS pipeline_rows; DROP TABLE IF EXISTS cost_rows;
-    DROP TABLE IF EXISTS row_head;
+    DROP TABLE IF EXISTS sweep_rows; DROP TABLE IF EXISTS schedule_rows; DROP TABLE IF EXISTS pipeline_rows;
+    DROP TABLE IF EXISTS cost_rows; DROP TABLE IF EXISTS row_head;
 ";
 
 /// Tables of earlier layouts.
