@@ -128,8 +128,8 @@ pub fn view(id: &ScheduleId, record: &ScheduleRecord) -> Value {
     json!({
         "schedule": id, "word": if record.paused.is_some() { "paused" } else { "active" },
         "cron": record.times.cron, "timezone": record.times.timezone, "catch_up": record.times.catch_up,
-        "overlap": record.times.overlap, "warm_start": record.times.warm_start, "file": record.file,
-        "user": record.user, "added": record.added, "next_due": next.and_then(local),
+        "overlap": record.times.overlap, "warm_start": record.times.warm_start, "new_data": record.times.new_data,
+        "file": record.file, "user": record.user, "added": record.added, "next_due": next.and_then(local),
         "last_due": record.last_due.and_then(local), "runs": record.runs, "submitted": record.fired,
         "skipped": record.skipped,
         "last_skip": record.last_skip.as_ref().map(|(due, why)| json!({ "due": local(*due), "why": why })),
