@@ -1,4 +1,4 @@
-//! Mutants of machines: decisions, the loop, agents, the server, clouds.
+//! Mutants of machines: decisions, the loop, the server, clouds.
 
 use super::mutant::{CargoTest, SourceMutant};
 
@@ -20,52 +20,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "stays_free_for_the_event_log" },
     },
     SourceMutant {
-        name: "set-up-counts-whatever-it-made",
-        harm: "a recovery leaves out a set-up that has made files in the working folder of the attempt before, and fails",
-        file: "crates/agent/src/attempt/events.rs",
-        from: "if is_over && SetupKey::of(&self.start, command, &folder.join(\"workdir\")).as_ref() == Some(key) {",
-        to: "if is_over || SetupKey::of(&self.start, command, &folder.join(\"workdir\")).as_ref() == Some(key) {",
-        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "changes_only_the_machine" },
-    },
-    SourceMutant {
-        name: "program-that-reports-is-observed-too",
-        harm: "steps of a program that reports itself come twice, and a checkpoint of another framework counts as its own",
-        file: "crates/agent/src/attempt/events.rs",
-        from: "if !link.as_ref().is_some_and(ProgramLink::has_reported)",
-        to: "if true",
-        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
-    },
-    SourceMutant {
-        name: "stopped-programs-are-told-twice",
-        harm: "a second SIGTERM ends what the handler of a stopped program has started to save with",
-        file: "crates/agent/src/attempt/mod.rs",
-        from: "None => process.terminate(&self.start.attempt),",
-        to: "None => {\n                        process.terminate(&self.start.attempt);\n                        self.signal_tagged(Signal::TERM);\n                    }",
-        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "what_the_handler" },
-    },
-    SourceMutant {
         name: "every-so-many-of-an-attempt",
         harm: "the checkpoints of a run that `keep_every` names depend on how often it was interrupted",
         file: "crates/checkpoint/src/save/commit.rs",
         from: "number: resumed.map_or(0, |manifest| manifest.number),",
         to: "number: 0,",
         test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "every_so_many_stay" },
-    },
-    SourceMutant {
-        name: "limits-where-they-do-nothing",
-        harm: "a program is moved to a control group that cannot limit it, and its user believes that it is limited",
-        file: "crates/node/src/oom/limits.rs",
-        from: "let mut able = groups.iter().filter(has).peekable();",
-        to: "let mut able = groups.iter().filter(|group| has(group) || true).peekable();",
-        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "the_nearest_group_that_passes_on" },
-    },
-    SourceMutant {
-        name: "values-in-command-lines",
-        harm: "everybody on a machine reads the secrets of a program in a container with `ps`",
-        file: "crates/agent/src/attempt/program/container/line.rs",
-        from: "line.push(if of_runtime {",
-        to: "line.push(if true {",
-        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "values_are_in_no_command_line" },
     },
     SourceMutant {
         name: "containers-outlive-their-instance",
@@ -328,14 +288,6 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-control", target: &["--test", "pace"], filter: "" },
     },
     SourceMutant {
-        name: "a-suspended-machine-is-idle",
-        harm: "a program that works is stopped when a laptop wakes up",
-        file: "crates/agent/src/attempt/program/idle.rs",
-        from: "now.saturating_sub(at).min(2 * self.pause())",
-        to: "now.saturating_sub(at)",
-        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "idle" },
-    },
-    SourceMutant {
         name: "distrusted-spot-is-rented",
         harm: "a run asks for spot machines at a price that no plan trusts, and is billed another",
         file: "crates/cloud/src/rented/offers.rs",
@@ -368,26 +320,12 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_table_has" },
     },
     SourceMutant {
-        name: "processes-vanish-while-they-execute",
-        harm: "a process in the middle of `execve` is not found: it outlives its attempt, or a set-up that left it is left out",
-        file: "crates/node/src/processes/mod.rs",
-        from: "                EnvironmentPlace::Moving => {}",
-        to: "                EnvironmentPlace::Moving => return environment,",
-        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "replaces_itself" },
         name: "uploads-are-what-they-are-called",
         harm: "a file that arrived damaged is stored under the hash of another, and every job that names it reads it",
         file: "crates/server/src/files/blobs.rs",
         from: "if found != sha256 {",
         to: "if found.is_empty() {",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "what_is_no_blob" },
-    },
-    SourceMutant {
-        name: "variables-of-a-job-act-as-root",
-        harm: "a job whose program must not be root has its `LD_PRELOAD` loaded by root, before the program's user is set",
-        file: "crates/agent/src/attempt/program/user.rs",
-        from: "Some(value) => command.env(named(PREFIX, name), value),",
-        to: "Some(value) => command.env(name, value),",
-        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "no_variable_of_a_job" },
     },
     SourceMutant {
         name: "all-reduces-are-always-fast-enough",

@@ -3,6 +3,7 @@
 //! A test that never fails proves nothing. The checkout is copied below `target/`, each test must pass there, and then
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
+mod agents;
 mod clouds;
 mod machines;
 mod mutant;

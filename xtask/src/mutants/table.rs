@@ -3,6 +3,7 @@
 //! Text is replaced, not code: a mutant stays readable beside what it changes, and the tests here check that its text is
 //! still found exactly once.
 
+use super::agents::AGENTS;
 use super::clouds::CLOUDS;
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
@@ -12,7 +13,7 @@ use super::training::TRAINING;
 
 /// All of them: those of training, of machines, of sweeps, of clouds, and of plans.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).chain(SWEEPS).chain(CLOUDS).chain(PLANS).collect()
+    TRAINING.iter().chain(MACHINES).chain(AGENTS).chain(SWEEPS).chain(CLOUDS).chain(PLANS).collect()
 }
 
 #[cfg(test)]

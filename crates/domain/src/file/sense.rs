@@ -43,7 +43,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
     let mut sense = Validator { problems: Vec::new(), warnings: Vec::new() };
     sense.rest(rest, work);
     sense.search(rest, work);
-    sense.schedule(rest, work);
+    sense.run_schedule(rest, work);
     match work {
         Some(Work::Train(train)) => sense.train(train),
         Some(Work::Command(command)) => sense.command(command),

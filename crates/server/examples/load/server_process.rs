@@ -84,11 +84,11 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
         }),
         due_planner: Arc::new(|_, _| {
             let (job, plan) = history::job();
-            Ok(api::PlannedJob { job, plan, known: None })
+            Ok(api::PlannedJob { job, plan, known: None, warnings: Vec::new() })
         }),
         task_planner: Arc::new(|_, _| {
             let (job, plan) = history::job();
-            Ok(api::PlannedJob { job, plan, known: None })
+            Ok(api::PlannedJob { job, plan, known: None, warnings: Vec::new() })
         }),
         admitter: Arc::new(|_| Ok(Box::new(()))),
         resume_check: Arc::new(|_, _| Ok(())),

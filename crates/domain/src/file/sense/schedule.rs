@@ -4,7 +4,7 @@ use super::Validator;
 use crate::job::{Job, Work};
 
 impl Validator {
-    pub(super) fn schedule(&mut self, job: &Job, work: Option<&Work>) {
+    pub(super) fn run_schedule(&mut self, job: &Job, work: Option<&Work>) {
         let Some(schedule) = &job.schedule else { return };
         if let Err((key, why)) = schedule.times() {
             let hint = match key {

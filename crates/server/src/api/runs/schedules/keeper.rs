@@ -147,7 +147,7 @@ pub(in crate::api) async fn submit_planned(
     planned: PlannedJob,
     (run, file, user): (&RunId, String, Option<String>),
 ) -> Result<(), ApiError> {
-    let PlannedJob { mut job, plan, known } = planned;
+    let PlannedJob { mut job, plan, known, .. } = planned;
     if known.is_some() {
         return Err(ApiError::new(422, "its job has a `sweep:`, and is no single run"));
     }
