@@ -52,9 +52,9 @@ impl<'a> Machines<'a> {
 
     /// The same, in the order of their node ranks: those on demand before spot machines.
     pub fn by_rank(&self, run: &Run) -> Vec<&'a InstanceId> {
-        let up = self.usable.iter().filter(|(_, instance)| instance.state == InstanceState::Up);
+        let up = self.usable.iter().copied().filter(|(_, instance)| instance.state == InstanceState::Up);
         let (anchors, others): (Vec<_>, Vec<_>) = up.partition(|(_, one)| choice::is_anchor(run, &one.offer));
-        anchors.into_iter().chain(others).map(|(id, _)| *id).collect()
+        anchors.into_iter().chain(others).map(|(id, _)| id).collect()
     }
 
     /// Machines to be rented, beside those that are on their way out and are waited for.

@@ -92,6 +92,16 @@ pub fn begin_step(
     lr: f64,
     timeline: &mut Timeline,
 ) -> Result<PendingStep> {
+    torch::unwound(|| begun_step(step, config, batch, lr, timeline))
+}
+
+fn begun_step(
+    step: TrainStep,
+    config: &StepConfig,
+    batch: &BatchTensors,
+    lr: f64,
+    timeline: &mut Timeline,
+) -> Result<PendingStep> {
     let TrainStep { network, optimizer, ranks, mut cuda_graphs } = step;
     let total = batch.count()?;
     let is_split = config.accumulate > 1 || ranks.shares() > 1;

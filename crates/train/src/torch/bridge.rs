@@ -182,7 +182,7 @@ impl AutogradClosure {
     /// Called on the thread that made it, or on one of libtorch's while that thread waits.
     fn run(&self, x: UniquePtr<ffi::Tensor>, again: bool) -> super::Result<UniquePtr<ffi::Tensor>> {
         let Work(work) = self.work.as_ref().ok_or_else(|| super::Error::new("a closure was run after its end"))?;
-        let mut out = std::mem::ManuallyDrop::new(work(&adopt(x), again)?);
+        let mut out = std::mem::ManuallyDrop::new(super::unwound(|| work(&adopt(x), again))?);
         // SAFETY: tch makes its handles with `new at::Tensor`; this one is given away, and not dropped here.
         Ok(unsafe { UniquePtr::from_raw(out.as_mut_ptr().cast()) })
     }
