@@ -1,7 +1,9 @@
 //! In which account a machine of AWS was rented. Credentials belong to one account: machines of another one are neither listed
-//! nor ended with them, and so are never taken for gone.
+//! nor ended with them, and so are never taken for gone. Where STS cannot be reached, as in some private networks, work goes on
+//! with an account that is not known, as long as the key stays the same.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use domain::InstanceId;
 use domain::rental::ProviderView;
@@ -16,9 +18,35 @@ impl Aws {
     /// where whose they are is not known now.
     pub(super) fn is_elsewhere(&self, instance: &InstanceId, rental: &Rental) -> Option<String> {
         rental.account.as_ref()?;
-        let now = self.client.account(&rental.region).ok()?;
+        let now = self.client.account_if_known(&rental.region).ok()?;
         let account = other_account(rental, Some(&now))?;
         Some(elsewhere([instance], (account, &now), None))
+    }
+
+    /// What is said of a request that another key may have rented with, where it is not known whose that key is: sent again it
+    /// could rent a second machine. Keys that end are replaced by others of the same identity, and say nothing.
+    pub(super) fn is_of_other_key(&self, instance: &InstanceId, rental: &Rental) -> Option<String> {
+        let before = rental.key.as_ref().filter(|_| rental.account.is_none() && rental.unanswered > 0)?;
+        let now = self.client.key(&rental.region).ok().filter(|lease| lease.until.is_none())?;
+        (now.key.id != *before).then(|| {
+            format!(
+                "`{instance}` was asked for with the key `{before}`, and here `{}` is set: AWS STS did not say whose the first \
+                 one is, so set it again and restart gradus",
+                now.key.id
+            )
+        })
+    }
+
+    /// Counts a request that is about to be sent, and notes its key where its account is not known.
+    pub(super) fn count_sent(&self, instance: &InstanceId, rental: &Rental) -> io::Result<()> {
+        let lease = self.client.key(&rental.region).ok();
+        let key = lease.filter(|lease| rental.account.is_none() && lease.until.is_none()).map(|lease| lease.key.id);
+        let counted = self.rentals.change(instance, |rental| {
+            rental.unanswered = rental.unanswered.saturating_add(1);
+            rental.key = key;
+            true
+        })?;
+        counted.map(drop).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// Writes down the account of a machine that an earlier version has rented: what is listed is in the credentials' own.
@@ -26,7 +54,7 @@ impl Aws {
         if rental.account.is_some() {
             return;
         }
-        let Ok(account) = self.client.account(&rental.region) else { return };
+        let Ok(account) = self.client.account_if_known(&rental.region) else { return };
         // Where it cannot be written down, the next look tries again.
         let _ = self.rentals.change(instance, |rental| {
             rental.account.get_or_insert(account);
@@ -51,7 +79,7 @@ impl Aws {
         let here = rented.iter().filter(|(_, rental)| rental.gone.is_none() && rental.account.is_some());
         let here: Vec<&(InstanceId, Rental)> = here.collect();
         let Some((_, first)) = here.first() else { return };
-        let now = match self.client.account(&first.region) {
+        let now = match self.client.account_if_known(&first.region) {
             Ok(now) => now,
             Err(failure) => {
                 view.is_complete = false;
@@ -121,6 +149,30 @@ mod tests {
         let asked = script.asked.lock().unwrap();
         let terminated = asked.iter().any(|asked| asked.contains("TerminateInstances"));
         assert_eq!(terminated, ended == "ending", "{asked:?}");
+    }
+
+    #[test]
+    fn without_sts_a_request_in_doubt_is_repeated_with_the_same_key_alone() {
+        let check = |before: Option<&str>, unanswered: u32, expected: bool| {
+            let home = tempfile::tempdir().unwrap();
+            let script = Script::new(|_| Err("no route".to_owned()));
+            let aws = aws(home.path(), script.clone());
+            let known = Rental { key: before.map(str::to_owned), unanswered, handle: None, ..rental(None) };
+            let instance = InstanceId::new("r-i1");
+            aws.rentals.write(&instance, &known).unwrap();
+            let answer = aws.launch(&known.request);
+            assert!(matches!(answer, ProviderAnswer::Doubt(_)), "{answer:?}");
+            let is_sent = script.asked.lock().unwrap().iter().any(|asked| asked.contains("Action=RunInstances"));
+            assert_eq!(is_sent, expected, "{before:?} {unanswered} {answer:?}");
+            let noted = aws.rentals.read(&instance).unwrap().unwrap().key;
+            assert_eq!(noted.as_deref(), if expected { Some("key") } else { before });
+        };
+        check(Some("key"), 1, true);
+        check(Some("other"), 1, false);
+        // Nothing was sent with it.
+        check(Some("other"), 0, true);
+        // Of an earlier version, which did not write it down.
+        check(None, 1, true);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use domain::Timestamp;
 use serde::de::DeserializeOwned;
@@ -17,6 +17,10 @@ use super::wire::{HttpReply, HttpRequest, HttpTransport};
 /// A key is replaced so long before it ends.
 const RENEWED_BEFORE: i64 = 300_000_000;
 
+/// For so long a failure to ask whose a key is stands: where STS cannot be reached, as in a private network, each request waits
+/// for seconds.
+const UNKNOWN_FOR: Duration = Duration::from_secs(30);
+
 /// Maximum number of pages of a list; more is considered an error.
 const PAGES: usize = 1000;
 
@@ -25,8 +29,16 @@ pub struct Client {
     transport: Arc<dyn HttpTransport>,
     sources: CredentialSources,
     lease: Mutex<Option<Lease>>,
-    /// The last key whose account was asked for, and the account.
-    account: Mutex<Option<(String, String)>>,
+    /// The last key whose account was asked for.
+    account: Mutex<Option<AskedAccount>>,
+}
+
+/// What STS has said of whose a key is, and when it was asked.
+#[derive(Clone)]
+struct AskedAccount {
+    key: String,
+    account: Result<String, AwsFailure>,
+    at: Instant,
 }
 
 impl std::fmt::Debug for Client {
@@ -143,16 +155,41 @@ impl Client {
         Ok(identity.get_caller_identity_result)
     }
 
-    /// The account that the current key belongs to: asked for once for each key.
+    /// The account that the current key belongs to: asked for until STS has said so once for each key.
     ///
     /// # Errors
     /// [`AwsFailure`].
     pub fn account(&self, region: &str) -> Result<String, AwsFailure> {
+        self.account_asked(region, Duration::ZERO)
+    }
+
+    /// The same where work goes on without it: after a failure it is not asked for again for a while.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn account_if_known(&self, region: &str) -> Result<String, AwsFailure> {
+        self.account_asked(region, UNKNOWN_FOR)
+    }
+
+    fn account_asked(&self, region: &str, failure_stands: Duration) -> Result<String, AwsFailure> {
         let key = self.key(region)?.key.id;
-        let known = self.account.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, account)) = known.filter(|(of, _)| *of == key) {
-            return Ok(account);
+        let last = self.account.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(last) = last.filter(|last| last.key == key)
+            && (last.account.is_ok() || last.at.elapsed() < failure_stands)
+        {
+            return last.account;
         }
+        let account = self.account_of(region, &key);
+        let mut last = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        // What another thread has been told meanwhile stays.
+        let is_known = last.as_ref().is_some_and(|last| last.key == key && last.account.is_ok());
+        if account.is_ok() || !is_known {
+            *last = Some(AskedAccount { key, account: account.clone(), at: Instant::now() });
+        }
+        account
+    }
+
+    fn account_of(&self, region: &str, key: &str) -> Result<String, AwsFailure> {
         let account = self.caller(region)?.account;
         if account.is_empty() {
             return Err(AwsFailure::Doubt("AWS STS names no account for this key".to_owned()));
@@ -161,7 +198,6 @@ impl Client {
         if self.key(region)?.key.id != key {
             return Err(AwsFailure::Doubt("the key changed while its account was asked for".to_owned()));
         }
-        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, account.clone()));
         Ok(account)
     }
 
@@ -209,6 +245,19 @@ pub fn now() -> Timestamp {
 mod tests {
     use super::super::wire::scripted::{Script, reply};
     use super::*;
+
+    #[test]
+    fn where_sts_cannot_be_reached_it_is_not_asked_for_every_machine() {
+        let script = Script::new(|_| Err("no route".to_owned()));
+        let client = super::super::wire::scripted::client(script.clone());
+        for _ in 0..3 {
+            assert!(client.account_if_known("us-east-1").is_err());
+        }
+        assert_eq!(script.asked.lock().unwrap().len(), 1);
+        // What rests on it does not wait.
+        assert!(client.account("us-east-1").is_err());
+        assert_eq!(script.asked.lock().unwrap().len(), 2);
+    }
 
     #[test]
     fn a_key_that_is_not_accepted_is_asked_for_again() {

@@ -48,13 +48,14 @@ impl Aws {
             return unsent(&failure, rental.unanswered);
         }
         // In another account the same request would rent a second machine.
-        if let Some(why) = self.is_elsewhere(first, &rental) {
+        let other = self.is_elsewhere(first, &rental).or_else(|| self.is_of_other_key(first, &rental));
+        if let Some(why) = other {
             return ProviderAnswer::Doubt(why);
         }
         if !is_in_time(asked, Instant::now()) {
             return ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned());
         }
-        if let Err(error) = self.count(first, 1) {
+        if let Err(error) = self.count_sent(first, &rental) {
             return ProviderAnswer::Doubt(format!("cannot write down that `{first}` is asked for: {error}"));
         }
         let answer = self.client.ask::<Reservation>(&rental.region, &query::run_instances(rental.params.clone()));
@@ -66,7 +67,7 @@ impl Aws {
             },
             Err(failure) if failure.refusal().is_none() => return ProviderAnswer::Doubt(failure.to_string()),
             Err(failure) => {
-                return match self.count(first, -1) {
+                return match self.count_answered(first) {
                     Ok(others) => judged(&failure, others),
                     Err(error) => {
                         ProviderAnswer::Doubt(format!("cannot write down that AWS says `{failure}`: {error}"))
@@ -95,10 +96,10 @@ impl Aws {
         members.iter().map(|member| self.rentals.read(member).ok().flatten()?.handle).collect()
     }
 
-    /// Counts a request that is about to be sent, or one that was answered; how many are unanswered now.
-    fn count(&self, instance: &InstanceId, more: i32) -> io::Result<u32> {
+    /// Counts a request that was answered; how many are unanswered now.
+    fn count_answered(&self, instance: &InstanceId) -> io::Result<u32> {
         let rental = self.rentals.change(instance, |rental| {
-            rental.unanswered = rental.unanswered.saturating_add_signed(more);
+            rental.unanswered = rental.unanswered.saturating_sub(1);
             true
         })?;
         rental.map(|rental| rental.unanswered).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -132,7 +133,7 @@ impl Aws {
         let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, request.has_peers);
         let site = site.map_err(|failure| unsent(&failure, 0))?;
         let cap = self.bid(request, &choice);
-        let account = Some(self.client.account(&choice.region).map_err(|failure| unsent(&failure, 0))?);
+        let account = self.client.account_if_known(&choice.region).ok();
         let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
         // The agent of each is started with a request of its own. That of the first is what is sent.
         let of = |member: &InstanceId| LaunchRequest { members: vec![member.clone()], ..request.clone() };

@@ -26,6 +26,9 @@ pub struct Rental {
     /// that did not write it down, and for a cloud that does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// The key with which it was asked for last, where its account is not known and the key does not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What is sent.
     pub params: Params,
     /// Requests that were sent without a conclusive answer: each may have rented. A file of a version that did not
@@ -70,6 +73,7 @@ impl Rental {
             request,
             region,
             account: None,
+            key: None,
             params,
             unanswered: 0,
             handle: None,
