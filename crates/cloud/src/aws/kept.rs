@@ -3,11 +3,12 @@
 
 use std::io;
 use std::sync::PoisonError;
+use std::time::Instant;
 
 use domain::rental::{EndRequest, LaunchRequest, MachineState, Refusal, SeenMachine};
 use domain::{Elapsed, Timestamp};
 
-use super::launch::{accepted, refused, unsent};
+use super::launch::{accepted, is_in_time, refused, too_late, unsent};
 use super::wire::answers::ListedMachine;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
@@ -25,6 +26,7 @@ const CLOCKS: i64 = 60_000_000;
 impl Aws {
     /// Starts the machine that the kind of an offer names. Asking twice starts it once.
     pub(super) fn start_kept(&self, request: &LaunchRequest, (kind, handle): (&str, &str)) -> ProviderAnswer {
+        let asked = Instant::now();
         let [instance] = &request.members[..] else {
             return refused("a stopped machine is started alone".to_owned());
         };
@@ -53,6 +55,10 @@ impl Aws {
         }
         if let Some(why) = self.is_elsewhere(instance, &rental) {
             return ProviderAnswer::Doubt(why);
+        }
+        // Whoever asked has given up, and may have ended it since.
+        if !is_in_time(asked, Instant::now()) {
+            return too_late();
         }
         // From here on its end stops it, and keeps the disk.
         let machine = KeptMachine { instance: instance.clone(), state: KeptState::Starting { since }, ..known };
@@ -167,7 +173,7 @@ fn state_of_kept(
     let name = machine.instance_state.name.as_str();
     match (kept.state, name) {
         // The rent is over. One that did not start since it was asked to was not rented.
-        (KeptState::Stopped { .. }, "stopped" | "terminated") => {
+        (KeptState::Stopped { .. }, "stopped" | "terminated") | (KeptState::Starting { .. }, "terminated") => {
             let usage = look::usage(machine, now);
             let is_of_this_run = |usage: &domain::run::Usage| {
                 rented.is_none_or(|rented| usage.started.0.saturating_add(CLOCKS) >= rented.0)
@@ -301,6 +307,8 @@ mod tests {
         // It was asked to start, and did not: what it ran before was another run's.
         check(stopped, "stopped", Some("2026-11-23T18:40:00Z"), "Some(Gone(None))");
         check(KeptState::Starting { since }, "stopped", Some("2026-11-23T18:40:00Z"), "None");
+        check(KeptState::Starting { since }, "terminated", Some("2026-11-23T18:40:00Z"), "Some(Gone(None))");
+        check(KeptState::Starting { since }, "terminated", Some("2026-11-23T18:00:00Z"), "gone after 1800 s");
         check(KeptState::Starting { since }, "pending", Some("2026-11-23T18:40:00Z"), "Some(Pending)");
         check(KeptState::Started, "running", Some("2026-11-23T18:00:00Z"), "Some(Running)");
         check(KeptState::Started, "terminated", Some("2026-11-23T18:00:00Z"), "gone after 1800 s");

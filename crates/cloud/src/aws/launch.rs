@@ -53,7 +53,7 @@ impl Aws {
             return ProviderAnswer::Doubt(why);
         }
         if !is_in_time(asked, Instant::now()) {
-            return ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned());
+            return too_late();
         }
         if let Err(error) = self.count_sent(first, &rental) {
             return ProviderAnswer::Doubt(format!("cannot write down that `{first}` is asked for: {error}"));
@@ -197,8 +197,13 @@ pub(super) fn unsent(failure: &AwsFailure, others: u32) -> ProviderAnswer {
 }
 
 /// Whether a request may still be sent.
-fn is_in_time(asked: Instant, now: Instant) -> bool {
+pub(super) fn is_in_time(asked: Instant, now: Instant) -> bool {
     now.saturating_duration_since(asked) < SENT_WITHIN
+}
+
+/// The answer if it may not.
+pub(super) fn too_late() -> ProviderAnswer {
+    ProviderAnswer::Doubt("it took too long to prepare the request, so it was not sent".to_owned())
 }
 
 pub(super) fn accepted(members: &[InstanceId], handles: Vec<String>) -> ProviderAnswer {
