@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use cloud::Catalog;
-use domain::run::{InstanceState, StopBy};
+use domain::run::{InstanceState, RunState, StopBy};
 use domain::{Event, InstanceId, Timestamp};
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
@@ -192,7 +192,9 @@ fn stop_due(
     settings: &GlobalSettings,
     home: &Home,
 ) -> Result<bool, String> {
-    let Some(run) = state.world().runs.get(&instance.run).filter(|run| !run.state.is_final()) else { return Ok(false) };
+    // One that is being stopped already may be meant to be deleted.
+    let is_open = |run: &&Run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. });
+    let Some(run) = state.world().runs.get(&instance.run).filter(is_open) else { return Ok(false) };
     let Some(table) = timetable_of(run, state) else { return Ok(false) };
     let (table, zone) = table?;
     let now = clock::now();
