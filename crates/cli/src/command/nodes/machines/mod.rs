@@ -10,10 +10,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use domain::run::InstanceState;
+use cloud::rented::kept::KeptMachine;
+use domain::run::{InstanceState, RunState};
 use domain::{InstanceId, RunId};
 use plan::{Instance, World};
-use server::Home;
+use server::{Home, State};
 
 use crate::command::find::{RunOrSweep, find_any, open_named};
 use crate::command::stop;
@@ -76,12 +77,26 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             let home = Home::open(&settings.home)?;
             if let Some(machine) = kept::find(kept::stopped(&home)?, &args.machine)? {
                 kept::refuse_other(&machine, &args.machine, &home)?;
-                return kept::delete(&machine, &home, settings, printer);
+                if !is_up(&machine, &home)? {
+                    return kept::delete(&machine, &home, settings, printer);
+                }
+                // From here on its end deletes it.
+                let forgotten = kept::files(&home).remove(&machine.handle);
+                forgotten.map_err(Error::file("delete", home.root()))?;
             }
             refuse_ended(&args.machine, settings)?;
             stop::run(stop::Args { run: args.machine }, settings, printer)
         }
     }
+}
+
+/// Whether a machine is up still that was to be stopped: its stop was written down, and then not asked for.
+fn is_up(machine: &KeptMachine, home: &Home) -> Result<bool, Error> {
+    let state = State::open_lean(home)?;
+    let run = state.world().runs.get(&machine.run());
+    let goes_on = run.is_some_and(|run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }));
+    let instance = state.world().instances.get(&machine.instance);
+    Ok(goes_on && instance.is_some_and(|instance| instance.state == InstanceState::Up))
 }
 
 /// Refuses to give back a machine of a run that has ended and never was `gradus machines up`.
