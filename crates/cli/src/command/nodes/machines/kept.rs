@@ -255,14 +255,22 @@ pub fn delete(
     let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else {
         return Err(world("stopped machines are those of AWS".to_owned(), "this is a fault of gradus"));
     };
-    let here = client.account(&machine.region).map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
-    if let Some(account) = machine.account.as_ref().filter(|account| **account != here) {
-        let message =
-            format!("`{}` is in account `{account}`, and the credentials here are for `{here}`", machine.handle);
-        return Err(world(message, "set the credentials of that account, or delete it in the AWS console"));
+    if let Some(account) = &machine.account {
+        let here = client.account(&machine.region);
+        let here = here.map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
+        if here != *account {
+            let message =
+                format!("`{}` is in account `{account}`, and the credentials here are for `{here}`", machine.handle);
+            return Err(world(message, "set the credentials of that account, or delete it in the AWS console"));
+        }
     }
     match client.tell(&machine.region, &query::terminate(&[&machine.handle])) {
-        Ok(()) | Err(AwsFailure::NotFound(_)) => {}
+        Ok(()) => {}
+        Err(AwsFailure::NotFound(_)) if machine.account.is_some() => {}
+        Err(AwsFailure::NotFound(_)) => printer.say(format!(
+            "warning: AWS has no `{}` for these credentials; if it is in another account, delete it in the AWS console",
+            machine.handle
+        )),
         Err(failure) => return Err(rented::refused(&format!("delete `{}`", machine.handle), &failure)),
     }
     files(home).remove(&machine.handle).map_err(Error::file("delete", home.root()))?;
@@ -283,7 +291,8 @@ pub fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(
     state.recall(&RunOrSweep::Run(id.clone()))?;
     let run = of_run(state, machine)?;
     if !run.state.is_final() || run.bill.is_none() {
-        return Err(world(format!("`{id}` is not stopped yet"), "run the same command again in a minute"));
+        let hint = format!("wait until it is; `gradus stop {id}` stops it where that was not asked for");
+        return Err(world(format!("`{id}` is not stopped yet"), &hint));
     }
     let Some(adjustment) = disk_cost(machine, run, clock::now()) else { return Ok(()) };
     let (counted, before) = (adjustment.1, run.adjusted());
