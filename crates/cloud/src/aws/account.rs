@@ -37,10 +37,10 @@ impl Aws {
         })
     }
 
-    /// Counts a request that is about to be sent, and notes its key where its account is not known.
+    /// Counts a request that is about to be sent, and notes its key unless keys end.
     pub(super) fn count_sent(&self, instance: &InstanceId, rental: &Rental) -> io::Result<()> {
-        let lease = self.client.key(&rental.region).ok();
-        let key = lease.filter(|lease| rental.account.is_none() && lease.until.is_none()).map(|lease| lease.key.id);
+        let lease = self.client.key(&rental.region).ok().filter(|lease| lease.until.is_none());
+        let key = lease.map(|lease| lease.key.id);
         let counted = self.rentals.change(instance, |rental| {
             rental.unanswered = rental.unanswered.saturating_add(1);
             rental.key = key;
@@ -62,14 +62,16 @@ impl Aws {
         });
     }
 
-    /// Sees to it that there is a key, and that it is known whose it is where that matters.
+    /// Sees to it that there is a key, and that it is known whose it is where a request may have been sent with another one.
     ///
     /// # Errors
     /// [`AwsFailure`].
     pub(super) fn known_key(&self, rental: &Rental) -> Result<(), AwsFailure> {
-        match rental.account {
-            Some(_) => self.client.account(&rental.region).map(drop),
-            None => self.client.key(&rental.region).map(drop),
+        let lease = self.client.key(&rental.region)?;
+        // The key with which it was sent before is one of the same account.
+        match rental.account.is_none() || rental.key.as_ref() == Some(&lease.key.id) {
+            true => Ok(()),
+            false => self.client.account(&rental.region).map(drop),
         }
     }
 
@@ -153,26 +155,28 @@ mod tests {
 
     #[test]
     fn without_sts_a_request_in_doubt_is_repeated_with_the_same_key_alone() {
-        let check = |before: Option<&str>, unanswered: u32, expected: bool| {
+        let check = |account: Option<&str>, before: Option<&str>, unanswered: u32, expected: bool| {
             let home = tempfile::tempdir().unwrap();
             let script = Script::new(|_| Err("no route".to_owned()));
             let aws = aws(home.path(), script.clone());
-            let known = Rental { key: before.map(str::to_owned), unanswered, handle: None, ..rental(None) };
+            let known = Rental { key: before.map(str::to_owned), unanswered, handle: None, ..rental(account) };
             let instance = InstanceId::new("r-i1");
             aws.rentals.write(&instance, &known).unwrap();
             let answer = aws.launch(&known.request);
             assert!(matches!(answer, ProviderAnswer::Doubt(_)), "{answer:?}");
             let is_sent = script.asked.lock().unwrap().iter().any(|asked| asked.contains("Action=RunInstances"));
-            assert_eq!(is_sent, expected, "{before:?} {unanswered} {answer:?}");
+            assert_eq!(is_sent, expected, "{account:?} {before:?} {unanswered} {answer:?}");
             let noted = aws.rentals.read(&instance).unwrap().unwrap().key;
             assert_eq!(noted.as_deref(), if expected { Some("key") } else { before });
         };
-        check(Some("key"), 1, true);
-        check(Some("other"), 1, false);
+        check(None, Some("key"), 1, true);
+        check(None, Some("other"), 1, false);
+        check(Some("2"), Some("key"), 1, true);
+        check(Some("2"), Some("other"), 1, false);
         // Nothing was sent with it.
-        check(Some("other"), 0, true);
+        check(None, Some("other"), 0, true);
         // Of an earlier version, which did not write it down.
-        check(None, 1, true);
+        check(None, None, 1, true);
     }
 
     #[test]

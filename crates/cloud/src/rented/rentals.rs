@@ -26,7 +26,7 @@ pub struct Rental {
     /// that did not write it down, and for a cloud that does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// The key with which it was asked for last, where its account is not known and the key does not end.
+    /// The key with which it was asked for last, unless keys end by themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What is sent.
