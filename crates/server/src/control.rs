@@ -206,8 +206,7 @@ impl Running<'_, '_> {
         }
         let providers = self.control.providers.iter();
         self.controller.set_traits(providers.map(|provider| (provider.name(), provider.traits())));
-        let overdue = self.calls.overdue();
-        inputs.extend(overdue.map(|(call, answer)| ControllerInput::Answered { call, answer, account: None }));
+        inputs.extend(self.calls.overdue());
         if self.audit.elapsed() >= AUDIT {
             self.audit = Instant::now();
             inputs.push(ControllerInput::Audit);

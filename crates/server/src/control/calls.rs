@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use ::control::CallId;
+use ::control::{CallId, ControllerInput};
 use cloud::Provider;
 use domain::rental::{ProviderAnswer, ProviderCall};
 
@@ -58,7 +58,7 @@ impl ProviderCalls {
     }
 
     /// Calls that are abandoned now, each with the answer to assume.
-    pub fn overdue(&mut self) -> impl Iterator<Item = (CallId, ProviderAnswer)> {
+    pub fn overdue(&mut self) -> impl Iterator<Item = ControllerInput> {
         let mut overdue = Vec::new();
         for queue in self.providers.values_mut() {
             for (id, call) in &queue.under_way {
@@ -75,7 +75,7 @@ impl ProviderCalls {
             }
             queue.go_on(&self.sender);
         }
-        overdue.into_iter()
+        overdue.into_iter().map(|(call, answer)| ControllerInput::Answered { call, answer, account: None })
     }
 }
 
