@@ -25,13 +25,12 @@ pub(crate) fn elsewhere<'a>(
     why: Option<&str>,
 ) -> String {
     let names: Vec<String> = machines.into_iter().map(|machine| format!("`{machine}`")).collect();
-    let (was, them, they_count) =
-        if names.len() == 1 { ("was", "it", "it counts") } else { ("were", "them", "they count") };
+    let (was, they_count) = if names.len() == 1 { ("was", "it counts") } else { ("were", "they count") };
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let set = if now.is_empty() { "none is set here".to_owned() } else { format!("here `{now}` is set") };
     format!(
-        "{} {was} rented in account `{account}`, and {set}{why}: set `{account}` with its credentials again and restart gradus, \
-         or end {them} in the cloud's console; until then {they_count} as rented",
+        "{} {was} rented in account `{account}`, and {set}{why}: set `{account}` with its credentials again and restart gradus; \
+         until then {they_count} as rented, also once ended in the cloud's console",
         names.join(", ")
     )
 }
@@ -85,14 +84,14 @@ mod tests {
         assert_eq!(
             elsewhere([&one], ("old", "new"), None),
             "`r-i1` was rented in account `old`, and here `new` is set: set `old` with its credentials again and restart \
-             gradus, or end it in the cloud's console; until then it counts as rented"
+             gradus; until then it counts as rented, also once ended in the cloud's console"
         );
         let unset = elsewhere([&one], ("old", ""), None);
         assert!(unset.contains("and none is set here: "), "{unset}");
         let several = elsewhere([&one, &two], ("old", "new"), Some("HTTP status 403"));
         assert!(several.starts_with("`r-i1`, `r-i2` were rented in account `old`"), "{several}");
         assert!(
-            several.contains("(HTTP status 403)") && several.ends_with("until then they count as rented"),
+            several.contains("(HTTP status 403)") && several.contains("until then they count as rented, also"),
             "{several}"
         );
     }
