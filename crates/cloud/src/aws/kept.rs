@@ -12,7 +12,7 @@ use super::launch::{accepted, is_in_time, refused, too_late, unsent};
 use super::wire::answers::ListedMachine;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
-use super::{Aws, client, look};
+use super::{Aws, client, look, site};
 use crate::provider::ProviderAnswer;
 use crate::rented::kept::{KeptMachine, KeptState, MachineEnd, machine_end};
 use crate::rented::rentals::Rental;
@@ -55,6 +55,11 @@ impl Aws {
         }
         if let Some(why) = self.is_elsewhere(instance, &rental) {
             return ProviderAnswer::Doubt(why);
+        }
+        // One that nobody reaches would be given back, with its disk.
+        let place = (known.region.as_str(), request.has_peers);
+        if let Err(failure) = site::let_in(&self.client, &self.settings.options, self.owner(), place) {
+            return unsent(&failure, rental.unanswered);
         }
         // Whoever asked has given up, and may have ended it since.
         if !is_in_time(asked, Instant::now()) {
@@ -241,7 +246,9 @@ mod tests {
         let script = Script::new(move |asked| match (asked.contains("Action=StartInstances"), answer) {
             (true, Some("lost")) => Err("lost".to_owned()),
             (true, Some(code)) => Ok(error(code)),
-            _ => Ok(reply(200, "<R/>")),
+            _ => {
+                Ok(reply(200, "<R><subnetSet><item><vpcId>vpc-1</vpcId></item></subnetSet><groupId>sg-1</groupId></R>"))
+            }
         });
         let aws = aws(home.path(), script.clone());
         aws.kept.write(&kept("a-i1", KeptState::Stopped { since })).unwrap();
@@ -250,6 +257,8 @@ mod tests {
         let end = EndRequest { instance: InstanceId::new("b-i1"), handle: None };
         assert_eq!(aws.end(std::slice::from_ref(&end)), ProviderAnswer::Ending);
         let asked = script.asked.lock().unwrap();
+        let first = |action: &str| asked.iter().position(|asked| asked.contains(action)).unwrap();
+        assert!(first("Action=AuthorizeSecurityGroupIngress") < first("Action=StartInstances"), "{asked:?}");
         let last = asked.iter().rev().find_map(|asked| {
             ["Action=TerminateInstances", "Action=StopInstances"].into_iter().find(|action| asked.contains(action))
         });

@@ -28,15 +28,29 @@ pub fn prepare(
     let images: Images = client.ask(region, &query::describe_image(&image))?;
     let found = images.images_set.item.into_iter().next();
     let root = found.map(|image| image.root_device_name).filter(|name| !name.is_empty());
+    let group = let_in(client, options, owner, (region, has_peers))?;
     let subnet = options.subnets.get(region).cloned();
-    let subnets: Subnets = client.ask(region, &query::describe_subnets(subnet.as_deref()))?;
+    Ok(LaunchSite { image, root_device: root.unwrap_or_else(|| "/dev/sda1".to_owned()), group, subnet })
+}
+
+/// Sees to it that machines of a region let in this one, whose address may have changed since they were rented; their group.
+///
+/// # Errors
+/// [`AwsFailure`].
+pub fn let_in(
+    client: &Client,
+    options: &AwsOptions,
+    owner: &str,
+    (region, has_peers): (&str, bool),
+) -> Result<String, AwsFailure> {
+    let subnet = options.subnets.get(region).map(String::as_str);
+    let subnets: Subnets = client.ask(region, &query::describe_subnets(subnet))?;
     let network = subnets.subnet_set.item.into_iter().next().map(|subnet| subnet.vpc_id);
     let Some(network) = network.filter(|network| !network.is_empty()) else {
         let message = format!("`{region}` has no default network; name a subnet in `aws.json`, see docs/aws.md");
         return Err(AwsFailure::Invalid { code: "NoNetwork".into(), message });
     };
-    let group = group(client, region, (owner, has_peers), &network, &wanted(client, options)?)?;
-    Ok(LaunchSite { image, root_device: root.unwrap_or_else(|| "/dev/sda1".to_owned()), group, subnet })
+    group(client, region, (owner, has_peers), &network, &wanted(client, options)?)
 }
 
 /// The zones of a region in which machines can be put without a subnet of the user's: those with a default one.
