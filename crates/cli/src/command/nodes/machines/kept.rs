@@ -197,6 +197,9 @@ pub fn start_machine(args: &StartArgs, settings: &GlobalSettings, printer: &mut 
         return Err(usage(format!("no machine `{}` is stopped", args.machine), hint));
     };
     let mut state = State::open_lean(&home)?;
+    if let Some(run) = starting(&state, &machine) {
+        return Err(usage(format!("run `{run}` starts it already"), "`gradus machines list` shows when it is up"));
+    }
     charge(&machine, &home, &mut state)?;
     let (job, plan, file) = again(of_run(&state, &machine)?, &machine, (args.budget, args.time))?;
     let name = job.name.clone();
@@ -237,6 +240,13 @@ pub fn again(
 pub fn of_run<'a>(state: &'a State, machine: &KeptMachine) -> Result<&'a Run, Error> {
     let id = machine.run();
     state.world().runs.get(&id).ok_or_else(|| server::Error::NoRun(id.to_string()).into())
+}
+
+/// The run that is to start a stopped machine and has not ended.
+pub fn starting<'a>(state: &'a State, machine: &KeptMachine) -> Option<&'a domain::RunId> {
+    let kind = start_kind(&machine.offer.kind, &machine.handle);
+    let mut runs = state.world().runs.iter();
+    runs.find(|(_, run)| !run.state.is_final() && run.plan.offer.kind == kind).map(|(id, _)| id)
 }
 
 /// Deletes a stopped machine with its disk.

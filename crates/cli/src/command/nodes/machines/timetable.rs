@@ -220,7 +220,9 @@ fn start_due(
     recalled.map_err(|error| error.to_string())?;
     let run = of_run(state, machine).map_err(said)?;
     // One that is still being stopped, or started, is looked at again.
-    let (true, Some(ended)) = (run.bill.is_some(), run.ended) else { return Ok(false) };
+    let (true, Some(ended), None) = (run.bill.is_some(), run.ended, kept::starting(state, machine)) else {
+        return Ok(false);
+    };
     let Some(table) = timetable_of(run, state) else { return Ok(false) };
     let (table, zone) = table?;
     if table.due(&zone, clock::now(), (false, ended)) != Some(PowerChange::Start) {
