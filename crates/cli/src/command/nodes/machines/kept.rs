@@ -156,8 +156,9 @@ pub fn keep(
 
 /// The stopped machine of a name.
 pub fn find(machines: Vec<KeptMachine>, name: &str) -> Result<Option<KeptMachine>, Error> {
-    let mut found: Vec<KeptMachine> =
-        machines.into_iter().filter(|machine| machine.run().as_str().starts_with(name)).collect();
+    // A variable of a shell that is not set names none: what is found may be deleted.
+    let is_meant = |machine: &KeptMachine| !name.is_empty() && machine.run().as_str().starts_with(name);
+    let mut found: Vec<KeptMachine> = machines.into_iter().filter(is_meant).collect();
     if let Some(exact) = found.iter().position(|machine| machine.run().as_str() == name) {
         return Ok(Some(found.swap_remove(exact)));
     }
@@ -392,6 +393,7 @@ mod tests {
         }
         let machines = || vec![kept("aws", "us-east-1/g4dn.xlarge").unwrap()];
         assert!(find(machines(), "box").unwrap().is_some() && find(machines(), "other").unwrap().is_none());
+        assert!(find(machines(), "").unwrap().is_none());
         let two = || [machines(), machines()].concat();
         assert!(find(two(), "box").is_err(), "it may be either");
     }
