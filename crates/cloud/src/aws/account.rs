@@ -49,7 +49,8 @@ impl Aws {
         counted.map(drop).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Writes down the account of a machine that an earlier version has rented: what is listed is in the credentials' own.
+    /// Writes down the account of a machine that was rented without it, as by an earlier version: what is listed is in the
+    /// credentials' own.
     pub(super) fn learn_account(&self, instance: &InstanceId, rental: &Rental) {
         if rental.account.is_some() {
             return;
@@ -62,7 +63,7 @@ impl Aws {
         });
     }
 
-    /// Sees to it that there is a key, and that it is known whose it is where a request may have been sent with another one.
+    /// Sees to it that there is a key, and that it is known whose it is where another one may have been used before.
     ///
     /// # Errors
     /// [`AwsFailure`].
