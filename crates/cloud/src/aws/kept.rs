@@ -46,12 +46,14 @@ impl Aws {
             KeptState::Started => return accepted(&request.members, vec![handle.to_owned()]),
             KeptState::Stopped { since } | KeptState::Starting { since } => since,
         };
+        // Its answer may have been lost.
+        let asked_before = u32::from(matches!(known.state, KeptState::Starting { .. }));
         let rental = match self.rental_of_kept(request, &known) {
             Ok(rental) => rental,
             Err(answer) => return answer,
         };
         if let Err(failure) = self.known_key(&rental) {
-            return unsent(&failure, rental.unanswered);
+            return unsent(&failure, asked_before);
         }
         if let Some(why) = self.is_elsewhere(instance, &rental) {
             return ProviderAnswer::Doubt(why);
@@ -59,7 +61,7 @@ impl Aws {
         // One that nobody reaches would be given back, with its disk.
         let place = (known.region.as_str(), request.has_peers);
         if let Err(failure) = site::let_in(&self.client, &self.settings.options, self.owner(), place) {
-            return unsent(&failure, rental.unanswered);
+            return unsent(&failure, asked_before);
         }
         // Whoever asked has given up, and may have ended it since.
         if !is_in_time(asked, Instant::now()) {
