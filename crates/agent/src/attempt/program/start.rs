@@ -72,7 +72,10 @@ impl Attempt {
             Some(user) => self.as_user(plain, user),
             None => plain,
         };
-        Ok(self.limited.as_ref().map_or(plain, |group| limited(&plain, group.path())))
+        Ok(match &self.limited {
+            Some(group) => limited(&plain, group.path()),
+            None => plain,
+        })
     }
 
     /// Makes the control group of the job's limits before the first script; that there is none is said, once.

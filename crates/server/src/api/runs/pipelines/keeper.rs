@@ -116,7 +116,7 @@ async fn left(api: &Api, record: &PipelineRecord) -> Result<Option<Budget>, ApiE
             if let Some(world) = reader.run(run).map_err(ApiError::inside)?
                 && let Some(known) = world.runs.get(run)
             {
-                cost = cost + spent(&world, known, clock::now());
+                cost += spent(&world, known, clock::now());
             }
         }
         Ok(cost)
