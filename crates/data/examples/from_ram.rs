@@ -48,6 +48,7 @@ fn measure(what: &str, path: &Path, augment: Vec<Augment>, memory: &[u8]) -> Res
         split: Split::Shares([1.0, 0.0, 0.0]),
         classes: None,
         labels: domain::train::Labels::Class,
+        trained_on: None,
         text: None,
         size: Some(SIZE as u32),
         sampling: domain::train::Sampling::Shuffle,

@@ -375,7 +375,7 @@ fn one_machine_is_on_demand_beside_spot_machines() {
     let mut scene = mixed(&["a"]);
     scene.check("rent a, rent a/spot, rent a/spot");
     for (place, instance) in scene.run().instances.clone().iter().enumerate().rev() {
-        scene.append(Event::Launched { instance: instance.clone(), handle: None });
+        scene.append(Event::Launched { instance: instance.clone(), handle: None, account: None });
         let started = Timestamp(place as i64);
         scene.append(Event::AgentUp { instance: instance.clone(), started, incarnation: 0 });
     }

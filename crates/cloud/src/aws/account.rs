@@ -142,7 +142,7 @@ mod tests {
         let aws = aws(home.path(), script.clone());
         let instance = InstanceId::new("r-i1");
         aws.rentals.write(&instance, &rental(account)).unwrap();
-        let ProviderAnswer::Observed(view) = aws.observe(&[instance.clone()]) else { panic!() };
+        let ProviderAnswer::Observed(view) = aws.observe(std::slice::from_ref(&instance)) else { panic!() };
         let ended = match aws.end(&[EndRequest { instance: instance.clone(), handle: None }]) {
             ProviderAnswer::Ending => "ending",
             ProviderAnswer::Unavailable(why) if why.contains("rented in account `1`, and here `2` is set") => "told",

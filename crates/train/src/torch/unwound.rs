@@ -37,8 +37,8 @@ mod tests {
     fn an_error_that_the_bindings_panic_with_is_an_error() {
         let fails = |text: &'static str| {
             move || -> Result<()> {
-                let error: std::result::Result<(), tch::TchError> = Err(tch::TchError::Torch(text.into()));
-                error.unwrap();
+                let read = |text: &str| std::result::Result::<(), _>::Err(tch::TchError::Torch(text.into()));
+                read(text).unwrap();
                 Ok(())
             }
         };

@@ -133,6 +133,21 @@ impl RentedCloud {
         }
     }
 
+    /// The zones of a region in which machines can be put, where there is a choice of them.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub fn zones(&self, region: &str) -> Result<Vec<String>, String> {
+        match self {
+            // A subnet of the user's is in one zone.
+            RentedCloud::Aws { options, .. } if options.subnets.contains_key(region) => Ok(Vec::new()),
+            RentedCloud::Aws { client, .. } => cloud::aws::zones(client, region).map_err(|failure| failure.to_string()),
+            // Azure chooses a zone where none is named.
+            RentedCloud::Lambda(_) | RentedCloud::Azure(_) => Ok(Vec::new()),
+            RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
+        }
+    }
+
     /// What spot machines of these types cost now in each zone of a region, by type and zone; empty where it does not differ or
     /// is not known.
     ///
