@@ -234,9 +234,11 @@ impl Simulation {
         let is_own =
             |machine: &&Machine| machine.instance.as_str().strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
         let billing = self.scenario.traits.billing;
-        let used = |machine: &Machine| match machine.ended {
-            Some(ended) => machine.rate.cost(billing.billed(Elapsed(ended - machine.rented))),
-            None => machine.rate.cost(Elapsed(self.now - machine.rented)),
+        // What nobody could reach was settled: whatever a frozen agent costs beyond that, nobody knows.
+        let used = |machine: &Machine| match (self.settled_unseen.get(&machine.instance), machine.ended) {
+            (Some(rent), _) => machine.rate.cost(*rent),
+            (None, Some(ended)) => machine.rate.cost(billing.billed(Elapsed(ended - machine.rented))),
+            (None, None) => machine.rate.cost(Elapsed(self.now - machine.rented)),
         };
         let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
         if spent > budget {
