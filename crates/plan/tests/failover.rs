@@ -9,7 +9,7 @@ use domain::run::{RunState, StopBy, Usage};
 use domain::{
     Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp,
 };
-use plan::{Action, ObservedState, Policy, World, bill, reconcile, run_due};
+use plan::{Action, ObservedState, Policy, Scope, World, bill, reconcile, reconcile_scope, run_due};
 
 const SECOND: u64 = 1_000_000;
 
@@ -281,6 +281,43 @@ fn a_run_that_has_its_machines_starts_whatever_is_refused_to_others() {
     refused(&mut scene);
     scene.check("");
     assert_eq!(scene.due(), Some(60));
+}
+
+/// Seeds 61659 and 84098 of the simulation: what other runs are rented tells that a kind may be had.
+#[test]
+fn a_run_that_was_not_granted_a_machine_yet_asks_for_what_others_were_granted() {
+    let waiting = |scene: &Scene| {
+        let mut scope = Scope::default();
+        scope.add_waiting(&scene.world);
+        reconcile_scope(&scene.world, &scene.facts, &scene.policy, &scope)
+    };
+    let mut scene = Scene::new(1, &["a", "b", "c"], None);
+    scene.check("rent a");
+    scene.refuse("a");
+    scene.check("rent b, rent c");
+    scene.facts.shortages.clear();
+    let actions = waiting(&scene);
+    let is_of_a = |action: &Action| matches!(action, Action::Rent { offer, .. } if offer.kind == "a");
+    assert!(actions.iter().any(is_of_a), "{actions:?}");
+    scene.accept("b");
+    assert_eq!(scene.settle(), "give up c");
+    assert_eq!(waiting(&scene), [], "it has one");
+}
+
+/// One that will be taken back is replaced while it is still there.
+#[test]
+fn a_run_whose_machine_will_be_reclaimed_waits_for_a_slot() {
+    let mut scene = Scene::new(1, &["a"], None);
+    scene.check("rent a");
+    let is_waiting = |scene: &Scene| {
+        let mut scope = Scope::default();
+        scope.add_waiting(&scene.world);
+        scope.runs.contains(&scene.run)
+    };
+    scene.up("a");
+    assert!(!is_waiting(&scene));
+    scene.append(Event::ReclaimNoticed { instance: scene.instance("a"), at: Timestamp(0) });
+    assert!(is_waiting(&scene));
 }
 
 #[test]

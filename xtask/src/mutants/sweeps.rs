@@ -36,6 +36,14 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_attempt_of_a_trial_starts" },
     },
     SourceMutant {
+        name: "races-wait-for-nobody",
+        harm: "a run that is refused every kind but one asks again up to a minute after another run was given one",
+        file: "crates/plan/src/reconcile/scope.rs",
+        from: "InstanceState::Intended => run.plan.alternatives.is_empty(),",
+        to: "InstanceState::Intended => true,",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "failover"], filter: "what_others_were_granted" },
+    },
+    SourceMutant {
         name: "trials-are-looked-at-alone",
         harm: "a trial that waits for money stays idle on a paid machine until something happens to itself",
         file: "crates/plan/src/reconcile/scope.rs",

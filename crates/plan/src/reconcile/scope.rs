@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::run::InstanceState;
 use domain::{RunId, SweepId};
 
-use crate::world::World;
+use crate::world::{Instance, Run, World};
 
 /// Runs and sweeps that a decision looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,14 +44,23 @@ impl Scope {
         }
     }
 
-    /// Adds the runs without a usable machine: the first of them uses a slot that has become free.
+    /// Adds the runs that may ask for another machine: the first of them uses a slot, or an offer, that has become free.
     pub fn add_waiting(&mut self, world: &World) {
         for (id, run) in world.open_runs() {
-            let usable =
-                world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
-            if !run.state.is_final() && usable.count() < run.job.machines() as usize {
+            let kept = world.live_instances_of(run).filter(|(_, instance)| is_kept(run, instance));
+            if !run.state.is_final() && kept.count() < run.job.machines() as usize {
                 self.add_run(world, id);
             }
         }
+    }
+}
+
+/// Whether a run asks for no other machine beside this one. Beside one that will be reclaimed it does, and, where it has a
+/// choice, beside one that it was not granted yet.
+fn is_kept(run: &Run, instance: &Instance) -> bool {
+    match instance.state {
+        InstanceState::Intended => run.plan.alternatives.is_empty(),
+        InstanceState::Launching | InstanceState::Up => instance.reclaim.is_none(),
+        InstanceState::Releasing | InstanceState::Released { .. } => false,
     }
 }
