@@ -273,7 +273,7 @@ fn for_run<'a>(
     }
     let up = machines.by_rank(run);
     if let Some(members) = fleet::members(world, facts, policy, run, &machines) {
-        if !trials::may_start(world, facts, run) {
+        if !trials::may_start(world, facts, policy, run) {
             return Vec::new();
         }
         let fence = Fence(run.attempts.len() as u64 + 1);

@@ -31,8 +31,16 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         name: "trials-start-before-costs-are-known",
         harm: "after a restart a trial is started from a budget that others have spent while nobody listened",
         file: "crates/plan/src/reconcile.rs",
-        from: "if !trials::may_start(world, facts, run) {",
-        to: "if !trials::may_start(world, facts, run) && run.job.nodes() == 0 {",
+        from: "if !trials::may_start(world, facts, policy, run) {",
+        to: "if !trials::may_start(world, facts, policy, run) && run.job.nodes() == 0 {",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_attempt_of_a_trial_starts" },
+    },
+    SourceMutant {
+        name: "trials-start-to-be-stopped",
+        harm: "after a restart a trial is started that its sweep has only the money to end",
+        file: "crates/plan/src/reconcile/trials.rs",
+        from: "known.max(spent_at_most(world, facts, sweep)) + kept < budget.max",
+        to: "known.max(spent_at_most(world, facts, sweep)) + kept.min(known) < budget.max",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_attempt_of_a_trial_starts" },
     },
     SourceMutant {

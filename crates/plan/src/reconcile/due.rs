@@ -45,7 +45,8 @@ pub fn sweep_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &
     let looked = spends.then_some(Elapsed(SWEEP_BUDGET));
     let budget = crate::sweep::budget_due(world, facts, policy, sweep);
     let lease = trials::lease_due(world, facts, policy, sweep).filter(|_| spends);
-    [deadline, looked, budget, lease].into_iter().flatten().min()
+    let step = trials::step_due(world, facts, sweep).filter(|_| spends);
+    [deadline, looked, budget, lease, step].into_iter().flatten().min()
 }
 
 /// Between two looks at a sweep's budget, in microseconds.

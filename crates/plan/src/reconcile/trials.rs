@@ -48,17 +48,19 @@ pub(super) fn affords(
     }
 }
 
-/// Whether an attempt of a run may start: not while its budget, or that of its sweep, may be spent already, by machines
-/// whose cost is not known: because their agents have not called since the loop began, or because nobody knows whether they
-/// were rented.
-pub(super) fn may_start(world: &World, facts: &ObservedState, run: &Run) -> bool {
+/// Whether an attempt of a run may start: not where its budget, or that of its sweep, may be spent already except for what
+/// is kept back to stop, by machines whose cost is not known: because their agents have not called since the loop began, or
+/// because nobody knows whether they were rented.
+pub(super) fn may_start(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
     let Some(budget) = budget_of(world, run) else { return true };
     let Some(sweep) = world.sweep_of(run) else {
         let most = spent(world, run, &facts.rents_at_most(world, run));
-        return spent_so_far(world, facts, run).max(most) < budget.max;
+        let kept = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
+        return spent_so_far(world, facts, run).max(most) + kept < budget.max;
     };
     let known: Money = world.trials(sweep).map(|(_, trial)| spent_so_far(world, facts, trial)).sum();
-    known.max(spent_at_most(world, facts, sweep)) < budget.max
+    let kept = crate::sweep::kept_back(world, facts, policy, sweep);
+    known.max(spent_at_most(world, facts, sweep)) + kept < budget.max
 }
 
 /// What the machines of trials that cannot be reached may cost until their leases are over.

@@ -57,7 +57,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
         let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
         affords_more = taken + owed + useless < budget.max;
         is_spent = spent + saving(open) + useless >= budget.max;
-        if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
+        if spent > Money::default() && spent + kept_back(world, facts, policy, sweep) >= budget.max {
             return stop(StopBy::Budget);
         }
         if !sweep.alerted
@@ -120,13 +120,19 @@ pub(crate) fn budget_due(
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let rest = |kept: Money| budget.max.micros().saturating_sub(kept.micros());
-    let stop = rest(saving(facts, policy, sweep, open.max(1)));
+    let stop = rest(kept_back(world, facts, policy, sweep));
     let last = rest(saving(facts, policy, sweep, open) + useless(facts, policy, sweep));
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let hourly = world.trials(sweep).map(|(_, run)| live_rate(world, run)).fold(0, i64::saturating_add);
     // Those that are reached already have had their effect.
     let next = [stop, last, alert].into_iter().filter(|at| *at > spent.micros()).min()?;
     time_to_spend(Money::from_micros(next - spent.micros()), hourly)
+}
+
+/// What is kept back from a sweep's budget to stop it.
+pub(crate) fn kept_back(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
+    saving(facts, policy, sweep, open.max(1))
 }
 
 /// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.

@@ -173,15 +173,16 @@ fn with_two_trials(budget: Option<&str>) -> (Scene, Vec<InstanceId>) {
     (scene, live)
 }
 
+/// Also seed 110887 of the simulation.
 #[test]
 fn no_attempt_of_a_trial_starts_before_the_cost_of_the_others_is_known() {
-    let starts = |rent: Option<u64>| {
+    let starts = |now: i64, rent: Option<u64>| {
         let (mut scene, live) = with_two_trials(Some("$1000"));
         for instance in live.clone() {
             let _ = scene.append(Event::AgentUp { instance, started: Timestamp(0), incarnation: 0 });
         }
         scene.world.sweeps.values_mut().next().unwrap().job.budget.as_mut().unwrap().max = "$50".parse().unwrap();
-        let mut facts = ObservedState { now: Timestamp(120_000_000), ..scene.facts() };
+        let mut facts = ObservedState { now: Timestamp(now * 1_000_000), ..scene.facts() };
         facts.machine_mut(&live[1]).rent = Some(Elapsed(1_000_000));
         // The loop has just begun, and the agent of the other one has not called since.
         let other = facts.machine_mut(&live[0]);
@@ -190,8 +191,9 @@ fn no_attempt_of_a_trial_starts_before_the_cost_of_the_others_is_known() {
         let actions = reconcile(&scene.world, &facts, &Policy::default());
         actions.iter().filter(|action| matches!(action, Action::Start { .. })).count()
     };
-    assert_eq!(starts(None), 0, "it may have cost the whole budget by now");
-    assert_eq!(starts(Some(20)), 2);
+    assert_eq!(starts(120, None), 0, "it may have cost the whole budget by now");
+    assert_eq!(starts(45, None), 0, "it may have left no more than it takes to end both");
+    assert_eq!([starts(30, None), starts(45, Some(20)), starts(120, Some(20))], [2, 2, 2]);
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl Scene {
     }
 }
 
-fn model(value: Option<f64>) -> Exported {
+pub fn model(value: Option<f64>) -> Exported {
     Exported {
         model: "m".into(),
         model_sha256: String::new(),
