@@ -44,6 +44,14 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_attempt_of_a_trial_starts" },
     },
     SourceMutant {
+        name: "begun-steps-are-forgotten",
+        harm: "a trial begins with the money that the machines of the one before are still billed: the sweep exceeds its budget",
+        file: "crates/plan/src/reconcile/trials.rs",
+        from: "open(world, sweep).map(ending).sum() + unbilled_at_most(world, facts, sweep)",
+        to: "open(world, sweep).map(ending).sum()",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "keeps_back_the_step" },
+    },
+    SourceMutant {
         name: "races-wait-for-nobody",
         harm: "a run that is refused every kind but one asks again up to a minute after another run was given one",
         file: "crates/plan/src/reconcile/scope.rs",

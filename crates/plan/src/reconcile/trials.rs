@@ -1,5 +1,7 @@
 //! What the budget and the deadline of a sweep leave to its trials. A trial has none of its own.
 
+use std::collections::BTreeMap;
+
 use domain::{Elapsed, InstanceId, Money};
 
 use super::limits::{
@@ -23,7 +25,45 @@ pub(crate) fn spent_at_most(world: &World, facts: &ObservedState, sweep: &SweepR
 /// What a sweep has cost at most, and what it takes to end its trials.
 pub(crate) fn taken_at_most(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
     let ending = |run: &Run| rate_now(world, run).cost(reserve_of(world, facts, policy, run));
-    spent_at_most(world, facts, sweep) + open(world, sweep).map(ending).sum()
+    spent_at_most(world, facts, sweep) + open(world, sweep).map(ending).sum() + unbilled_at_most(world, facts, sweep)
+}
+
+/// What the machines of trials that are over will be billed beyond what they have cost until now: their provider takes a
+/// while to end them, and bills in its steps.
+pub(crate) fn unbilled(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
+    let rents = over(world, sweep).map(|run| facts.rents_of(world, run));
+    rents.map(|rents| rest_of_bills(world, facts, &rents)).sum()
+}
+
+/// The same where machines have cost the most that they may.
+fn unbilled_at_most(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
+    let rents = over(world, sweep).map(|run| facts.rents_at_most(world, run));
+    rents.map(|rents| rest_of_bills(world, facts, &rents)).sum()
+}
+
+fn rest_of_bills(world: &World, facts: &ObservedState, rents: &BTreeMap<InstanceId, Elapsed>) -> Money {
+    let rents = rents.iter().filter_map(|(id, rent)| Some((world.instances.get(id)?, *rent)));
+    let rest = |(instance, rent): (&Instance, Elapsed)| {
+        let billed = facts.billed(instance, until_ended(facts, instance, rent));
+        instance.offer.rate.cost(Elapsed(billed.0.saturating_sub(rent.0)))
+    };
+    rents.map(rest).sum()
+}
+
+/// The rent of a machine by when its provider has ended it, if it is asked to now.
+fn until_ended(facts: &ObservedState, instance: &Instance, rent: Elapsed) -> Elapsed {
+    let within = facts.traits_of(instance).map_or(0, |traits| traits.effective_within.0);
+    Elapsed(rent.0.saturating_add(within))
+}
+
+/// How long until a provider bills another step for a machine of a trial that is over.
+pub(super) fn step_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Option<Elapsed> {
+    let machines = over(world, sweep).flat_map(|run| world.live_instances_of(run));
+    let left = machines.filter_map(|(id, instance)| {
+        let until = until_ended(facts, instance, facts.rent(id, instance)?);
+        facts.billed(instance, until).0.checked_sub(until.0).filter(|left| *left > 0)
+    });
+    left.min().map(|left| Elapsed(left.saturating_add(1)))
 }
 
 /// Whether what is left of a sweep's budget pays for `useless`, the cost of machines of one of its trials that turn out to
@@ -39,7 +79,7 @@ pub(super) fn affords(
     let others = open(world, sweep).filter(|other| !std::ptr::eq(*other, run));
     let ending: Money = others.map(|other| rate_now(world, other).cost(reserve_of(world, facts, policy, other))).sum();
     let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
-    let most = spent_at_most(world, facts, sweep) + ending + useless + owed;
+    let most = spent_at_most(world, facts, sweep) + unbilled_at_most(world, facts, sweep) + ending + useless + owed;
     let is_any_live = world.trials(sweep).any(|(_, trial)| live_rate(world, trial) > 0);
     match most < max {
         true => Affords::Yes,
@@ -72,7 +112,7 @@ pub(crate) fn unreachable(world: &World, facts: &ObservedState, policy: &Policy,
 /// bill a minute for having begun.
 pub(crate) fn least_bills(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
     let of_run = |run: &Run| -> Money {
-        let ending = if run.state.is_final() { Elapsed(0) } else { reserve_of(world, facts, policy, run) };
+        let ending = reserve_of(world, facts, policy, run);
         let rest = |(id, instance): (&InstanceId, &Instance)| {
             let least = facts.billed(instance, Elapsed(1)).0;
             let rent = facts.rent(id, instance).unwrap_or_default().0;
@@ -80,12 +120,17 @@ pub(crate) fn least_bills(world: &World, facts: &ObservedState, policy: &Policy,
         };
         world.live_instances_of(run).map(rest).sum()
     };
-    world.trials(sweep).map(|(_, run)| of_run(run)).sum()
+    open(world, sweep).map(of_run).sum()
 }
 
 /// How long until the next lease of a sweep's machines is over, if none of them calls.
 pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
     world.trials(sweep).filter_map(|(_, trial)| next_lease(world, facts, policy, trial)).min()
+}
+
+/// Trials that are over. Their machines may still be on their way out.
+fn over<'a>(world: &'a World, sweep: &'a SweepRecord) -> impl Iterator<Item = &'a Run> {
+    world.trials(sweep).map(|(_, run)| run).filter(|run| run.state.is_final())
 }
 
 fn open<'a>(world: &'a World, sweep: &'a SweepRecord) -> impl Iterator<Item = &'a Run> {

@@ -11,7 +11,7 @@ use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
     Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, least_bills, live_rate, spent_at_most, taken_at_most,
-    time_to_end, time_to_spend, unreachable,
+    time_to_end, time_to_spend, unbilled, unreachable,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -56,8 +56,9 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
         let useless = useless(facts, policy, sweep);
         let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
         affords_more = taken + owed + useless < budget.max;
-        is_spent = spent + saving(open) + useless >= budget.max;
-        if spent > Money::default() && spent + kept_back(world, facts, policy, sweep) >= budget.max {
+        let unbilled = unbilled(world, facts, sweep);
+        is_spent = spent + unbilled + saving(open) + useless >= budget.max;
+        if spent > Money::default() && spent + unbilled + kept_back(world, facts, policy, sweep) >= budget.max {
             return stop(StopBy::Budget);
         }
         if !sweep.alerted
@@ -119,7 +120,8 @@ pub(crate) fn budget_due(
     let budget = sweep.job.budget?;
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-    let rest = |kept: Money| budget.max.micros().saturating_sub(kept.micros());
+    let unbilled = unbilled(world, facts, sweep);
+    let rest = |kept: Money| budget.max.micros().saturating_sub((unbilled + kept).micros());
     let stop = rest(kept_back(world, facts, policy, sweep));
     let last = rest(saving(facts, policy, sweep, open) + useless(facts, policy, sweep));
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;

@@ -1,15 +1,30 @@
 //! Which figures of a sweep are never passed: those by a budget, by a deadline with its time to save, and of a machine that
 //! costs nothing.
 
+use domain::event::RunEnd;
 use domain::rental::{BillingRule, ProviderTraits};
-use domain::run::Usage;
+use domain::run::{AttemptEnd, Outcome, Usage};
 use domain::sweep::{Known, Method};
-use domain::{Elapsed, Event, InstanceId, Money, Offer, Rate, Sweep, Timestamp};
+use domain::{Elapsed, Event, Fence, InstanceId, Money, Offer, Rate, Sweep, Timestamp};
 
 use super::scene::Scene;
 use super::{Bound, bound, sweep};
 use crate::reconcile::spent_at_most;
 use crate::{Action, ObservedState, Policy, Scope, budget_of, expires, first_answer, lease, reconcile, wind_down};
+
+const TRAITS: ProviderTraits = ProviderTraits {
+    visible_within: Elapsed(0),
+    effective_within: Elapsed(0),
+    boots_within: Elapsed(60_000_000),
+    token_lifetime: None,
+    observe_every: Elapsed(1_000_000),
+    rents_together: false,
+    billing: BillingRule::EXACT,
+    places: None,
+    abandoned_within: None,
+    keeps_events: false,
+    concurrency: 1,
+};
 
 /// For two trials at a time on a machine of so many dollars a second: seconds and whether they are a limit, money and
 /// whether that is one.
@@ -228,19 +243,8 @@ fn trials_that_share_a_budget_are_rented_for_one_at_a_time() {
 fn a_machine_that_has_just_begun_keeps_back_the_least_that_is_billed_for_it() {
     let begins = |budget, least: u64| {
         let (scene, mut facts) = with_one_trial(budget, 2, 1);
-        let traits = ProviderTraits {
-            visible_within: Elapsed(0),
-            effective_within: Elapsed(0),
-            boots_within: Elapsed(60_000_000),
-            token_lifetime: None,
-            observe_every: Elapsed(1_000_000),
-            rents_together: false,
-            billing: BillingRule { least: Elapsed(least * 1_000_000), ..BillingRule::EXACT },
-            places: None,
-            abandoned_within: None,
-            keeps_events: false,
-            concurrency: 1,
-        };
+        let billing = BillingRule { least: Elapsed(least * 1_000_000), ..BillingRule::EXACT };
+        let traits = ProviderTraits { billing, ..TRAITS };
         facts.traits_mut().insert("sim".to_owned(), traits);
         let actions = reconcile(&scene.world, &facts, &Policy::default());
         actions.iter().any(|action| matches!(action, Action::SubmitTrial(_)))
@@ -248,4 +252,40 @@ fn a_machine_that_has_just_begun_keeps_back_the_least_that_is_billed_for_it() {
     assert!(begins("$100", 0));
     assert!(!begins("$100", 60), "each of them is billed for a minute");
     assert!(begins("$140", 60));
+}
+
+/// A sweep whose only trial is over after its machine has cost so much, whose provider bills whole minutes and has not ended
+/// it yet.
+fn with_an_ended_trial(budget: &str, rent: u64) -> (Scene, ObservedState) {
+    let (mut scene, mut facts) = with_one_trial("$100000", 1, 0);
+    let (id, instance) = scene.world.live_instances().next().unwrap();
+    let (id, run, attempt) = (id.clone(), instance.run.clone(), instance.run.attempt(Fence(1)));
+    let model = super::scene::model(Some(0.5));
+    let _ = scene.append(Event::AttemptEnded { attempt, end: AttemptEnd::Trained { model: model.clone() } });
+    let _ = scene.append(Event::Ended { run, end: RunEnd::Done { outcome: Outcome::Trained { model } } });
+    let _ = scene.append(Event::ReleaseIntended { instance: id.clone(), lost_race: false });
+    scene.world.sweeps.values_mut().next().unwrap().job.budget.as_mut().unwrap().max = budget.parse().unwrap();
+    let billing = BillingRule { step: Elapsed(60_000_000), ..BillingRule::EXACT };
+    facts.traits_mut().insert("sim".to_owned(), ProviderTraits { billing, ..TRAITS });
+    facts.machine_mut(&id).rent = Some(Elapsed(rent));
+    (scene, facts)
+}
+
+/// Seed 67998 of the simulation.
+#[test]
+fn a_trial_that_is_over_keeps_back_the_step_that_its_provider_has_begun() {
+    let begins = |budget: u64, rent: u64| {
+        let (scene, facts) = with_an_ended_trial(&format!("${budget}"), rent * 1_000_000);
+        let actions = reconcile(&scene.world, &facts, &Policy::default());
+        actions.iter().any(|action| matches!(action, Action::SubmitTrial(_)))
+    };
+    let least = (60..1_000).find(|budget| begins(*budget, 60)).unwrap();
+    assert!(begins(least, 59), "the same minute is billed");
+    assert!(!begins(least, 61), "another minute is billed");
+    assert!(begins(least + 100, 61));
+    let due = |rent: u64| {
+        let (scene, facts) = with_an_ended_trial("$100000", rent);
+        crate::sweep_due(&scene.world, &facts, &Policy::default(), scene.sweep()).unwrap().0
+    };
+    assert_eq!([due(59_900_000), due(60_000_001)], [100_001, crate::reconcile::SWEEP_BUDGET]);
 }
