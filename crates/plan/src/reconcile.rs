@@ -43,7 +43,7 @@ pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
 pub use trials::is_limited;
-pub(crate) use trials::{least_bills, spent_at_most, taken_at_most, unbilled, unreachable};
+pub(crate) use trials::{least_bills, spent_at_most, spent_to_stop, taken_at_most, unbilled, unreachable};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -52,6 +52,18 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "keeps_back_the_step" },
     },
     SourceMutant {
+        name: "doubts-of-trials-cost-nothing",
+        harm: "trials train on beyond the budget of their sweep while nobody knows whether another machine was rented",
+        file: "crates/plan/src/reconcile/trials.rs",
+        from: "        if trains {",
+        to: "        if trains && false {",
+        test: CargoTest {
+            package: "gradus-plan",
+            target: &["--lib"],
+            filter: "a_machine_in_doubt_may_have_spent_the_rest",
+        },
+    },
+    SourceMutant {
         name: "races-wait-for-nobody",
         harm: "a run that is refused every kind but one asks again up to a minute after another run was given one",
         file: "crates/plan/src/reconcile/scope.rs",

@@ -22,6 +22,20 @@ pub(crate) fn spent_at_most(world: &World, facts: &ObservedState, sweep: &SweepR
     world.trials(sweep).map(|(_, run)| spent(world, run, &facts.rents_at_most(world, run))).sum()
 }
 
+/// The cost of a sweep until now by which it is stopped: while one of its trials trains, with that of machines of which nobody
+/// knows whether they were rented. Before, it waits until that is known.
+pub(crate) fn spent_to_stop(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
+    let trains = world.trials(sweep).any(|(_, run)| world.active_attempt(run).is_some());
+    let of_run = |run: &Run| {
+        let mut rents = facts.rents_of(world, run);
+        if trains {
+            rents.extend(facts.rents_in_doubt(world, run));
+        }
+        spent(world, run, &rents)
+    };
+    world.trials(sweep).map(|(_, run)| of_run(run)).sum()
+}
+
 /// What a sweep has cost at most, and what it takes to end its trials.
 pub(crate) fn taken_at_most(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
     let ending = |run: &Run| rate_now(world, run).cost(reserve_of(world, facts, policy, run));

@@ -10,8 +10,8 @@ use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
-    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, least_bills, live_rate, spent_at_most, taken_at_most,
-    time_to_end, time_to_spend, unbilled, unreachable,
+    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, least_bills, live_rate, spent_at_most, spent_to_stop,
+    taken_at_most, time_to_end, time_to_spend, unbilled, unreachable,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -58,7 +58,8 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
         affords_more = taken + owed + useless < budget.max;
         let unbilled = unbilled(world, facts, sweep);
         is_spent = spent + unbilled + saving(open) + useless >= budget.max;
-        if spent > Money::default() && spent + unbilled + kept_back(world, facts, policy, sweep) >= budget.max {
+        let most = spent_to_stop(world, facts, sweep);
+        if most > Money::default() && most + unbilled + kept_back(world, facts, policy, sweep) >= budget.max {
             return stop(StopBy::Budget);
         }
         if !sweep.alerted
@@ -121,14 +122,14 @@ pub(crate) fn budget_due(
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let unbilled = unbilled(world, facts, sweep);
-    let rest = |kept: Money| budget.max.micros().saturating_sub((unbilled + kept).micros());
-    let stop = rest(kept_back(world, facts, policy, sweep));
-    let last = rest(saving(facts, policy, sweep, open) + useless(facts, policy, sweep));
+    let left = |kept: Money, spent: Money| budget.max.micros().saturating_sub((kept + unbilled + spent).micros());
+    let stop = left(kept_back(world, facts, policy, sweep), spent_to_stop(world, facts, sweep));
+    let last = left(saving(facts, policy, sweep, open) + useless(facts, policy, sweep), spent);
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let hourly = world.trials(sweep).map(|(_, run)| live_rate(world, run)).fold(0, i64::saturating_add);
     // Those that are reached already have had their effect.
-    let next = [stop, last, alert].into_iter().filter(|at| *at > spent.micros()).min()?;
-    time_to_spend(Money::from_micros(next - spent.micros()), hourly)
+    let next = [stop, last, alert.saturating_sub(spent.micros())].into_iter().filter(|left| *left > 0).min()?;
+    time_to_spend(Money::from_micros(next), hourly)
 }
 
 /// What is kept back from a sweep's budget to stop it.

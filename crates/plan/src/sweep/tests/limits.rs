@@ -1,7 +1,7 @@
 //! Which figures of a sweep are never passed: those by a budget, by a deadline with its time to save, and of a machine that
 //! costs nothing.
 
-use domain::event::RunEnd;
+use domain::event::{RentIntended, RunEnd};
 use domain::rental::{BillingRule, ProviderTraits};
 use domain::run::{AttemptEnd, Outcome, Usage};
 use domain::sweep::{Known, Method};
@@ -10,7 +10,10 @@ use domain::{Elapsed, Event, Fence, InstanceId, Money, Offer, Rate, Sweep, Times
 use super::scene::Scene;
 use super::{Bound, bound, sweep};
 use crate::reconcile::spent_at_most;
-use crate::{Action, ObservedState, Policy, Scope, budget_of, expires, first_answer, lease, reconcile, wind_down};
+use crate::{
+    Action, LaunchDoubt, ObservedMachine, ObservedState, Policy, Scope, budget_of, expires, first_answer, lease,
+    reconcile, wind_down,
+};
 
 const TRAITS: ProviderTraits = ProviderTraits {
     visible_within: Elapsed(0),
@@ -209,6 +212,39 @@ fn no_attempt_of_a_trial_starts_before_the_cost_of_the_others_is_known() {
     assert_eq!(starts(120, None), 0, "it may have cost the whole budget by now");
     assert_eq!(starts(45, None), 0, "it may have left no more than it takes to end both");
     assert_eq!([starts(30, None), starts(45, Some(20)), starts(120, Some(20))], [2, 2, 2]);
+}
+
+/// Whether a sweep is stopped whose first trial trains, or does not, and was asked for another machine 100 s ago.
+fn stops_beside_a_doubt(trains: bool, budget: &str) -> bool {
+    let (mut scene, live) = with_two_trials(Some("$1000"));
+    let run = scene.sweep().trials[0].clone();
+    let (offer, instance) = (scene.sweep().plan.offer.clone(), live[0].clone());
+    let _ = scene.append(Event::AgentUp { instance: instance.clone(), started: Timestamp(0), incarnation: 0 });
+    if trains {
+        let (run, attempt, others) = (run.clone(), run.attempt(Fence(1)), Vec::new());
+        let _ = scene.append(Event::AttemptIntended { run, attempt, fence: Fence(1), instance, others });
+    }
+    let doubted = run.instance(2);
+    let (token, reserved, others) = ("t".to_owned(), Money::default(), Vec::new());
+    let intent = RentIntended { run, instance: doubted.clone(), token, offer, reserved, others };
+    let _ = scene.append(Event::RentIntended(Box::new(intent)));
+    scene.world.sweeps.values_mut().next().unwrap().job.budget.as_mut().unwrap().max = budget.parse().unwrap();
+    let mut facts = ObservedState { now: Timestamp(100_000_000), ..scene.facts() };
+    let unknown = ObservedMachine {
+        in_doubt: Some(LaunchDoubt { requests: 1, since: Elapsed(0), is_token_void: false }),
+        ..ObservedMachine::default()
+    };
+    *facts.machine_mut(&doubted) = unknown;
+    facts.machine_mut(&live[0]).rent = Some(Elapsed(40_000_000));
+    let actions = reconcile(&scene.world, &facts, &Policy::default());
+    actions.iter().any(|action| matches!(action, Action::StopSweep { .. }))
+}
+
+#[test]
+fn trials_that_train_are_stopped_while_a_machine_in_doubt_may_have_spent_the_rest() {
+    assert!(stops_beside_a_doubt(true, "$150"));
+    assert!(!stops_beside_a_doubt(false, "$150"), "it is waited for until that is known");
+    assert!(!stops_beside_a_doubt(true, "$300"), "that pays for it");
 }
 
 #[test]
