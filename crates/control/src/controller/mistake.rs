@@ -40,10 +40,10 @@ impl Controller {
 
     /// Appends an event; returns whether it was appended: nothing that depends on it may be done otherwise.
     pub(super) fn is_appended(&mut self, event: Event) -> bool {
-        let text = format!("{event:?}");
+        let Err(refused) = self.try_append(event) else { return true };
+        let (event, illegal) = *refused;
         let subjects = self.subjects(&event);
-        let Err(illegal) = self.append(event) else { return true };
-        self.note_illegal(&text, &illegal, &subjects);
+        self.note_illegal(&event, &illegal, &subjects);
         self.mistakes.new.extend(subjects);
         false
     }
@@ -56,7 +56,8 @@ impl Controller {
         subjects
     }
 
-    fn note_illegal(&mut self, event: &str, illegal: &Illegal, subjects: &[RunOrSweep]) {
+    fn note_illegal(&mut self, event: &Event, illegal: &Illegal, subjects: &[RunOrSweep]) {
+        let event = format!("{event:?}");
         let mut scope = Scope::default();
         for subject in subjects {
             match subject {

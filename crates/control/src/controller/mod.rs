@@ -54,7 +54,7 @@ pub struct Controller {
     /// The traits of all of them.
     traits: Arc<BTreeMap<String, ProviderTraits>>,
     machines: BTreeMap<InstanceId, MachineMemory>,
-    /// What is known of machines whose release is decided, by the event that records it: until that is durable.
+    /// What is known of machines that are gone or were never rented, by the event that records it: until that is durable.
     released: VecDeque<(u64, InstanceId, MachineMemory)>,
     runs: BTreeMap<RunId, RunMemory>,
     paces: BTreeMap<AttemptId, AttemptPace>,
@@ -273,8 +273,15 @@ impl Controller {
 
     /// Applies an event and outputs it to be appended.
     fn append(&mut self, event: Event) -> Result<(), Illegal> {
+        self.try_append(event).map_err(|refused| refused.1)
+    }
+
+    /// The same; an event that cannot follow is given back.
+    fn try_append(&mut self, event: Event) -> Result<(), Box<(Event, Illegal)>> {
         let record = Record { seq: self.world.last_seq + 1, at: self.now.wall, event };
-        self.world.apply(&record)?;
+        if let Err(illegal) = self.world.apply(&record) {
+            return Err(Box::new((record.event, illegal)));
+        }
         self.touch(&record.event);
         self.new.push(record);
         Ok(())
