@@ -58,6 +58,18 @@ fn last_events_that_cannot_be_read_are_noted_and_the_run_is_billed_without_them(
     assert!(lab.controller.world().runs.is_empty(), "it is billed, and has left memory");
 }
 
+/// The audit of each minute looks.
+#[test]
+fn nothing_is_kept_of_machines_that_were_never_rented() {
+    let mut lab = Lab::new(vec![submitted()], |call, _| match call {
+        ProviderCall::Launch(_) => ProviderAnswer::Refused(Refusal::Capacity { message: "none free".into() }),
+        _ => ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() }),
+    });
+    lab.pass(130 * SECOND);
+    assert!(lab.waits("launch").len() > 2, "{:?}", lab.calls);
+    assert_eq!(lab.noted("controller"), [""; 0]);
+}
+
 /// The only machine of the run was called by the name that its second one will have, so the intent to rent that cannot
 /// follow: a stand-in for any decision that is wrong.
 fn wrong() -> Vec<Event> {

@@ -36,6 +36,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "the_container_of_a_killed" },
     },
     SourceMutant {
+        name: "what-was-refused-is-kept-in-mind",
+        harm: "the memory of the loop grows with each machine that it is refused",
+        file: "crates/control/src/controller/dirty.rs",
+        from: "self.forget(instance);",
+        to: "",
+        test: CargoTest { package: "gradus-control", target: &["--test", "operations"], filter: "were_never_rented" },
+    },
+    SourceMutant {
         name: "mistakes-spin",
         harm: "a wrong decision is taken again and again without a wait",
         file: "crates/control/src/controller/mistake.rs",

@@ -92,14 +92,17 @@ impl Controller {
         }
     }
 
-    /// Records that a machine is gone. What is known of it is forgotten once that is durable.
+    /// Records that a machine is gone.
     fn record_release(&mut self, instance: InstanceId, usage: Usage) {
         self.record_doubles(&instance);
-        if self.is_appended(Event::Released { instance: instance.clone(), usage }) {
-            self.clear(instance.as_str());
-            if let Some(memory) = self.machines.remove(&instance) {
-                self.released.push_back((self.world.last_seq, instance, memory));
-            }
+        self.must(Event::Released { instance, usage });
+    }
+
+    /// What is known of a machine that is gone, or that never was, is forgotten once that is durable.
+    pub(super) fn forget(&mut self, instance: &InstanceId) {
+        self.clear(instance.as_str());
+        if let Some(memory) = self.machines.remove(instance) {
+            self.released.push_back((self.world.last_seq, instance.clone(), memory));
         }
     }
 
@@ -319,6 +322,13 @@ impl Controller {
         }
         if !missed.is_empty() {
             self.touch_all();
+        }
+        let is_live = |id: &InstanceId| {
+            let state = self.world.instances.get(id).map(|instance| &instance.state);
+            state.is_some_and(|state| !matches!(state, InstanceState::Released { .. }))
+        };
+        if let Some(id) = self.machines.keys().find(|id| !is_live(id)).cloned() {
+            self.note("controller", format!("{id} is gone, and not forgotten"), true);
         }
     }
 }

@@ -113,6 +113,8 @@ impl Controller {
         if let Some(instance) = self.world.instances.get(id).filter(|instance| instance.started.is_none()) {
             self.shortages.refused(&self.policy, self.now.monotonic, &instance.offer, refusal);
         }
+        // One that is up all the same is not waited for any more either.
+        self.share_launch(id);
         plan::members(&self.world, id).iter().for_each(|member| self.one_refused(member, refusal));
     }
 

@@ -108,6 +108,7 @@ impl Controller {
         if let Event::Released { instance, .. } | Event::RentFailed { instance, .. } = event {
             self.dirty.waiting = true;
             self.note_rented(instance);
+            self.forget(instance);
         }
         self.is_changed = true;
     }
