@@ -86,8 +86,6 @@ pub(crate) struct Simulation {
     pub acknowledged: BTreeSet<RunId>,
     pub budget: Option<Money>,
     pub sweep_budget: Option<Money>,
-    /// Times that the loop has started over because another process had appended first.
-    pub overtaken: u32,
     /// By what attempts have ended, as drawn.
     pub causes: BTreeMap<AttemptId, Cause>,
     pub replies: BTreeMap<ReplyId, ReplyTo>,
@@ -153,7 +151,6 @@ impl Simulation {
             acknowledged: BTreeSet::new(),
             budget,
             sweep_budget,
-            overtaken: 0,
             causes: BTreeMap::new(),
             replies: BTreeMap::new(),
             last_reply: 0,
@@ -216,7 +213,6 @@ impl Simulation {
             return self.deliver(ControllerInput::Durable { seq: seq.min(newest) });
         }
         self.process.unsynced.clear();
-        self.overtaken += 1;
         match (self.process.open_world(), &mut self.process.controller) {
             (Ok(world), Some(controller)) => {
                 // Replies that were held back are lost.

@@ -155,8 +155,8 @@ impl Simulation {
         });
         if self.scenario.is_remote && !is_proved && (was_dark || machines.iter().all(unheard)) {
             self.settled_unseen.insert(instance.clone(), rent);
-            // Clocks, and a loop that was down or has started over meanwhile, may add to it: seed 39532.
-            if self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 || self.overtaken > 0 {
+            // Clocks, and a loop that was down meanwhile, may add to it. One that has started over still knows: seed 39532.
+            if self.scenario.is_skewed || self.is_restored || self.stats.crashes > 0 {
                 return;
             }
             let policy = policy(&self.scenario, None);
