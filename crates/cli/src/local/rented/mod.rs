@@ -123,9 +123,9 @@ fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer]) -> Result<(), Error> 
     let more = plan.rate_of(machines, number).micros_per_hour().saturating_sub(spot);
     let more = |time: Duration| Rate::from_micros_per_hour(more).cost(Elapsed(time.micros()));
     if let (Some(cost), Some(time)) = (&mut plan.cost, &plan.time) {
-        cost.low = cost.low + more(time.low);
-        cost.middle = cost.middle + more(time.middle);
-        cost.high = cost.high + more(time.high);
+        cost.low += more(time.low);
+        cost.middle += more(time.middle);
+        cost.high += more(time.high);
         plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);
     }
     Ok(())
