@@ -46,6 +46,8 @@ pub struct MeasuredRow {
     pub checkpointing: String,
     pub throughput: Option<f64>,
     pub unit: String,
+    /// The network of a node in bits per second.
+    pub network: Option<f64>,
     /// Minutes from the first step until the benchmark's target was reached.
     pub minutes: Option<f64>,
     /// Peak memory of one GPU in GiB.
@@ -110,6 +112,7 @@ impl MeasuredRow {
             checkpointing: next(),
             throughput: number(next()).filter(|throughput| *throughput > 0.0),
             unit: next(),
+            network: None,
             minutes: None,
             peak: {
                 let _step_time = next();
@@ -156,8 +159,8 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Me
     let index = |name: &str| header.iter().position(|column| column == name);
     let [round, benchmark, accelerator, nodes, gpus] =
         ["round", "benchmark", "accelerator", "n_nodes", "n_accel"].map(index);
-    let [batch, steps, throughput, minutes] =
-        ["global_batch_size", "grad_accum", "logged_throughput_median", "time_to_train_min"].map(index);
+    let [batch, steps, throughput, minutes, network] =
+        ["global_batch_size", "grad_accum", "logged_throughput_median", "time_to_train_min", "network"].map(index);
     lines
         .map(|line| {
             let word = |place: Option<usize>| place.and_then(|at| line.get(at)).map_or("", |field| field.trim());
@@ -177,10 +180,59 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Me
                 batch: gpus.and_then(|gpus| Some(number(batch)? / gpus / steps)),
                 throughput: number(throughput),
                 unit: "samples/s".to_owned(),
+                network: network_rate(word(network)),
                 minutes: number(minutes),
                 notes: format!("round={} steps={steps}", word(round)),
                 ..MeasuredRow::default()
             }
         })
         .collect()
+}
+
+/// Bits per second of a node's network, told in words such as `Management: 1x Ethernet 40Gb/Sec, Compute: 8x ConnectX-6 IB HDR
+/// 200Gb/Sec`: that of its fastest cards, which are those between GPUs. Cards for storage and management do not count, and what
+/// is told in bytes is the host's.
+fn network_rate(words: &str) -> Option<f64> {
+    let parts = words.split([',', ';']).flat_map(|part| part.split(" and "));
+    let parts = parts.filter(|part| !["Storage:", "Management:"].iter().any(|other| part.contains(other)));
+    parts.filter_map(cards).max_by(f64::total_cmp)
+}
+
+/// The rate of `8x ConnectX-6 IB HDR 200Gb/Sec` or `1 x ConnectX - 6 IB HDR100 100 Gb / Sec`: cards times the number before
+/// `Gb`.
+fn cards(part: &str) -> Option<f64> {
+    let (before, _) = part.split_once("Gb")?;
+    let rate: f64 = last_number(before)?;
+    let count = before.split_once('x').and_then(|(before, _)| last_number(before)).unwrap_or(1.0);
+    (rate > 0.0 && count > 0.0).then_some(1e9 * rate * count)
+}
+
+/// The whole number at the end of a text.
+fn last_number(text: &str) -> Option<f64> {
+    let text = text.trim_end();
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_digit()).len();
+    text[digits..].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network_rate;
+
+    #[test]
+    fn the_network_between_gpus_is_that_of_the_fastest_cards() {
+        for (words, gigabits) in [
+            ("1x ConnectX-5 IB EDR 100Gb/Sec", Some(100.0)),
+            ("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/Sec", Some(1600.0)),
+            ("Storage: 4x ConnectX-6 IB HDR 200Gb/sec, Compute: 1x ConnectX-6 100Gb/Sec", Some(100.0)),
+            ("1x Ethernet 40Gb/Sec, 8x ConnectX-6 IB HDR 200Gb/Sec", Some(1600.0)),
+            ("Management: 1 x 25 Gb / Sec Ethernet, Compute: 1 x ConnectX - 6 IB HDR100 100 Gb / Sec", Some(100.0)),
+            ("BF3 200Gbps for NS and 2xBF3 400Gbps for EW", Some(800.0)),
+            ("ROCE2; Data bandwidth for GPU-PCIe: 504 GB/s; PCIe-NIC: 500 GB/s", None),
+            ("Infiniband, Ethernet", None),
+            ("0x ConnectX-6 200Gb/Sec", None),
+            ("", None),
+        ] {
+            assert_eq!(network_rate(words), gigabits.map(|rate| rate * 1e9), "{words}");
+        }
+    }
 }

@@ -230,4 +230,17 @@ mod tests {
         let (one, four) = (seconds(1), seconds(4));
         assert!(four[1] < one[1] && one[0] < one[1] && one[1] < one[2], "{one:?} {four:?}");
     }
+
+    #[test]
+    fn the_network_that_a_result_states_decides_how_long_nodes_exchange() {
+        let seconds = |network: &str| {
+            let head = HEAD.replace(",time_to_train_min", ",network,time_to_train_min");
+            let rows = MeasuredRow::table(&format!("{head}v3.0,resnet,G,4,32,3264,1,25000,{network},30\n"));
+            let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+            let rows = rows.expect("a table");
+            outcome(&rows[0], &|_, _| Some(gpu()), &coefficients).expect("an estimate").estimated[1]
+        };
+        assert!(seconds("2x ConnectX-6 200Gb/Sec") < seconds("1x ConnectX-5 50Gb/Sec"));
+        assert!(seconds("1x Ethernet 10Gb/Sec") > seconds(""), "25 Gbit/s where nothing is stated");
+    }
 }

@@ -19,11 +19,13 @@ pub fn on_one_node(row: &MeasuredRow) -> Option<Program> {
 /// A result of any number of nodes.
 pub fn entry(row: &MeasuredRow) -> Option<Program> {
     let gpus_per_node = row.gpus.map(|gpus| gpus.div_ceil(row.nodes.unwrap_or(1).max(1)));
+    // Without a second node nothing takes it.
+    let network = row.network.filter(|_| row.nodes.is_some_and(|nodes| nodes > 1));
     let fused = |what: &str, graph: Graph| Program {
         compiled: true,
         origin: Origin::Contest,
         layout: Layout::ChannelsLast,
-        hardware: ProgramHardware { gpus_per_node, ..ProgramHardware::default() },
+        hardware: ProgramHardware { gpus_per_node, network, ..ProgramHardware::default() },
         ..Program::plain(what, ModelDescription::Graph(graph))
     };
     match row.model.as_str() {
