@@ -172,6 +172,8 @@ fn converges_after(benchmark: &str, batch: f64) -> Option<(f64, f64)> {
 mod tests {
     use super::super::tests::gpu;
     use super::*;
+    use crate::estimate::OpProfile;
+    use crate::estimate::time::step_of;
 
     const HEAD: &str = "round,benchmark,accelerator,n_nodes,n_accel,global_batch_size,grad_accum,\
                         logged_throughput_median,time_to_train_min\n";
@@ -242,5 +244,19 @@ mod tests {
         };
         assert!(seconds("2x ConnectX-6 200Gb/Sec") < seconds("1x ConnectX-5 50Gb/Sec"));
         assert!(seconds("1x Ethernet 10Gb/Sec") > seconds(""), "25 Gbit/s where nothing is stated");
+    }
+
+    #[test]
+    fn images_of_the_contest_exchange_gradients_in_16_bits() {
+        let rows = MeasuredRow::table(&format!("{HEAD}v3.0,resnet,G,4,32,3264,1,90000,9\n")).expect("a table");
+        let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
+        let program = contest::entry(&rows[0]).expect("a program");
+        let case = understood(&rows[0], program, &|_, _| Some(gpu()), &coefficients.memory).expect("a case");
+        let exchanged = |half: bool| {
+            let work = OpProfile { half, ..case.work() };
+            step_of(&work, &case.setup, &coefficients).exchange.bytes
+        };
+        assert!(case.work().half);
+        assert!((exchanged(false) / exchanged(true) - 2.0).abs() < 1e-9);
     }
 }

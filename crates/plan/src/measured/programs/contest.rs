@@ -30,7 +30,13 @@ pub fn entry(row: &MeasuredRow) -> Option<Program> {
     };
     match row.model.as_str() {
         "resnet" => {
-            Some(Program { optimizer: OptimizerKind::SgdMomentum, ..fused("ResNet-50", Resnet::imagenet(50)?.graph()) })
+            // Weights and gradients of MXNet's float16 networks are in 16 bits, and only the optimizer keeps weights in fp32
+            // (`multi_precision`; mxnet.apache.org, "Mixed precision training using float16").
+            Some(Program {
+                optimizer: OptimizerKind::SgdMomentum,
+                habits: ProgramHabits { half: true, ..ProgramHabits::default() },
+                ..fused("ResNet-50", Resnet::imagenet(50)?.graph())
+            })
         }
         "bert" => {
             // Half of 512 tokens are padding, which is left out (Krell et al. 2021, figure 1).
