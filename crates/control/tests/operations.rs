@@ -63,7 +63,7 @@ fn last_events_that_cannot_be_read_are_noted_and_the_run_is_billed_without_them(
 fn nothing_is_kept_of_machines_that_were_never_rented() {
     let mut lab = Lab::new(vec![submitted()], |call, _| match call {
         ProviderCall::Launch(_) => ProviderAnswer::Refused(Refusal::Capacity { message: "none free".into() }),
-        _ => ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new() }),
+        _ => ProviderAnswer::Observed(ProviderView { is_complete: true, machines: Vec::new(), unseen: Vec::new() }),
     });
     lab.pass(130 * SECOND);
     assert!(lab.waits("launch").len() > 2, "{:?}", lab.calls);

@@ -147,7 +147,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "machines-of-one-request-are-asked-for-one-by-one",
         harm: "machines are paid for that wait for others which are not to be had",
         file: "crates/plan/src/reconcile/order.rs",
-        from: "true => (run.job.least_nodes() as usize).saturating_sub(usable).clamp(1, chosen.len()),",
+        from: "true => needed.clamp(1, alike),",
         to: "true => 1,",
         test: CargoTest { package: "gradus-plan", target: &["--test", "orders"], filter: "" },
     },
