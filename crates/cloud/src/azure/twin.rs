@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use domain::InstanceId;
-use domain::rental::{MachineState, ProviderAnswer, ProviderCall, Refusal};
+use domain::rental::{MachineState, ProviderAnswer, ProviderCall};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest, times};
-use crate::provider::{LaunchRequest, Provider};
-use crate::rented::audit::{AuditVerdict, MachineJudge, end_orphans};
-use crate::rented::twin::{clock, conforms, provider};
+use crate::provider::Provider;
+use crate::rented::twin::{audits, clock, conforms, launched, provider, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -192,24 +190,8 @@ fn it_keeps_what_every_provider_promises() {
     assert_eq!(twin.state.lock().unwrap().made, 1);
 }
 
-fn request(provider: &dyn Provider, name: &str, kind: &str) -> LaunchRequest {
-    let mut offer = crate::provider::offers(provider).unwrap().remove(0);
-    offer.kind = kind.to_owned();
-    LaunchRequest {
-        members: vec![InstanceId::new(name)],
-        token: name.into(),
-        offer,
-        price_cap: None,
-        expires: Some(domain::Timestamp(1_763_980_000_000_000)),
-        first_answer: None,
-        has_peers: false,
-    }
-}
-
 fn launch(twin: &Arc<Twin>, home: &std::path::Path, kind: &str) -> ProviderAnswer {
-    let provider = provider(home, api(twin));
-    let request = request(&provider, "r-i1", kind);
-    provider.call(&ProviderCall::Launch(Box::new(request)))
+    launched(api(twin), home, kind)
 }
 
 const KIND: &str = "eastus/1/Standard_NC24ads_A100_v4/spot";
@@ -245,17 +227,6 @@ fn of_two_requests_for_one_name_the_second_makes_and_changes_nothing() {
     let second = api(&twin).rent(&KIND.parse().unwrap(), &params);
     assert!(matches!(second, Err(CloudFailure::Exists(_))), "{second:?}");
     assert_eq!(twin.state.lock().unwrap().machines, before);
-}
-
-fn word_of(answer: &ProviderAnswer) -> &'static str {
-    match answer {
-        ProviderAnswer::Refused(Refusal::Capacity { .. }) => "capacity",
-        ProviderAnswer::Refused(Refusal::Quota { .. }) => "quota",
-        ProviderAnswer::Refused(Refusal::Denied { .. }) => "denied",
-        ProviderAnswer::Refused(_) => "other",
-        ProviderAnswer::Doubt(_) => "doubt",
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]
@@ -343,31 +314,8 @@ fn what_is_missing_is_named_and_what_is_not_known_is_not_missing() {
 
 #[test]
 fn an_audit_ends_what_no_run_has_and_nothing_else() {
-    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
-    let rents = provider(home.path(), api(&twin));
-    for name in ["r-i1", "r-i2"] {
-        let request = request(&rents, name, KIND);
-        assert!(matches!(rents.call(&ProviderCall::Launch(Box::new(request))), ProviderAnswer::Accepted(_)));
-    }
-    let (owner, api) = ("Me of Tests", api(&twin));
-    let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
-    let audit = |now| {
-        let grace = domain::Duration::from_secs(600);
-        let judge = MachineJudge { cloud: Cloud::Azure, catalog: &catalog, owner, rented: &rented, grace, now };
-        judge.judge(&api.machines(owner).unwrap())
-    };
-    // The second one; other tests move the clock too.
-    let made = api.machines(owner).unwrap().iter().filter_map(|machine| machine.started).max().unwrap();
-    let young = audit(made);
-    assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
-    let old = audit(domain::Timestamp(made.0 + 600_000_000));
-    let orphaned = old.iter().filter(|machine| machine.verdict == AuditVerdict::Orphaned).count();
-    assert_eq!((old.len(), orphaned), (2, 1), "{old:?}");
-    let (ended, failures) = end_orphans(&api, &old);
-    assert_eq!((ended.len(), failures), (1, Vec::new()));
-    twin.step();
-    let kept = crate::rented::machine_name(owner, &InstanceId::new("r-i1"));
-    assert_eq!(twin.state.lock().unwrap().machines.keys().collect::<Vec<_>>(), [&kept]);
+    let twin = Arc::new(Twin::default());
+    audits(Cloud::Azure, || api(&twin), KIND, || twin.step());
 }
 
 #[test]

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
-use crate::provider::{LaunchRequest, Provider};
-use crate::rented::audit::{AuditVerdict, MachineJudge, end_orphans};
-use crate::rented::twin::{conforms, provider};
+use crate::rented::twin::{audits, conforms, launched, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -184,19 +182,7 @@ fn launch(twin: &Arc<Twin>, home: &std::path::Path, kind: &str) -> ProviderAnswe
 }
 
 fn launch_in(twin: &Arc<Twin>, home: &std::path::Path, kind: &str, project: &str) -> ProviderAnswer {
-    let provider = provider(home, api_of(twin, project));
-    let mut offer = crate::provider::offers(&provider).unwrap().remove(0);
-    offer.kind = kind.to_owned();
-    let request = LaunchRequest {
-        members: vec![InstanceId::new("r-i1")],
-        token: "token".into(),
-        offer,
-        price_cap: None,
-        expires: None,
-        first_answer: None,
-        has_peers: false,
-    };
-    provider.call(&ProviderCall::Launch(Box::new(request)))
+    launched(api_of(twin, project), home, kind)
 }
 
 const KIND: &str = "us-central1/us-central1-b/a2-highgpu-1g/spot";
@@ -220,14 +206,7 @@ fn an_operation_that_fails_says_what_it_proves() {
     let check = |code, expected: &str| {
         let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
         twin.state.lock().unwrap().fail = Some(code);
-        let word = match launch(&twin, home.path(), KIND) {
-            ProviderAnswer::Refused(Refusal::Capacity { .. }) => "capacity",
-            ProviderAnswer::Refused(Refusal::Quota { .. }) => "quota",
-            ProviderAnswer::Refused(_) => "other",
-            ProviderAnswer::Doubt(_) => "doubt",
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(word, expected, "{code}");
+        assert_eq!(word_of(&launch(&twin, home.path(), KIND)), expected, "{code}");
     };
     check("ZONE_RESOURCE_POOL_EXHAUSTED", "capacity");
     check("QUOTA_EXCEEDED", "quota");
@@ -256,48 +235,9 @@ fn what_is_missing_is_named_and_what_is_not_known_is_not_missing() {
 
 #[test]
 fn an_audit_ends_what_no_run_has_and_nothing_else() {
-    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
-    for name in ["r-i1", "r-i2"] {
-        let provider = provider(home.path(), api(&twin));
-        let mut offer = crate::provider::offers(&provider).unwrap().remove(0);
-        offer.kind = KIND.to_owned();
-        let request = LaunchRequest {
-            members: vec![InstanceId::new(name)],
-            token: name.into(),
-            offer,
-            price_cap: None,
-            expires: None,
-            first_answer: None,
-            has_peers: false,
-        };
-        assert!(matches!(provider.call(&ProviderCall::Launch(Box::new(request))), ProviderAnswer::Accepted(_)));
-    }
-    let (owner, api) = ("Me of Tests", api(&twin));
-    let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
-    let audit = |now| {
-        let judge = MachineJudge {
-            cloud: Cloud::Gcp,
-            catalog: &catalog,
-            owner,
-            rented: &rented,
-            grace: domain::Duration::from_secs(600),
-            now,
-        };
-        judge.judge(&api.machines(owner).unwrap())
-    };
-    let made = wire::time("2025-11-24T02:26:40.000-08:00").unwrap();
-    let young = audit(made);
-    assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
-    assert_eq!(end_orphans(&api, &young), Default::default());
-    let old = audit(domain::Timestamp(made.0 + 600_000_000));
-    let orphaned: Vec<_> = old.iter().filter(|machine| machine.verdict == AuditVerdict::Orphaned).collect();
-    assert_eq!((old.len(), orphaned.len(), orphaned[0].machine.as_str()), (2, 1, "a2-highgpu-1g/spot"), "{old:?}");
-    let (ended, failures) = end_orphans(&api, &old);
-    assert_eq!((ended.len(), failures), (1, Vec::new()));
-    let state = twin.state.lock().unwrap();
-    let left = state.machines.values().filter(|machine| machine["status"] != "STOPPING");
-    let kept = crate::rented::machine_name(owner, &InstanceId::new("r-i1"));
-    assert_eq!(left.map(|machine| machine["name"].as_str().unwrap()).collect::<Vec<_>>(), [kept]);
+    let twin = Arc::new(Twin::default());
+    audits(Cloud::Gcp, || api(&twin), KIND, || twin.step());
+    assert_eq!(twin.state.lock().unwrap().made, 2);
 }
 
 #[test]

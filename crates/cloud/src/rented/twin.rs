@@ -1,13 +1,22 @@
-//! A test's ground for providers over a cloud's API: a home, a clock that the test moves, and the suite of all providers.
+//! A test's ground for providers over a cloud's API: a home, a clock that the test moves, the suite of all providers, and
+//! what else all of them must show.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use domain::{Elapsed, InstanceId, Timestamp};
+use domain::listing::Cloud;
+use domain::rental::{ProviderAnswer, ProviderCall, Refusal};
+use domain::{Duration, Elapsed, InstanceId, Timestamp};
 
-use super::{CloudApi, ReachSettings, Rented};
+use super::audit::{AuditVerdict, MachineJudge, end_orphans};
+use super::{CloudApi, ReachSettings, Rented, machine_name};
+use crate::catalog::Catalog;
 use crate::conformance::{self, Awaited, ProviderWorld};
+use crate::provider::{LaunchRequest, Provider, offers};
 use crate::ssh::Executables;
+
+/// Who rents in tests.
+pub const OWNER: &str = "Me of Tests";
 
 /// Now, in microseconds; tests share it, and it only moves on.
 static CLOCK: AtomicI64 = AtomicI64::new(1_763_980_000_000_000);
@@ -23,7 +32,7 @@ pub fn provider<C: CloudApi>(home: &Path, api: C) -> Rented<C> {
     std::fs::write(&unreachable, "Host *\n  ProxyCommand false\n").unwrap();
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let socket = home.join("loop.sock");
-    let settings = ReachSettings { owner: "Me of Tests".into(), socket, program, ssh_config: Some(unreachable) };
+    let settings = ReachSettings { owner: OWNER.into(), socket, program, ssh_config: Some(unreachable) };
     Rented::with_clock(home.to_owned(), settings, api, clock)
 }
 
@@ -58,4 +67,68 @@ pub fn conforms<C: CloudApi>(api: C, step: impl Fn()) {
     let provider = provider(home.path(), api);
     let world = SteppedWorld { step, started: clock(), passed: AtomicU32::new(0) };
     conformance::check(&provider, &InstanceId::new("digits-0193f2a1-i1"), &world);
+}
+
+/// A request for a machine of this kind, which may be considered abandoned at 2025-11-24T10:26:40Z.
+pub fn request(provider: &dyn Provider, name: &str, kind: &str) -> LaunchRequest {
+    let mut offer = offers(provider).unwrap().remove(0);
+    offer.kind = kind.to_owned();
+    LaunchRequest {
+        members: vec![InstanceId::new(name)],
+        token: name.into(),
+        offer,
+        price_cap: None,
+        expires: Some(Timestamp(1_763_980_000_000_000)),
+        first_answer: None,
+        has_peers: false,
+    }
+}
+
+/// What a new provider over this home answers when `r-i1` is asked for.
+pub fn launched<C: CloudApi>(api: C, home: &Path, kind: &str) -> ProviderAnswer {
+    let provider = provider(home, api);
+    let request = request(&provider, "r-i1", kind);
+    provider.call(&ProviderCall::Launch(Box::new(request)))
+}
+
+/// What an answer that has rented nothing proves.
+pub fn word_of(answer: &ProviderAnswer) -> &'static str {
+    match answer {
+        ProviderAnswer::Refused(Refusal::Capacity { .. }) => "capacity",
+        ProviderAnswer::Refused(Refusal::Quota { .. }) => "quota",
+        ProviderAnswer::Refused(Refusal::Denied { .. }) => "denied",
+        ProviderAnswer::Refused(_) => "other",
+        ProviderAnswer::Doubt(_) => "doubt",
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An audit ends what no run has once it is old enough, and nothing else; `step` moves the cloud on.
+pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: impl Fn()) {
+    let home = tempfile::tempdir().unwrap();
+    let rents = provider(home.path(), api());
+    for name in ["r-i1", "r-i2"] {
+        let request = request(&rents, name, kind);
+        assert!(matches!(rents.call(&ProviderCall::Launch(Box::new(request))), ProviderAnswer::Accepted(_)));
+    }
+    let api = api();
+    let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
+    let audit = |now| {
+        let (cloud, grace) = (cloud.clone(), Duration::from_secs(600));
+        let judge = MachineJudge { cloud, catalog: &catalog, owner: OWNER, rented: &rented, grace, now };
+        judge.judge(&api.machines(OWNER).unwrap())
+    };
+    // The second one; other tests move the clock too.
+    let made = api.machines(OWNER).unwrap().iter().filter_map(|machine| machine.started).max().unwrap();
+    let young = audit(made);
+    assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
+    assert_eq!(end_orphans(&api, &young), Default::default());
+    let old = audit(Timestamp(made.0 + 600_000_000));
+    let orphaned = old.iter().filter(|machine| machine.verdict == AuditVerdict::Orphaned).count();
+    assert_eq!((old.len(), orphaned), (2, 1), "{old:?}");
+    let (ended, failures) = end_orphans(&api, &old);
+    assert_eq!((ended.len(), failures), (1, Vec::new()));
+    step();
+    let left: Vec<String> = api.machines(OWNER).unwrap().into_iter().map(|machine| machine.name).collect();
+    assert_eq!(left, [machine_name(OWNER, &InstanceId::new("r-i1"))]);
 }
