@@ -1,5 +1,7 @@
 //! What a cloud's API must be able to do, and what an error of it proves.
 
+use std::collections::BTreeSet;
+
 use domain::rental::{LaunchRequest, MachineState, Refusal};
 use domain::wants::Wants;
 use domain::{Offer, Timestamp};
@@ -50,6 +52,15 @@ pub trait CloudApi: Send + Sync {
     /// # Errors
     /// [`CloudFailure`].
     fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure>;
+
+    /// Every machine of an owner in these regions, and maybe others: a cloud that lists region by region is asked only
+    /// where anything can be.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    fn machines_in(&self, owner: &str, _regions: &BTreeSet<String>) -> Result<Vec<CloudMachine>, CloudFailure> {
+        self.machines(owner)
+    }
 
     /// Ends a machine; asked again it does no harm.
     ///

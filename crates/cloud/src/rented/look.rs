@@ -46,12 +46,12 @@ impl<C: CloudApi> Rented<C> {
         view: &mut ProviderView,
     ) -> Result<(), String> {
         let machines = match account {
-            None => self.api.machines(&self.owner).map_err(|failure| failure.to_string())?,
+            None => self.listed(&self.api).map_err(|failure| failure.to_string())?,
             Some(account) => {
                 let now = self.api.account().unwrap_or_default();
                 let unseen = |why: Option<&str>| elsewhere(asked, (account, &now), why);
                 let api = self.api.of_account(account).ok_or_else(|| unseen(None))?;
-                api.machines(&self.owner).map_err(|failure| unseen(Some(&failure.to_string())))?
+                self.listed(&api).map_err(|failure| unseen(Some(&failure.to_string())))?
             }
         };
         let now = (self.clock)();

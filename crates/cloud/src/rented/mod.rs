@@ -13,6 +13,7 @@ mod choice;
 pub mod kept;
 pub(crate) mod key;
 mod look;
+mod names;
 pub mod offers;
 pub(crate) mod reach;
 pub(crate) mod rentals;
@@ -32,6 +33,7 @@ use domain::{InstanceId, Timestamp};
 pub use account::rented_elsewhere;
 pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace};
 pub use choice::MachineChoice;
+pub use names::{machine_name, name_prefix};
 pub use reach::ReachSettings;
 
 use crate::aws::wire::query::Params;
@@ -52,21 +54,6 @@ pub struct Rented<C> {
     asking: Mutex<BTreeMap<InstanceId, Arc<Mutex<()>>>>,
 }
 
-/// The name of a machine at its cloud: letters, digits and `-`, at most 40. All of one owner begin alike.
-pub fn machine_name(owner: &str, instance: &InstanceId) -> String {
-    format!("{}{}", name_prefix(owner), digest(&format!("{owner}|{instance}"), 16))
-}
-
-/// What the names of an owner's machines begin with.
-pub fn name_prefix(owner: &str) -> String {
-    format!("gradus-{}-", digest(owner, 12))
-}
-
-fn digest(text: &str, letters: usize) -> String {
-    use sha2::Digest;
-    let all: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    all.chars().take(letters).collect()
-}
 
 impl<C: CloudApi> Rented<C> {
     /// The machines that `api` may rent.
@@ -165,16 +152,24 @@ impl<C: CloudApi> Rented<C> {
             Some(refusal) => ProviderAnswer::Refused(refusal),
             None => ProviderAnswer::Doubt(format!("it could not be asked for now: {failure}")),
         })?;
+        self.rentals.note_region(&choice.region).map_err(here)?;
         let rental = Rental::new(request.clone(), choice.region.clone(), params);
         let rental = Rental { account: self.api.account(), ..rental };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
 
+    /// All machines, where any was ever asked for.
+    fn listed(&self, api: &C) -> Result<Vec<CloudMachine>, CloudFailure> {
+        let regions = self.rentals.regions();
+        let regions = regions.map_err(|error| CloudFailure::Doubt(format!("cannot read which regions: {error}")))?;
+        api.machines_in(&self.owner, &regions)
+    }
+
     /// The machine of this name, if the cloud lists one; none where it lists none.
     fn found(&self, api: &C, instance: &InstanceId) -> Option<ProviderAnswer> {
         let name = machine_name(&self.owner, instance);
-        match api.machines(&self.owner) {
+        match self.listed(api) {
             Ok(machines) => {
                 let living = |machine: &&CloudMachine| machine.name == name && !machine.is_gone();
                 machines.iter().find(living).map(|machine| self.rented(instance, &machine.handle))
@@ -245,9 +240,9 @@ impl<C: CloudApi> Rented<C> {
                 .map(drop)
                 .map_err(|error| CloudFailure::Doubt(format!("cannot write down its end: {error}")));
         }
-        let of_other = other.as_ref().map(|api| api.machines(&self.owner)).transpose()?;
+        let of_other = other.as_ref().map(|api| self.listed(api)).transpose()?;
         if of_other.is_none() && listed.is_none() {
-            *listed = Some(self.api.machines(&self.owner)?);
+            *listed = Some(self.listed(&self.api)?);
         }
         let name = machine_name(&self.owner, &request.instance);
         let is_meant = |machine: &&CloudMachine| {

@@ -174,6 +174,8 @@ impl Rentals {
     /// # Errors
     /// If it cannot be written.
     pub fn note_region(&self, region: &str) -> io::Result<()> {
+        // Of two launches at once, neither may lose the region of the other: its machines would not be seen.
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut regions = self.regions()?;
         if !regions.insert(region.to_owned()) {
             return Ok(());
