@@ -11,14 +11,31 @@ pub const SILENCE: Duration = Duration::from_secs(1800);
 
 const SCRIPT: &str = include_str!("dead_man.sh");
 
+/// Functions that install NVIDIA's driver.
+const DRIVER_SCRIPT: &str = include_str!("driver.sh");
+
+/// The newest branch of NVIDIA's driver for servers that also runs P4, P100 and V100.
+const DRIVER: &str = "580-server";
+
 /// The script for a machine that this public key may enter.
 pub fn user_data(public_key: &str) -> String {
+    script(public_key, ("", ""))
+}
+
+/// The same for an image of Ubuntu that may have no driver: it is installed before anybody is let in.
+pub fn user_data_with_driver(public_key: &str) -> String {
+    let call = format!("GRADUS_DRIVER={DRIVER}\ninstalls_driver\n");
+    script(public_key, (&format!("\n{DRIVER_SCRIPT}"), &call))
+}
+
+fn script(public_key: &str, (functions, before): (&str, &str)) -> String {
     let key: String = public_key.trim().chars().filter(|letter| *letter != '\'').collect();
     let seconds = SILENCE.micros() / 1_000_000;
     // In the background, so that it outlives the start-up script.
     format!(
-        "{SCRIPT}\nGRADUS_SILENCE={seconds}\nGRADUS_KEY='{key}'\nGRADUS_STARTS=/var/lib/cloud/scripts/per-boot\n\
-         (trap '' HUP TERM; watches /home/gradus) </dev/null >/dev/null 2>&1 &\noutlives_starts \"$0\"\nlets_in\n"
+        "{SCRIPT}{functions}\nGRADUS_SILENCE={seconds}\nGRADUS_KEY='{key}'\n\
+         GRADUS_STARTS=/var/lib/cloud/scripts/per-boot\n\
+         (trap '' HUP TERM; watches /home/gradus) </dev/null >/dev/null 2>&1 &\noutlives_starts \"$0\"\n{before}lets_in\n"
     )
 }
 
@@ -95,6 +112,51 @@ mod tests {
         let (armed, kept) = (text.find("watches /home/gradus)"), text.find("\noutlives_starts \"$0\"\n"));
         assert!(armed.is_some() && armed < kept, "armed before anything else, and kept: {text}");
         assert!(text.contains("\nGRADUS_STARTS=/var/lib/cloud/scripts/per-boot\n"), "{text}");
+    }
+
+    /// What is called by a machine with PCI devices of these vendors and classes, in order.
+    fn called(devices: &[(&str, &str)], nvidia_smi: &str, apt_get: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, (vendor, class)) in devices.iter().enumerate() {
+            let device = folder.path().join(format!("0000:00:{number:02}.0"));
+            std::fs::create_dir_all(&device).unwrap();
+            std::fs::write(device.join("vendor"), format!("{vendor}\n")).unwrap();
+            std::fs::write(device.join("class"), format!("{class}\n")).unwrap();
+        }
+        let script = format!(
+            "{DRIVER_SCRIPT}\nGRADUS_PCI={}\nGRADUS_DRIVER={DRIVER}\nuname() {{ echo 5.15; }}\n\
+             {nvidia_smi}\napt_get() {{ echo \"$@\"; {apt_get}; }}\nmodprobe() {{ echo modprobe \"$@\"; }}\n\
+             installs_driver; echo lets_in",
+            folder.path().display()
+        );
+        let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_driver_is_installed_where_there_is_a_gpu_without_one() {
+        let (none, other, gpu) = ("nvidia_smi() { false; }", ("0x1af4", "0x068000"), ("0x10de", "0x030200"));
+        let installs = "install linux-headers-5.15 nvidia-headless-580-server nvidia-utils-580-server";
+        assert_eq!(called(&[other, gpu], none, ":"), ["update", installs, "modprobe nvidia", "lets_in"]);
+        let switched = format!("{installs} nvidia-fabricmanager-580");
+        let all = [gpu, gpu, ("0x10de", "0x068000")];
+        assert_eq!(called(&all, none, ":"), ["update", switched.as_str(), "modprobe nvidia", "lets_in"]);
+        assert_eq!(called(&[gpu], "nvidia_smi() { :; }", ":"), ["lets_in"], "it is there already");
+        assert_eq!(called(&[other], none, ":"), ["lets_in"], "there is no GPU of NVIDIA");
+        assert_eq!(called(&[gpu], none, "false"), ["update", "lets_in"], "who wonders why must get in");
+    }
+
+    #[test]
+    fn the_driver_comes_after_the_switch_and_before_the_loop() {
+        let text = user_data_with_driver("key");
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        assert!(at("watches /home/gradus)") < at("\ninstalls_driver\n"), "{text}");
+        assert!(at("\ninstalls_driver\n") < at("\nlets_in\n"), "{text}");
+        assert!(!user_data("key").contains("driver"));
+        let status = Command::new("sh").args(["-n", "-c", &text]).status().unwrap();
+        // Tencent takes 16 KiB of Base64.
+        assert!(status.success() && text.len() < 8 << 10, "{} bytes", text.len());
     }
 
     #[test]

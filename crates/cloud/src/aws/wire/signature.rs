@@ -64,7 +64,7 @@ pub fn sign(request: &mut HttpRequest, key: &AccessKey, (region, service): (&str
 }
 
 /// Host, path and query of an address.
-fn parts(url: &str) -> (&str, &str, &str) {
+pub(crate) fn parts(url: &str) -> (&str, &str, &str) {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     match rest.find('/') {
@@ -74,7 +74,7 @@ fn parts(url: &str) -> (&str, &str, &str) {
 }
 
 /// The pairs in order, each encoded as it is in the address already.
-fn canonical_query(query: &str) -> String {
+pub(crate) fn canonical_query(query: &str) -> String {
     let mut pairs: Vec<(&str, &str)> = query
         .split('&')
         .filter(|pair| !pair.is_empty())
@@ -90,14 +90,16 @@ fn one_space(value: &str) -> String {
     value.split(' ').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+/// HMAC with SHA-256.
+pub(crate) fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     // HMAC accepts keys of any length, so there is no error.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
     mac.update(message);
     mac.finalize().into_bytes().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Hexadecimal digits in lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
