@@ -42,6 +42,8 @@ pub struct GlobalSettings {
     pub gcp: cloud::gcp::GcpSources,
     /// Credentials of Azure.
     pub azure: cloud::azure::AzureSources,
+    /// Credentials of Alibaba Cloud.
+    pub alibaba: cloud::alibaba::AlibabaSources,
     /// The key of Lambda Cloud.
     pub lambda_key: Option<String>,
     /// Who is asked instead of Lambda Cloud.
@@ -92,6 +94,7 @@ impl GlobalSettings {
             aws,
             gcp,
             azure,
+            alibaba: alibaba(),
             lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
             lambda_endpoint: set("GRADUS_LAMBDA_ENDPOINT"),
             azure_endpoint: set("GRADUS_AZURE_ENDPOINT"),
@@ -155,6 +158,16 @@ fn gcp() -> cloud::gcp::GcpSources {
 fn azure() -> cloud::azure::AzureSources {
     let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
     cloud::azure::AzureSources { variables: cloud::azure::VARIABLES.iter().filter_map(set).collect() }
+}
+
+/// What is known of Alibaba Cloud: variables, and the file that `aliyun configure` writes.
+fn alibaba() -> cloud::alibaba::AlibabaSources {
+    let file = path("HOME").map(|home| home.join(".aliyun/config.json"));
+    let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
+    cloud::alibaba::AlibabaSources {
+        variables: cloud::alibaba::VARIABLES.iter().filter_map(set).collect(),
+        config: file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default(),
+    }
 }
 
 /// The pruned copy beside the executable; the one that `cargo xtask setup` keeps in the user's cache; or PyTorch, where pip

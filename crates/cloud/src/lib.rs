@@ -4,6 +4,7 @@
 //! told to end; only its own confirmation makes an instance gone. Read `local` for the complete contract on one page,
 //! and [`conformance`] for the checks of every provider.
 
+pub mod alibaba;
 pub mod aws;
 pub mod azure;
 pub mod catalog;

@@ -280,6 +280,9 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
+/// The clouds that machines are rented from.
+const RENTED: &str = "AWS, Lambda, Google Cloud, Azure or Alibaba Cloud";
+
 fn sky_table(source: &Value) -> String {
     let mut text = String::from(
         "## SkyPilot's keys\n\n| key | supported | if not: why, and what to use instead |\n|---|---|---|\n",
@@ -292,20 +295,15 @@ fn sky_table(source: &Value) -> String {
         // The words of `infra` name the clouds themselves.
         let is_rented = key["rented"].as_bool().unwrap_or_default() && path != "resources.infra";
         let words = words.join("`, `");
+        let by_cloud = format!("`gradus plan`; `gradus run` if the job names {RENTED}");
         let served = match (is_planned, is_rented, words.is_empty()) {
             _ if why.is_empty() => "yes".to_owned(),
             _ if is_noted => "accepted with a warning".to_owned(),
             (false, _, _) => "no".to_owned(),
             (true, false, true) => "`gradus plan` only".to_owned(),
             (true, false, false) => format!("`gradus plan`; `gradus run` accepts only `{words}`"),
-            (true, true, true) => {
-                "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure".to_owned()
-            }
-            (true, true, false) => {
-                format!(
-                    "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure, else only `{words}`"
-                )
-            }
+            (true, true, true) => by_cloud,
+            (true, true, false) => format!("{by_cloud}, else only `{words}`"),
         };
         let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
         let _ = writeln!(text, "| `{path}` | {served} | {} |", cell(&otherwise));
@@ -329,7 +327,7 @@ mod tests {
             let row = format!("| `{path}` | {expected} | none here; leave it out |");
             assert_eq!(table.lines().last(), Some(row.as_str()));
         };
-        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud or Azure";
+        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud, Azure or Alibaba Cloud";
         check("resources.accelerators", true, &[], by_cloud);
         check("resources.use_spot", true, &["false"], &format!("{by_cloud}, else only `false`"));
         check("resources.infra", true, &["local", "aws"], "`gradus plan`; `gradus run` accepts only `local`, `aws`");

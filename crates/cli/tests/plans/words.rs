@@ -97,7 +97,7 @@ fn words_of_the_command_line_say_what_to_type() {
     check(&["run", "job.yaml", "--env", "BAD-NAME=1"], &["`BAD-NAME` is no name of a variable"]);
     check(&["nodes", "add", "east", "--address", ""], &["the address of the node is empty", "`--address user@host`"]);
     check(&["machines", "up", "box", "--infra", "local"], &["this machine is up, and not rented"]);
-    check(&["machines", "up", "box", "--infra", "alibaba"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
+    check(&["machines", "up", "box", "--infra", "oci"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
     let tip = workdir.refused(&["run", "job.yaml", "--nonsense"], 2);
     assert!(tip.contains("unexpected argument '--nonsense'") && !tip.contains("-- --nonsense"), "{tip}");
 }

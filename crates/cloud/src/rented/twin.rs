@@ -111,6 +111,7 @@ pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: 
         let request = request(&rents, name, kind);
         assert!(matches!(rents.call(&ProviderCall::Launch(Box::new(request))), ProviderAnswer::Accepted(_)));
     }
+    step();
     let api = api();
     let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
     let audit = |now| {

@@ -57,14 +57,12 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
 }
 
 const ONE_MACHINE: &str =
-    "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google and Azure can be used yet";
+    "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure and Alibaba can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "GPUs can be asked for only from a cloud, and the job names none that can be rented";
-const NAME_CLOUD: &str =
-    "add `infra: aws`, `infra: lambda`, `infra: gcp` or `infra: azure`, or leave it out to use this machine as it is";
+const NAME_CLOUD: &str = "add a cloud, such as `infra: aws`, or leave it out to use this machine as it is";
 const NO_SPOT: &str = "spot machines can be asked for only from a cloud, and the job names none that can be rented";
-const NAME_CLOUD_OR_NO_SPOT: &str =
-    "add `infra: aws`, `infra: gcp` or `infra: azure`, or write `spot: never`, or leave it out";
+const NAME_CLOUD_OR_NO_SPOT: &str = "add a cloud, such as `infra: aws`, or write `spot: never`, or leave it out";
 const NO_LIMIT: &str =
     "a limit on the hourly price is for machines of clouds, and the job names none that can be rented";
 const BUDGET: &str = "write `budget: {max: $10}` for the whole run, or add `infra: aws`";
@@ -91,7 +89,10 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("resources"),
     planned(
         "resources.infra",
-        &["local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/", "azure", "azure/"],
+        &[
+            "local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/", "azure", "azure/", "alibaba",
+            "alibaba/",
+        ],
         ONE_MACHINE,
         "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
     ),
@@ -139,7 +140,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     noted("resources.any_of", ONE_CHOICE, PLAN_COMPARES),
     noted("resources.ordered", ONE_CHOICE, PLAN_COMPARES),
     no("resources.volumes", NO_STORE, COPY),
-    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda`, `gcp` or `azure`, or leave it out"),
+    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda`, `gcp`, `azure` or `alibaba`, or leave it out"),
     planned(
         "resources.region",
         &[],

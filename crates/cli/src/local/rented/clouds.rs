@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use cloud::alibaba::{self, Alibaba, AlibabaOptions};
 use cloud::aws::Client;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::azure::{self, Azure, AzureOptions};
@@ -40,6 +41,7 @@ pub enum RentedCloud {
     Lambda(Lambda),
     Gcp(Gcp),
     Azure(Azure),
+    Alibaba(Alibaba),
 }
 
 /// The cloud that a job is to be run on, if it is one that is rented from.
@@ -86,6 +88,10 @@ impl RentedCloud {
                     )),
                 }
             }
+            alibaba::NAME => match settings.alibaba.source() {
+                Ok(_) => alibaba(settings, home).map(RentedCloud::Alibaba),
+                Err(why) => Err(no_credentials("Alibaba Cloud", &why, "see docs/alibaba.md")),
+            },
             _ => {
                 if let Err(why) = settings.aws.source() {
                     return Err(no_credentials("AWS", &why, "see docs/aws.md for where credentials are looked for"));
@@ -112,6 +118,10 @@ impl RentedCloud {
                 let all = api.offers(catalog, wants).into_iter();
                 all.map(|offer| offers::with_disk(catalog, &Cloud::Azure, offer, disk, azure::disk_gib)).collect()
             }
+            RentedCloud::Alibaba(api) => {
+                let all = api.offers(catalog, wants).into_iter();
+                all.map(|offer| offers::with_disk(catalog, &Cloud::Alibaba, offer, disk, alibaba::disk_gib)).collect()
+            }
         };
         // The limit is for all that is paid by the hour.
         offers.retain(|offer| wants.max_price.is_none_or(|most| offer.rate <= most));
@@ -130,6 +140,7 @@ impl RentedCloud {
             RentedCloud::Lambda(_) => Rate::default(),
             RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),
             RentedCloud::Azure(_) => offers::disk_rate(catalog, &Cloud::Azure, region, azure::disk_gib(work)),
+            RentedCloud::Alibaba(_) => offers::disk_rate(catalog, &Cloud::Alibaba, region, alibaba::disk_gib(work)),
         }
     }
 
@@ -145,6 +156,7 @@ impl RentedCloud {
             // Azure chooses a zone where none is named.
             RentedCloud::Lambda(_) | RentedCloud::Azure(_) => Ok(Vec::new()),
             RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
+            RentedCloud::Alibaba(api) => api.zones(region).map_err(|failure| failure.to_string()),
         }
     }
 
@@ -204,6 +216,9 @@ pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> R
     if has_subscription || was_used(azure::NAME) {
         providers.push(Arc::new(Rented::new(root(), reach(None), api)));
     }
+    if settings.alibaba.is_set() || was_used(alibaba::NAME) {
+        providers.push(Arc::new(Rented::new(root(), reach(None), alibaba(settings, home)?)));
+    }
     Ok(providers)
 }
 
@@ -238,6 +253,13 @@ fn azure(settings: &GlobalSettings, home: &Home) -> Result<(Azure, bool), Error>
     let endpoint = settings.azure_endpoint.as_deref();
     let api = Azure::new(web, endpoint, sources, subscription.as_deref().unwrap_or_default(), options);
     Ok((api, subscription.is_some()))
+}
+
+/// A client for Alibaba Cloud.
+fn alibaba(settings: &GlobalSettings, home: &Home) -> Result<Alibaba, Error> {
+    let options: AlibabaOptions = options(home, "alibaba.json", "docs/alibaba.md")?;
+    let endpoint = settings.alibaba.variable("GRADUS_ALIBABA_ENDPOINT");
+    Ok(Alibaba::new(Arc::new(LazyWeb::default()), endpoint, settings.alibaba.clone(), options))
 }
 
 /// What the user has set in a file of the home folder; nothing where there is none.

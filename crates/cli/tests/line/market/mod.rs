@@ -1,5 +1,6 @@
 //! `gradus offers` and `gradus catalog`, as they are typed.
 
+mod alibaba;
 mod azure;
 mod clouds;
 mod refresh;

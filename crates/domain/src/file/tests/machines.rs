@@ -15,13 +15,14 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {cpus: 0}", "2 resources.cpus: `0` is no number of cores (write for example `4` or `4+`)");
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
     check(
-        "resources: {infra: alibaba/cn-beijing}",
-        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google and Azure can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
+        "resources: {infra: oci/us-ashburn-1}",
+        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure and Alibaba can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
          ok",
     );
     check("resources: {infra: aws/us-east-1/us-east-1a, accelerators: A100:8, use_spot: true}", "ok");
     check("resources: {cloud: AWS, region: us-east-1, instance_type: g4dn.xlarge, max_price: $2/h}", "ok");
     check("resources: {infra: azure/eastus/1, accelerators: A100-80GB:1, use_spot: true}", "ok");
+    check("resources: {infra: alibaba/cn-beijing/cn-beijing-h, accelerators: T4:1, use_spot: true}", "ok");
     check("resources: {infra: aws}\nnum_nodes: 2", "ok");
     check(
         "resources: {infra: lambda}\nnum_nodes: 2",
@@ -30,7 +31,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {use_spot: true}",
-        "2 resources.use_spot: spot machines can be asked for only from a cloud, and the job names none that can be rented (add `infra: aws`, `infra: gcp` or `infra: azure`, or write `spot: never`, or leave it out)
+        "2 resources.use_spot: spot machines can be asked for only from a cloud, and the job names none that can be rented (add a cloud, such as `infra: aws`, or write `spot: never`, or leave it out)
          ok",
     );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
@@ -113,7 +114,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
 #[test]
 fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
     let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
-    let gpu = "2 resources.accelerators: GPUs can be asked for only from a cloud, and the job names none that can be rented (add `infra: aws`, `infra: lambda`, `infra: gcp` or `infra: azure`, or leave it out to use this machine as it is)\nok";
+    let gpu = "2 resources.accelerators: GPUs can be asked for only from a cloud, and the job names none that can be rented (add a cloud, such as `infra: aws`, or leave it out to use this machine as it is)\nok";
     check("accelerators: A100:8", gpu);
     check("accelerators: [A100:8, 40GB+:4]", gpu);
     check("accelerators: {A100: 8, H100: 8}", gpu);

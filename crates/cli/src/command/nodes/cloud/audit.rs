@@ -93,6 +93,7 @@ fn audit(
         RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
         RentedCloud::Azure(api) => (Cloud::Azure, Box::new(api)),
+        RentedCloud::Alibaba(api) => (Cloud::Alibaba, Box::new(api)),
     };
     let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;

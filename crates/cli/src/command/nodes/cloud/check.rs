@@ -1,5 +1,6 @@
 //! `gradus cloud check` and `gradus cloud policy`.
 
+use cloud::alibaba::{self, Alibaba};
 use cloud::aws;
 use cloud::azure::{self, Azure};
 use cloud::gcp::{self, Gcp};
@@ -42,6 +43,7 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
         CloudName::Aws => aws::policy(),
         CloudName::Gcp => gcp::role(),
         CloudName::Azure => azure::role(),
+        CloudName::Alibaba => alibaba::policy(),
         CloudName::Lambda => {
             let message = "Lambda has no policies: each key may do everything in its account".to_owned();
             return Err(Error::Usage { message, hint: "`gradus cloud check lambda` tries the key".to_owned() });
@@ -69,6 +71,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         RentedCloud::Lambda(api) => of_lambda(&api, home.owner(), printer),
         RentedCloud::Gcp(api) => of_gcp(&api, home.owner(), printer),
         RentedCloud::Azure(api) => of_azure(&api, home.owner(), printer),
+        RentedCloud::Alibaba(api) => of_alibaba(&api, home.owner(), printer),
     }
 }
 
@@ -122,7 +125,25 @@ fn of_azure(api: &Azure, owner: &str, printer: &mut Printer) -> Result<u8, Error
     Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
 }
 
-/// The line about permissions of a project or a resource group.
+fn of_alibaba(api: &Alibaba, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let report = api.check(owner).map_err(|failure| not_answered("ask Alibaba Cloud who you are", &failure))?;
+    if printer.is_json() {
+        printer.json(&serde_json::json!(report));
+    } else {
+        printer.data(format!("account      {}", report.account));
+        printer.data(format!("identity     {}", report.arn));
+        printer.data(format!("machines     {} of this home", report.machines));
+        printer.data(permissions(None, &report.missing));
+    }
+    if report.missing.is_empty() {
+        return Ok(exit::DONE);
+    }
+    let message = format!("`{}` lacks permissions that runs need", report.arn);
+    let hint = "`gradus cloud policy alibaba` prints a policy for `aliyun ram CreatePolicy --PolicyDocument`";
+    Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
+}
+
+/// The line about permissions of an account, a project or a resource group.
 fn permissions(unknown: Option<&str>, missing: &[&str]) -> String {
     match (unknown, missing) {
         (Some(why), _) => format!("permissions  unknown: {why}"),

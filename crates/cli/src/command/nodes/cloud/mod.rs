@@ -33,10 +33,12 @@ enum CloudName {
     Lambda,
     Gcp,
     Azure,
+    Alibaba,
 }
 
 impl CloudName {
-    const ALL: [CloudName; 4] = [CloudName::Aws, CloudName::Lambda, CloudName::Gcp, CloudName::Azure];
+    const ALL: [CloudName; 5] =
+        [CloudName::Aws, CloudName::Lambda, CloudName::Gcp, CloudName::Azure, CloudName::Alibaba];
 
     /// The name of its provider, and of its folder in the home.
     fn provider(self) -> &'static str {
@@ -45,6 +47,7 @@ impl CloudName {
             CloudName::Lambda => cloud::lambda::NAME,
             CloudName::Gcp => cloud::gcp::NAME,
             CloudName::Azure => cloud::azure::NAME,
+            CloudName::Alibaba => cloud::alibaba::NAME,
         }
     }
 
@@ -55,6 +58,7 @@ impl CloudName {
             CloudName::Lambda => "Lambda",
             CloudName::Gcp => "Google Cloud",
             CloudName::Azure => "Azure",
+            CloudName::Alibaba => "Alibaba Cloud",
         }
     }
 }
@@ -63,7 +67,7 @@ impl CloudName {
 fn not_answered(doing: &str, failure: &CloudFailure) -> Error {
     let hint = match failure {
         CloudFailure::Denied(_) => {
-            "docs/azure.md, docs/gcp.md and docs/lambda.md list the permissions an identity needs"
+            "docs/alibaba.md, docs/azure.md, docs/gcp.md and docs/lambda.md list the permissions an identity needs"
         }
         _ => "run the same command again",
     };

@@ -135,8 +135,8 @@ fn in_flags(error: Error) -> Error {
     let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == problem.key) else { return error };
     let hint = match *flag {
         "--infra" => {
-            "use `--infra aws`, `lambda`, `gcp` or `azure`, or `--infra ssh/NAME` for a node of `gradus nodes`"
-                .to_owned()
+            let clouds = domain::wants::RENTED_CLOUDS.join("`, `");
+            format!("use `--infra {clouds}`, or `--infra ssh/NAME` for a node of `gradus nodes`")
         }
         _ => problem.hint.clone().unwrap_or_else(|| "see `gradus machines up --help`".to_owned()),
     };

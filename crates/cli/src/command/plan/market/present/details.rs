@@ -175,6 +175,11 @@ fn quota(row: &PlanRow) -> String {
             let terms = if is_spot { "low-priority " } else { "" };
             (format!("{cores} of {terms}quota"), format!("`az vm list-usage --location {}`", listing.region))
         }
+        "alibaba" => {
+            let terms = if is_spot { "spot" } else { "pay-as-you-go" };
+            let ask = format!("`aliyun ecs DescribeAccountAttributes --RegionId {}`", listing.region);
+            (format!("{cores} of {terms} quota"), ask)
+        }
         cloud => (gpus, format!("the console of {cloud}")),
     };
     format!("quota    your account must be allowed {what} in {}: see {ask}", listing.region)

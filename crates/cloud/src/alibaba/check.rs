@@ -1,0 +1,142 @@
+//! What an identity may do, and the least policy with which jobs can be run.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::AcsService;
+use super::{Alibaba, GROUP};
+use crate::aws::wire::query::{Params, params};
+use crate::rented::{CloudApi, CloudFailure};
+
+/// What a run needs.
+const ACTIONS: [&str; 6] = [
+    "ecs:DeleteInstance",
+    "ecs:DescribeInstances",
+    "ecs:DescribeRegions",
+    "ecs:DescribeSecurityGroups",
+    "ecs:RunInstances",
+    "vpc:DescribeVSwitches",
+];
+
+/// What an identity of Alibaba's is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AlibabaReport {
+    /// The account that pays.
+    pub account: String,
+    /// Who the key belongs to, as `acs:ram::ACCOUNT:user/NAME`.
+    pub arn: String,
+    /// Machines of the owner in all regions.
+    pub machines: usize,
+    /// Actions that were denied.
+    pub missing: Vec<&'static str>,
+}
+
+/// The least policy with which jobs can be run, as `aliyun ram CreatePolicy --PolicyDocument` reads it.
+pub fn policy() -> Value {
+    json!({ "Version": "1", "Statement": [{ "Effect": "Allow", "Action": ACTIONS, "Resource": "*" }] })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct CallerIdentity {
+    account_id: String,
+    arn: String,
+}
+
+impl Alibaba {
+    /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Alibaba is asked for each
+    /// action, for those that change something with `DryRun`.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    pub fn check(&self, owner: &str) -> Result<AlibabaReport, CloudFailure> {
+        let caller: CallerIdentity = self.client.ask((AcsService::Sts, "GetCallerIdentity"), "", &Params::new())?;
+        let mut missing = Vec::new();
+        let regions = or_denied(self.regions(), "ecs:DescribeRegions", &mut missing)?.unwrap_or_default();
+        let machines = or_denied(self.machines_in(owner, &regions), "ecs:DescribeInstances", &mut missing)?;
+        let machines = machines.map_or(0, |machines| machines.len());
+        let region = tried_in(&regions);
+        for (service, action, permission, sent) in tries(region) {
+            let tried = self.client.ask::<Value>((service, action), region, &sent);
+            or_denied(tried, permission, &mut missing)?;
+        }
+        Ok(AlibabaReport { account: caller.account_id, arn: caller.arn, machines, missing })
+    }
+}
+
+/// The region in which actions are tried.
+fn tried_in(regions: &BTreeSet<String>) -> &str {
+    regions.first().map_or("cn-hangzhou", String::as_str)
+}
+
+/// Requests that change nothing: an answer that is no denial says that the action is allowed.
+fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 4] {
+    let group = params([("RegionId", region), ("SecurityGroupName", GROUP)]);
+    let switches = params([("RegionId", region)]);
+    let run = params([
+        ("RegionId", region),
+        ("DryRun", "true"),
+        ("InstanceType", "ecs.gn6i-c4g1.xlarge"),
+        ("ImageFamily", "acs:ubuntu_22_04_x64"),
+        ("SecurityGroupId", "sg-gradus"),
+        ("VSwitchId", "vsw-gradus"),
+    ]);
+    let delete = params([("InstanceId", "i-gradus"), ("DryRun", "true")]);
+    [
+        (AcsService::Ecs, "DescribeSecurityGroups", "ecs:DescribeSecurityGroups", group),
+        (AcsService::Vpc, "DescribeVSwitches", "vpc:DescribeVSwitches", switches),
+        (AcsService::Ecs, "RunInstances", "ecs:RunInstances", run),
+        (AcsService::Ecs, "DeleteInstance", "ecs:DeleteInstance", delete),
+    ]
+}
+
+/// What was answered; none where the action was denied, which is written down, or refused for another reason.
+fn or_denied<T>(
+    tried: Result<T, CloudFailure>,
+    permission: &'static str,
+    missing: &mut Vec<&'static str>,
+) -> Result<Option<T>, CloudFailure> {
+    match tried {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CloudFailure::Denied(_)) => {
+            missing.push(permission);
+            Ok(None)
+        }
+        // It does not say whether the action is allowed.
+        Err(failure @ (CloudFailure::Doubt(_) | CloudFailure::Throttled(_))) => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_denial_is_a_missing_permission() {
+        let check = |failure: CloudFailure, expected: Result<&[&str], ()>| {
+            let mut missing = Vec::new();
+            let found = or_denied(Err::<(), _>(failure), "ecs:RunInstances", &mut missing);
+            assert_eq!(found.map(|_| &missing[..]).map_err(drop), expected);
+        };
+        check(CloudFailure::Denied("m".into()), Ok(&["ecs:RunInstances"]));
+        check(CloudFailure::Invalid("DryRunOperation: m".into()), Ok(&[]));
+        check(CloudFailure::NotFound("m".into()), Ok(&[]));
+        check(CloudFailure::Doubt("m".into()), Err(()));
+        check(CloudFailure::Throttled("m".into()), Err(()));
+    }
+
+    #[test]
+    fn each_action_of_the_policy_is_tried() {
+        let mut tried: Vec<&str> = tries("r").iter().map(|(_, _, permission, _)| *permission).collect();
+        tried.extend(["ecs:DescribeRegions", "ecs:DescribeInstances"]);
+        tried.sort_unstable();
+        assert_eq!(tried, ACTIONS);
+        for (_, action, _, sent) in tries("r") {
+            let is_tried_only = sent.contains(&("DryRun".to_owned(), "true".to_owned()));
+            assert_eq!(is_tried_only, !action.starts_with("Describe"), "{action}");
+        }
+    }
+}
