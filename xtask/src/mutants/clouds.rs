@@ -60,9 +60,9 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_token_rents_once_and_only" },
     },
     SourceMutant {
-        name: "alibaba-is-not-told-when-a-machine-is-of-no-use",
+        name: "a-cloud-is-not-told-when-a-machine-is-of-no-use",
         harm: "a machine of Alibaba whose loop is gone for ever powers itself off and is billed on",
-        file: "crates/cloud/src/alibaba/order.rs",
+        file: "crates/cloud/src/rented/limits.rs",
         from: "(at.saturating_sub(now.0) < LATEST).then(|| rfc3339(Timestamp(minute.saturating_mul(MINUTE))))",
         to: "(at.saturating_sub(now.0) > LATEST).then(|| rfc3339(Timestamp(minute.saturating_mul(MINUTE))))",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_machine_that_nobody_needs" },

@@ -1,12 +1,12 @@
 //! The parameters of `RunInstances`, as a pure function.
 
-use domain::{Bytes, Rate, Timestamp};
+use domain::{Bytes, Duration, Timestamp};
 
 use super::AlibabaOptions;
 use crate::aws::base64;
 use crate::aws::wire::query::{EXPIRES_TAG, INSTANCE_TAG, OWNER_TAG, Params, params};
 use crate::aws::wire::times::rfc3339;
-use crate::catalog::Catalog;
+use crate::rented::limits::{ends_at, price_limit};
 use crate::rented::user_data::user_data_with_driver;
 use crate::rented::{CloudFailure, LaunchOrder};
 
@@ -70,14 +70,16 @@ pub(super) fn run_instances(
         ("UserData", &base64(user_data_with_driver(order.public_key).as_bytes())),
     ]);
     if choice.is_spot {
-        let limit = price_limit(request.price_cap.unwrap_or(request.offer.rate), options)?;
+        let most = request.price_cap.unwrap_or(request.offer.rate);
+        let limit = price_limit(most, options.currency.as_deref(), "alibaba.json")?;
         sent.extend(params([
             ("SpotStrategy", "SpotWithPriceLimit"),
             ("SpotPriceLimit", &limit),
             ("SpotInterruptionBehavior", "Terminate"),
         ]));
     }
-    sent.extend(request.expires.and_then(|expires| released_at(expires, now)).map(|at| ("AutoReleaseTime".into(), at)));
+    let released = request.expires.and_then(|expires| ends_at(expires, now, SOONEST));
+    sent.extend(released.map(|at| ("AutoReleaseTime".to_owned(), at)));
     let instance = request.members.first().map(ToString::to_string).unwrap_or_default();
     let mut tags = vec![(OWNER_TAG, order.owner.to_owned()), (INSTANCE_TAG, instance)];
     tags.extend(request.expires.map(|expires| (EXPIRES_TAG, rfc3339(expires))));
@@ -88,73 +90,12 @@ pub(super) fn run_instances(
     Ok(sent)
 }
 
-/// The most that a spot machine may cost an hour, in the currency of the account and with the three digits that Alibaba reads,
-/// rounded up.
-fn price_limit(rate: Rate, options: &AlibabaOptions) -> Result<String, CloudFailure> {
-    let dollars = i128::from(rate.micros_per_hour());
-    let micros = match options.currency.as_deref().unwrap_or("USD") {
-        "USD" => dollars,
-        code => {
-            let catalog = Catalog::embedded().map_err(|error| CloudFailure::Invalid(error.to_string()))?;
-            let known = catalog.currencies.iter().find(|currency| currency.code == code);
-            let unknown = || format!("`currency` in `alibaba.json` is `{code}`; write `USD` or `CNY`");
-            let known = known.ok_or_else(|| CloudFailure::Invalid(unknown()))?;
-            dollars * i128::from(known.per_dollar_micros) / 1_000_000
-        }
-    };
-    let micros = u64::try_from(micros).unwrap_or_default();
-    Ok(domain::money::decimal(micros.div_ceil(1000).saturating_mul(1000), 0, 3))
-}
-
-/// Alibaba releases a machine half an hour from now at the earliest, and on the minute.
-const SOONEST: i64 = 35 * MINUTE;
-
-/// Three years, and some days less.
-const LATEST: i64 = 1090 * 24 * 60 * MINUTE;
-
-const MINUTE: i64 = 60_000_000;
-
-/// When Alibaba itself releases a machine, whatever becomes of us; none where that is too far off.
-fn released_at(expires: Timestamp, now: Timestamp) -> Option<String> {
-    let at = expires.0.max(now.0.saturating_add(SOONEST));
-    let minute = at.div_euclid(MINUTE) + i64::from(at.rem_euclid(MINUTE) > 0);
-    (at.saturating_sub(now.0) < LATEST).then(|| rfc3339(Timestamp(minute.saturating_mul(MINUTE))))
-}
+/// Alibaba releases a machine half an hour from now at the earliest.
+const SOONEST: Duration = Duration::from_secs(35 * 60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aws::wire::times;
-
-    #[test]
-    fn a_price_limit_is_never_below_the_price() {
-        let check = |currency: Option<&str>, micros: i64, expected: &str| {
-            let options = AlibabaOptions { currency: currency.map(str::to_owned), ..AlibabaOptions::default() };
-            assert_eq!(price_limit(Rate::from_micros_per_hour(micros), &options).unwrap(), expected);
-        };
-        check(None, 1_234_001, "1.235");
-        check(None, 2_000_000, "2");
-        check(Some("USD"), 500, "0.001");
-        // At 7.1072, as the catalog has it.
-        check(Some("CNY"), 1_000_000, "7.108");
-        let options = AlibabaOptions { currency: Some("EUR".into()), ..AlibabaOptions::default() };
-        let refused = price_limit(Rate::from_micros_per_hour(1), &options);
-        assert!(matches!(refused, Err(CloudFailure::Invalid(why)) if why.contains("`EUR`; write `USD` or `CNY`")));
-    }
-
-    #[test]
-    fn alibaba_ends_a_machine_that_nobody_needs_any_more() {
-        let at = |text: &str| times::read(text).unwrap();
-        let check = |expires: &str, expected: Option<&str>| {
-            let found = released_at(at(expires), at("2026-11-27T05:00:00Z"));
-            assert_eq!(found.as_deref(), expected, "{expires}");
-        };
-        check("2026-11-28T05:00:00Z", Some("2026-11-28T05:00:00Z"));
-        // Rounded down it would be released before its time.
-        check("2026-11-28T05:00:01Z", Some("2026-11-28T05:01:00Z"));
-        check("2026-11-27T05:10:00Z", Some("2026-11-27T05:35:00Z"));
-        check("2030-01-01T00:00:00Z", None);
-    }
 
     #[test]
     fn a_disk_has_the_work_and_the_system() {

@@ -12,6 +12,7 @@ pub mod audit;
 mod choice;
 pub mod kept;
 pub(crate) mod key;
+pub(crate) mod limits;
 mod look;
 mod names;
 pub mod offers;
