@@ -44,6 +44,8 @@ pub struct GlobalSettings {
     pub azure: cloud::azure::AzureSources,
     /// Credentials of Alibaba Cloud.
     pub alibaba: cloud::alibaba::AlibabaSources,
+    /// Credentials of Tencent Cloud.
+    pub tencent: cloud::tencent::TencentSources,
     /// The key of Lambda Cloud.
     pub lambda_key: Option<String>,
     /// Who is asked instead of Lambda Cloud.
@@ -95,6 +97,7 @@ impl GlobalSettings {
             gcp,
             azure,
             alibaba: alibaba(),
+            tencent: tencent(),
             lambda_key: cloud::lambda::VARIABLES.into_iter().find_map(set),
             lambda_endpoint: set("GRADUS_LAMBDA_ENDPOINT"),
             azure_endpoint: set("GRADUS_AZURE_ENDPOINT"),
@@ -167,6 +170,16 @@ fn alibaba() -> cloud::alibaba::AlibabaSources {
     cloud::alibaba::AlibabaSources {
         variables: cloud::alibaba::VARIABLES.iter().filter_map(set).collect(),
         config: file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default(),
+    }
+}
+
+/// What is known of Tencent Cloud: variables, and the file that its tools and libraries read.
+fn tencent() -> cloud::tencent::TencentSources {
+    let file = path("HOME").map(|home| home.join(".tencentcloud/credentials"));
+    let set = |name: &&str| env::var(name).ok().map(|value| ((*name).to_owned(), value));
+    cloud::tencent::TencentSources {
+        variables: cloud::tencent::VARIABLES.iter().filter_map(set).collect(),
+        file: file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default(),
     }
 }
 

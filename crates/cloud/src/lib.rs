@@ -16,6 +16,7 @@ pub mod prices;
 pub mod provider;
 pub mod rented;
 pub mod ssh;
+pub mod tencent;
 
 pub use aws::{Aws, AwsOptions, AwsSettings};
 pub use catalog::Catalog;

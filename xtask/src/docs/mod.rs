@@ -281,7 +281,7 @@ fn cell(text: &str) -> String {
 }
 
 /// The clouds that machines are rented from.
-const RENTED: &str = "AWS, Lambda, Google Cloud, Azure or Alibaba Cloud";
+const RENTED: &str = "AWS, Lambda, Google Cloud, Azure, Alibaba Cloud or Tencent Cloud";
 
 fn sky_table(source: &Value) -> String {
     let mut text = String::from(
@@ -327,7 +327,7 @@ mod tests {
             let row = format!("| `{path}` | {expected} | none here; leave it out |");
             assert_eq!(table.lines().last(), Some(row.as_str()));
         };
-        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud, Azure or Alibaba Cloud";
+        let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud, Azure, Alibaba Cloud or Tencent Cloud";
         check("resources.accelerators", true, &[], by_cloud);
         check("resources.use_spot", true, &["false"], &format!("{by_cloud}, else only `false`"));
         check("resources.infra", true, &["local", "aws"], "`gradus plan`; `gradus run` accepts only `local`, `aws`");

@@ -70,7 +70,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-region-that-is-silent-is-empty",
         harm: "machines in a region that does not answer count as gone, and are billed on",
-        file: "crates/cloud/src/alibaba/mod.rs",
+        file: "crates/cloud/src/rented/api.rs",
         from: "Err(failure) => return Err(CloudFailure::Doubt(format!(\"could not look at `{region}`: {failure}\"))),",
         to: "Err(_) => drop(region),",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "the_loop_looks_where_it_has_rented" },
@@ -82,5 +82,13 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         from: "self.rentals.note_region(&choice.region).map_err(here)?;",
         to: "self.rentals.regions().map_err(here)?;",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "the_loop_looks_where_it_has_rented" },
+    },
+    SourceMutant {
+        name: "tencent-rents-without-a-token",
+        harm: "a request that is sent again after a lost answer rents a second machine of Tencent",
+        file: "crates/cloud/src/tencent/order.rs",
+        from: "\"ClientToken\": request.token,",
+        to: "\"HostName\": request.token,",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "tencent::twin::a_token_rents_once" },
     },
 ];

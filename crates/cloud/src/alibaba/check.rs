@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::wire::AcsService;
 use super::{Alibaba, GROUP};
 use crate::aws::wire::query::{Params, params};
-use crate::rented::{CloudApi, CloudFailure};
+use crate::rented::{CloudApi, CloudFailure, or_denied};
 
 /// What a run needs.
 const ACTIONS: [&str; 6] = [
@@ -92,41 +92,9 @@ fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 4] 
     ]
 }
 
-/// What was answered; none where the action was denied, which is written down, or refused for another reason.
-fn or_denied<T>(
-    tried: Result<T, CloudFailure>,
-    permission: &'static str,
-    missing: &mut Vec<&'static str>,
-) -> Result<Option<T>, CloudFailure> {
-    match tried {
-        Ok(answer) => Ok(Some(answer)),
-        Err(CloudFailure::Denied(_)) => {
-            missing.push(permission);
-            Ok(None)
-        }
-        // It does not say whether the action is allowed.
-        Err(failure @ (CloudFailure::Doubt(_) | CloudFailure::Throttled(_))) => Err(failure),
-        Err(_) => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_denial_is_a_missing_permission() {
-        let check = |failure: CloudFailure, expected: Result<&[&str], ()>| {
-            let mut missing = Vec::new();
-            let found = or_denied(Err::<(), _>(failure), "ecs:RunInstances", &mut missing);
-            assert_eq!(found.map(|_| &missing[..]).map_err(drop), expected);
-        };
-        check(CloudFailure::Denied("m".into()), Ok(&["ecs:RunInstances"]));
-        check(CloudFailure::Invalid("DryRunOperation: m".into()), Ok(&[]));
-        check(CloudFailure::NotFound("m".into()), Ok(&[]));
-        check(CloudFailure::Doubt("m".into()), Err(()));
-        check(CloudFailure::Throttled("m".into()), Err(()));
-    }
 
     #[test]
     fn each_action_of_the_policy_is_tried() {

@@ -29,7 +29,7 @@ use crate::aws::wire::query::{OWNER_TAG, Params, params};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
-use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace};
+use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions};
 use listed::{EcsGroup, GroupsAnswer, InstancesPage, RegionsAnswer, SwitchesAnswer, VpcSwitch};
 use order::EcsSite;
 use wire::{AcsService, AlibabaClient};
@@ -227,22 +227,7 @@ impl CloudApi for Alibaba {
     }
 
     fn machines_in(&self, owner: &str, regions: &BTreeSet<String>) -> Result<Vec<CloudMachine>, CloudFailure> {
-        let lists: Vec<Result<Vec<CloudMachine>, CloudFailure>> = std::thread::scope(|scope| {
-            let looks: Vec<_> =
-                regions.iter().map(|region| scope.spawn(move || self.machines_of(owner, region))).collect();
-            let broken = |_| Err(CloudFailure::Doubt("a look at a region has failed".to_owned()));
-            looks.into_iter().map(|look| look.join().unwrap_or_else(broken)).collect()
-        });
-        let mut found = Vec::new();
-        for (region, list) in regions.iter().zip(lists) {
-            match list {
-                Ok(machines) => found.extend(machines),
-                Err(CloudFailure::Denied(why)) => return Err(CloudFailure::Denied(why)),
-                // What is in a region that cannot be looked at is not known.
-                Err(failure) => return Err(CloudFailure::Doubt(format!("could not look at `{region}`: {failure}"))),
-            }
-        }
-        Ok(found)
+        in_regions(regions, |region| self.machines_of(owner, region))
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -172,3 +172,63 @@ impl std::fmt::Display for CloudFailure {
         }
     }
 }
+
+/// The machines of several regions, which are looked at at once: all of them, or an error.
+pub(crate) fn in_regions(
+    regions: &BTreeSet<String>,
+    look: impl Fn(&str) -> Result<Vec<CloudMachine>, CloudFailure> + Sync,
+) -> Result<Vec<CloudMachine>, CloudFailure> {
+    let look = &look;
+    let lists: Vec<Result<Vec<CloudMachine>, CloudFailure>> = std::thread::scope(|scope| {
+        let looks: Vec<_> = regions.iter().map(|region| scope.spawn(move || look(region))).collect();
+        let broken = |_| Err(CloudFailure::Doubt("the look has ended early".to_owned()));
+        looks.into_iter().map(|look| look.join().unwrap_or_else(broken)).collect()
+    });
+    let mut found = Vec::new();
+    for (region, list) in regions.iter().zip(lists) {
+        match list {
+            Ok(machines) => found.extend(machines),
+            Err(CloudFailure::Denied(why)) => return Err(CloudFailure::Denied(why)),
+            // What is in a region that cannot be looked at is not known.
+            Err(failure) => return Err(CloudFailure::Doubt(format!("could not look at `{region}`: {failure}"))),
+        }
+    }
+    Ok(found)
+}
+
+/// What was answered; none where the action was denied, which is written down, or refused for another reason.
+pub(crate) fn or_denied<T>(
+    tried: Result<T, CloudFailure>,
+    permission: &'static str,
+    missing: &mut Vec<&'static str>,
+) -> Result<Option<T>, CloudFailure> {
+    match tried {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CloudFailure::Denied(_)) => {
+            missing.push(permission);
+            Ok(None)
+        }
+        // It does not say whether the action is allowed.
+        Err(failure @ (CloudFailure::Doubt(_) | CloudFailure::Throttled(_))) => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_denial_is_a_missing_permission() {
+        let check = |failure: CloudFailure, expected: Result<&[&str], ()>| {
+            let mut missing = Vec::new();
+            let found = or_denied(Err::<(), _>(failure), "RunInstances", &mut missing);
+            assert_eq!(found.map(|_| &missing[..]).map_err(drop), expected);
+        };
+        check(CloudFailure::Denied("m".into()), Ok(&["RunInstances"]));
+        check(CloudFailure::Invalid("DryRunOperation: m".into()), Ok(&[]));
+        check(CloudFailure::NotFound("m".into()), Ok(&[]));
+        check(CloudFailure::Doubt("m".into()), Err(()));
+        check(CloudFailure::Throttled("m".into()), Err(()));
+    }
+}

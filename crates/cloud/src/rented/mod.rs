@@ -33,6 +33,7 @@ use domain::{InstanceId, Timestamp};
 
 pub use account::rented_elsewhere;
 pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace};
+pub(crate) use api::{in_regions, or_denied};
 pub use choice::MachineChoice;
 pub use names::{machine_name, name_prefix};
 pub use reach::ReachSettings;

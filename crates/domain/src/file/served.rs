@@ -56,8 +56,7 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
     SkyKey { path, served: SkySupport::No { why, hint } }
 }
 
-const ONE_MACHINE: &str =
-    "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure and Alibaba can be used yet";
+const ONE_MACHINE: &str = "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure, Alibaba and Tencent can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
 const NO_GPU: &str = "GPUs can be asked for only from a cloud, and the job names none that can be rented";
 const NAME_CLOUD: &str = "add a cloud, such as `infra: aws`, or leave it out to use this machine as it is";
@@ -91,7 +90,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
         "resources.infra",
         &[
             "local", "ssh", "ssh/", "aws", "aws/", "lambda", "lambda/", "gcp", "gcp/", "azure", "azure/", "alibaba",
-            "alibaba/",
+            "alibaba/", "tencent", "tencent/",
         ],
         ONE_MACHINE,
         "write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out",
@@ -140,7 +139,12 @@ pub const SKY_KEYS: &[SkyKey] = &[
     noted("resources.any_of", ONE_CHOICE, PLAN_COMPARES),
     noted("resources.ordered", ONE_CHOICE, PLAN_COMPARES),
     no("resources.volumes", NO_STORE, COPY),
-    planned("resources.cloud", &[], ONE_MACHINE, "write `aws`, `lambda`, `gcp`, `azure` or `alibaba`, or leave it out"),
+    planned(
+        "resources.cloud",
+        &[],
+        ONE_MACHINE,
+        "write `aws`, `lambda`, `gcp`, `azure`, `alibaba` or `tencent`, or leave it out",
+    ),
     planned(
         "resources.region",
         &[],

@@ -72,7 +72,7 @@ impl Wants {
 }
 
 /// The clouds that gradus can rent machines of.
-pub const RENTED_CLOUDS: [&str; 5] = ["aws", "lambda", "gcp", "azure", "alibaba"];
+pub const RENTED_CLOUDS: [&str; 6] = ["aws", "lambda", "gcp", "azure", "alibaba", "tencent"];
 
 /// Whether spot instances may be rented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -11,6 +11,7 @@ use cloud::azure::{self, Azure, AzureOptions};
 use cloud::gcp::{self, Gcp, GcpOptions};
 use cloud::lambda::{self, Lambda};
 use cloud::rented::{CloudApi, MachineChoice, ReachSettings, Rented, offers};
+use cloud::tencent::{self, Tencent, TencentOptions};
 use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
 use domain::listing::Cloud;
 use domain::wants::Wants;
@@ -42,6 +43,7 @@ pub enum RentedCloud {
     Gcp(Gcp),
     Azure(Azure),
     Alibaba(Alibaba),
+    Tencent(Tencent),
 }
 
 /// The cloud that a job is to be run on, if it is one that is rented from.
@@ -92,6 +94,10 @@ impl RentedCloud {
                 Ok(_) => alibaba(settings, home).map(RentedCloud::Alibaba),
                 Err(why) => Err(no_credentials("Alibaba Cloud", &why, "see docs/alibaba.md")),
             },
+            tencent::NAME => match settings.tencent.key() {
+                Ok(_) => tencent(settings, home).map(RentedCloud::Tencent),
+                Err(why) => Err(no_credentials("Tencent Cloud", &why, "see docs/tencent.md")),
+            },
             _ => {
                 if let Err(why) = settings.aws.source() {
                     return Err(no_credentials("AWS", &why, "see docs/aws.md for where credentials are looked for"));
@@ -122,6 +128,10 @@ impl RentedCloud {
                 let all = api.offers(catalog, wants).into_iter();
                 all.map(|offer| offers::with_disk(catalog, &Cloud::Alibaba, offer, disk, alibaba::disk_gib)).collect()
             }
+            RentedCloud::Tencent(api) => {
+                let all = api.offers(catalog, wants).into_iter();
+                all.map(|offer| offers::with_disk(catalog, &Cloud::Tencent, offer, disk, tencent::disk_gib)).collect()
+            }
         };
         // The limit is for all that is paid by the hour.
         offers.retain(|offer| wants.max_price.is_none_or(|most| offer.rate <= most));
@@ -141,6 +151,7 @@ impl RentedCloud {
             RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),
             RentedCloud::Azure(_) => offers::disk_rate(catalog, &Cloud::Azure, region, azure::disk_gib(work)),
             RentedCloud::Alibaba(_) => offers::disk_rate(catalog, &Cloud::Alibaba, region, alibaba::disk_gib(work)),
+            RentedCloud::Tencent(_) => offers::disk_rate(catalog, &Cloud::Tencent, region, tencent::disk_gib(work)),
         }
     }
 
@@ -157,6 +168,7 @@ impl RentedCloud {
             RentedCloud::Lambda(_) | RentedCloud::Azure(_) => Ok(Vec::new()),
             RentedCloud::Gcp(api) => api.zones(region).map_err(|failure| failure.to_string()),
             RentedCloud::Alibaba(api) => api.zones(region).map_err(|failure| failure.to_string()),
+            RentedCloud::Tencent(api) => api.zones(region).map_err(|failure| failure.to_string()),
         }
     }
 
@@ -219,6 +231,9 @@ pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> R
     if settings.alibaba.is_set() || was_used(alibaba::NAME) {
         providers.push(Arc::new(Rented::new(root(), reach(None), alibaba(settings, home)?)));
     }
+    if settings.tencent.is_set() || was_used(tencent::NAME) {
+        providers.push(Arc::new(Rented::new(root(), reach(None), tencent(settings, home)?)));
+    }
     Ok(providers)
 }
 
@@ -260,6 +275,13 @@ fn alibaba(settings: &GlobalSettings, home: &Home) -> Result<Alibaba, Error> {
     let options: AlibabaOptions = options(home, "alibaba.json", "docs/alibaba.md")?;
     let endpoint = settings.alibaba.variable("GRADUS_ALIBABA_ENDPOINT");
     Ok(Alibaba::new(Arc::new(LazyWeb::default()), endpoint, settings.alibaba.clone(), options))
+}
+
+/// A client for Tencent Cloud.
+fn tencent(settings: &GlobalSettings, home: &Home) -> Result<Tencent, Error> {
+    let options: TencentOptions = options(home, "tencent.json", "docs/tencent.md")?;
+    let endpoint = settings.tencent.variable("GRADUS_TENCENT_ENDPOINT");
+    Ok(Tencent::new(Arc::new(LazyWeb::default()), endpoint, settings.tencent.clone(), options))
 }
 
 /// What the user has set in a file of the home folder; nothing where there is none.

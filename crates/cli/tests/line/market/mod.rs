@@ -4,6 +4,7 @@ mod alibaba;
 mod azure;
 mod clouds;
 mod refresh;
+mod tencent;
 
 use crate::home::{Home, text};
 

@@ -16,13 +16,14 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
     check(
         "resources: {infra: oci/us-ashburn-1}",
-        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure and Alibaba can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
+        "2 resources.infra: only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure, Alibaba and Tencent can be used yet (write `infra: local`, `infra: aws`, or `infra: ssh` after `gradus nodes add`, or leave it out)
          ok",
     );
     check("resources: {infra: aws/us-east-1/us-east-1a, accelerators: A100:8, use_spot: true}", "ok");
     check("resources: {cloud: AWS, region: us-east-1, instance_type: g4dn.xlarge, max_price: $2/h}", "ok");
     check("resources: {infra: azure/eastus/1, accelerators: A100-80GB:1, use_spot: true}", "ok");
     check("resources: {infra: alibaba/cn-beijing/cn-beijing-h, accelerators: T4:1, use_spot: true}", "ok");
+    check("resources: {infra: tencent/ap-guangzhou, instance_type: GN7.2XLARGE32}", "ok");
     check("resources: {infra: aws}\nnum_nodes: 2", "ok");
     check(
         "resources: {infra: lambda}\nnum_nodes: 2",

@@ -94,6 +94,7 @@ fn audit(
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
         RentedCloud::Azure(api) => (Cloud::Azure, Box::new(api)),
         RentedCloud::Alibaba(api) => (Cloud::Alibaba, Box::new(api)),
+        RentedCloud::Tencent(api) => (Cloud::Tencent, Box::new(api)),
     };
     let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;

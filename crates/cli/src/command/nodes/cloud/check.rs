@@ -6,6 +6,7 @@ use cloud::azure::{self, Azure};
 use cloud::gcp::{self, Gcp};
 use cloud::lambda::Lambda;
 use cloud::rented::CloudApi;
+use cloud::tencent::{self, Tencent};
 use server::Home;
 
 use super::{CloudName, not_answered};
@@ -44,6 +45,7 @@ pub fn policy(args: &PolicyArgs, printer: &mut Printer) -> Result<u8, Error> {
         CloudName::Gcp => gcp::role(),
         CloudName::Azure => azure::role(),
         CloudName::Alibaba => alibaba::policy(),
+        CloudName::Tencent => tencent::policy(),
         CloudName::Lambda => {
             let message = "Lambda has no policies: each key may do everything in its account".to_owned();
             return Err(Error::Usage { message, hint: "`gradus cloud check lambda` tries the key".to_owned() });
@@ -72,6 +74,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         RentedCloud::Gcp(api) => of_gcp(&api, home.owner(), printer),
         RentedCloud::Azure(api) => of_azure(&api, home.owner(), printer),
         RentedCloud::Alibaba(api) => of_alibaba(&api, home.owner(), printer),
+        RentedCloud::Tencent(api) => of_tencent(&api, home.owner(), printer),
     }
 }
 
@@ -127,19 +130,38 @@ fn of_azure(api: &Azure, owner: &str, printer: &mut Printer) -> Result<u8, Error
 
 fn of_alibaba(api: &Alibaba, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
     let report = api.check(owner).map_err(|failure| not_answered("ask Alibaba Cloud who you are", &failure))?;
+    let hint = "`gradus cloud policy alibaba` prints a policy for `aliyun ram CreatePolicy --PolicyDocument`";
+    let (who, whole) = ((report.account.as_str(), report.arn.as_str()), serde_json::json!(report));
+    of_account(who, (report.machines, &report.missing), &whole, hint, printer)
+}
+
+fn of_tencent(api: &Tencent, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
+    let report = api.check(owner).map_err(|failure| not_answered("ask Tencent Cloud who you are", &failure))?;
+    let hint = "`gradus cloud policy tencent` prints a policy for `tccli cam CreatePolicy --PolicyDocument`";
+    let (who, whole) = ((report.account.as_str(), report.arn.as_str()), serde_json::json!(report));
+    of_account(who, (report.machines, &report.missing), &whole, hint, printer)
+}
+
+/// Who a key belongs to, and what it is not allowed; `whole` is the same as JSON.
+fn of_account(
+    (account, arn): (&str, &str),
+    (machines, missing): (usize, &[&str]),
+    whole: &serde_json::Value,
+    hint: &str,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
     if printer.is_json() {
-        printer.json(&serde_json::json!(report));
+        printer.json(whole);
     } else {
-        printer.data(format!("account      {}", report.account));
-        printer.data(format!("identity     {}", report.arn));
-        printer.data(format!("machines     {} of this home", report.machines));
-        printer.data(permissions(None, &report.missing));
+        printer.data(format!("account      {account}"));
+        printer.data(format!("identity     {arn}"));
+        printer.data(format!("machines     {machines} of this home"));
+        printer.data(permissions(None, missing));
     }
-    if report.missing.is_empty() {
+    if missing.is_empty() {
         return Ok(exit::DONE);
     }
-    let message = format!("`{}` lacks permissions that runs need", report.arn);
-    let hint = "`gradus cloud policy alibaba` prints a policy for `aliyun ram CreatePolicy --PolicyDocument`";
+    let message = format!("`{arn}` lacks permissions that runs need");
     Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
 }
 

@@ -34,11 +34,12 @@ enum CloudName {
     Gcp,
     Azure,
     Alibaba,
+    Tencent,
 }
 
 impl CloudName {
-    const ALL: [CloudName; 5] =
-        [CloudName::Aws, CloudName::Lambda, CloudName::Gcp, CloudName::Azure, CloudName::Alibaba];
+    const ALL: [CloudName; 6] =
+        [CloudName::Aws, CloudName::Lambda, CloudName::Gcp, CloudName::Azure, CloudName::Alibaba, CloudName::Tencent];
 
     /// The name of its provider, and of its folder in the home.
     fn provider(self) -> &'static str {
@@ -48,6 +49,7 @@ impl CloudName {
             CloudName::Gcp => cloud::gcp::NAME,
             CloudName::Azure => cloud::azure::NAME,
             CloudName::Alibaba => cloud::alibaba::NAME,
+            CloudName::Tencent => cloud::tencent::NAME,
         }
     }
 
@@ -59,6 +61,7 @@ impl CloudName {
             CloudName::Gcp => "Google Cloud",
             CloudName::Azure => "Azure",
             CloudName::Alibaba => "Alibaba Cloud",
+            CloudName::Tencent => "Tencent Cloud",
         }
     }
 }
@@ -66,9 +69,7 @@ impl CloudName {
 /// A cloud that was asked and did not answer as hoped.
 fn not_answered(doing: &str, failure: &CloudFailure) -> Error {
     let hint = match failure {
-        CloudFailure::Denied(_) => {
-            "docs/alibaba.md, docs/azure.md, docs/gcp.md and docs/lambda.md list the permissions an identity needs"
-        }
+        CloudFailure::Denied(_) => "the page of each cloud in docs/clouds.md says which permissions an identity needs",
         _ => "run the same command again",
     };
     Error::Code { message: format!("cannot {doing}: {failure}"), hint: Some(hint.to_owned()), code: exit::WORLD }

@@ -180,6 +180,11 @@ fn quota(row: &PlanRow) -> String {
             let ask = format!("`aliyun ecs DescribeAccountAttributes --RegionId {}`", listing.region);
             (format!("{cores} of {terms} quota"), ask)
         }
+        "tencent" => {
+            let terms = if is_spot { "spot" } else { "pay-as-you-go" };
+            let ask = format!("`tccli cvm DescribeAccountQuota --region {}`", listing.region);
+            (format!("{cores} of {terms} quota"), ask)
+        }
         cloud => (gpus, format!("the console of {cloud}")),
     };
     format!("quota    your account must be allowed {what} in {}: see {ask}", listing.region)
