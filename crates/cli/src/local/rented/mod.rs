@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
+use cloud::prices::CLOUDS;
 use cloud::rented::MachineChoice;
 use domain::listing::Cloud;
 use domain::plan::CostSpread;
@@ -164,10 +165,10 @@ fn of_price(catalog: &Catalog, offer: &Offer, today: i64) -> Option<String> {
     let listing = there.find(|listing| listing.instance_type == choice.machine)?;
     let terms = if choice.is_spot { PurchaseOption::Spot } else { PurchaseOption::OnDemand };
     let dated = &terms.price(listing)?.dated;
-    // A refresh does not replace what the user has imported.
-    let remedy = match catalog.is_imported(listing) {
-        true => "`gradus catalog import` replaces it".to_owned(),
-        false => format!("`gradus catalog refresh {cloud}` reads the current one"),
+    // A refresh does not replace what the user has imported, and not every cloud's prices can be read.
+    let remedy = match CLOUDS.contains(&cloud) && !catalog.is_imported(listing) {
+        true => format!("`gradus catalog refresh {cloud}` reads the current one"),
+        false => "`gradus catalog import` replaces it".to_owned(),
     };
     is_old(dated, today).then(|| format!("the price is still that of {dated}, more than {OLD_DAYS} days ago; {remedy}"))
 }
