@@ -7,14 +7,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use super::rentals::replace;
+
+/// Held while a key is looked for: of two first launches at once, one makes it, and machines let in no other.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// The public key of a home; made with `ssh-keygen` the first time.
 ///
 /// # Errors
 /// When it cannot be made or read.
 pub fn public_key(folder: &Path) -> io::Result<String> {
+    let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let private = folder.join("id_ed25519");
     let public = folder.join("id_ed25519.pub");
     if !private.exists() || !public.exists() {
@@ -60,6 +65,17 @@ pub fn configure(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_launches_at_once_make_one_key() {
+        let home = tempfile::tempdir().unwrap();
+        let shared = home.path().join("aws");
+        let keys: Vec<String> = std::thread::scope(|scope| {
+            let made: Vec<_> = (0..4).map(|_| scope.spawn(|| public_key(&shared).unwrap())).collect();
+            made.into_iter().map(|key| key.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0] && key.starts_with("ssh-ed25519 ")), "{keys:?}");
+    }
 
     #[test]
     fn a_home_has_one_key_and_a_machine_one_entry() {
