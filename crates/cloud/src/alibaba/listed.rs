@@ -17,6 +17,7 @@ pub(super) struct InstancesPage {
     pub next_token: Option<String>,
 }
 
+/// Its machines.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct EcsInstances {
@@ -103,6 +104,7 @@ pub(super) struct RegionsAnswer {
     pub regions: EcsRegions,
 }
 
+/// Its regions.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct EcsRegions {
@@ -110,6 +112,7 @@ pub(super) struct EcsRegions {
     pub region: Vec<EcsRegion>,
 }
 
+/// One of them.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct EcsRegion {
@@ -123,6 +126,7 @@ pub(super) struct GroupsAnswer {
     pub security_groups: EcsGroups,
 }
 
+/// Its groups.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct EcsGroups {
@@ -130,6 +134,7 @@ pub(super) struct EcsGroups {
     pub security_group: Vec<EcsGroup>,
 }
 
+/// A security group, and the network that it is in.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct EcsGroup {
@@ -145,6 +150,7 @@ pub(super) struct SwitchesAnswer {
     pub v_switches: VpcSwitches,
 }
 
+/// Its vSwitches.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct VpcSwitches {
@@ -152,6 +158,7 @@ pub(super) struct VpcSwitches {
     pub v_switch: Vec<VpcSwitch>,
 }
 
+/// A vSwitch, the zone that it is in, and the addresses that it has left.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct VpcSwitch {

@@ -95,7 +95,62 @@ const SOONEST: Duration = Duration::from_secs(35 * 60);
 
 #[cfg(test)]
 mod tests {
+    use domain::rental::LaunchRequest;
+    use domain::{InstanceId, Node, Offer, Rate};
+
     use super::*;
+    use crate::aws::wire::query::encoded;
+    use crate::aws::wire::times;
+
+    fn request(work: Bytes) -> LaunchRequest {
+        let offer = Offer {
+            provider: "alibaba".into(),
+            kind: "cn-hangzhou/ecs.gn6i-c4g1.xlarge/spot".into(),
+            node: Node { disk_free: work, ..Node::default() },
+            rate: Rate::from_micros_per_hour(1_200_000),
+            price_source: String::new(),
+        };
+        LaunchRequest {
+            members: vec![InstanceId::new("r-i1")],
+            token: "r-i1-token".into(),
+            offer,
+            price_cap: None,
+            expires: times::read("2026-11-28T05:00:00Z"),
+            first_answer: None,
+            has_peers: false,
+        }
+    }
+
+    fn sent(request: &LaunchRequest) -> Result<Params, CloudFailure> {
+        let choice = request.offer.kind.parse().unwrap();
+        let (name, owner) = ("gradus-a-b", "me / ü");
+        let order = LaunchOrder { request, choice: &choice, name, owner, public_key: "key" };
+        let site = EcsSite { group: "sg-1".into(), vswitch: "vsw-1".into() };
+        run_instances(&order, &site, &AlibabaOptions::default(), times::read("2026-11-27T05:00:00Z").unwrap())
+    }
+
+    /// `alibabacloud_ecs20140526` 7.11.8, Alibaba's own library, was given the same values, and its request written down.
+    #[test]
+    fn what_is_sent_is_what_alibabas_library_sends() {
+        let mut sent = sent(&request(Bytes(160 << 30))).unwrap();
+        sent.retain(|(name, _)| name != "UserData");
+        sent.sort();
+        let expected = "Amount=1&AutoReleaseTime=2026-11-28T05%3A00%3A00Z&ClientToken=r-i1-token\
+                        &ImageFamily=acs%3Aubuntu_22_04_x64&InstanceChargeType=PostPaid&InstanceName=gradus-a-b\
+                        &InstanceType=ecs.gn6i-c4g1.xlarge&InternetChargeType=PayByTraffic\
+                        &InternetMaxBandwidthOut=100&RegionId=cn-hangzhou&SecurityGroupId=sg-1\
+                        &SpotInterruptionBehavior=Terminate&SpotPriceLimit=1.2&SpotStrategy=SpotWithPriceLimit\
+                        &SystemDisk.Category=cloud_essd&SystemDisk.Size=200&Tag.1.Key=gradus-owner\
+                        &Tag.1.Value=me+%2F+%C3%BC&Tag.2.Key=gradus-instance&Tag.2.Value=r-i1\
+                        &Tag.3.Key=gradus-expires&Tag.3.Value=2026-11-28T05%3A00%3A00Z&VSwitchId=vsw-1";
+        assert_eq!(encoded(&sent), expected);
+    }
+
+    #[test]
+    fn a_disk_that_no_machine_has_is_refused() {
+        let refused = sent(&request(Bytes(2009 << 30)));
+        assert!(matches!(refused, Err(CloudFailure::Invalid(why)) if why.contains("at most 2008 GiB")));
+    }
 
     #[test]
     fn a_disk_has_the_work_and_the_system() {

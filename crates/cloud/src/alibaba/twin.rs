@@ -159,7 +159,7 @@ impl HttpTransport for Twin {
         if state.denied == Some(&*action) {
             return refuse(403, "Forbidden.RAM");
         }
-        let (base, query) = request.url.split_once("/?").unwrap();
+        let (base, query) = request.url.split_once("/?").unwrap_or((request.url.trim_end_matches('/'), ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         let form: Form = pairs.map(|(name, value)| (plain(name), plain(value))).collect();
         let host = base.strip_prefix("https://").unwrap();

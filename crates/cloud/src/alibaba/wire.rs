@@ -61,7 +61,8 @@ pub(super) fn signed(
     let base = endpoint.map_or_else(|| format!("https://{}", service.host(region)), str::to_owned);
     let mut pairs: Vec<String> = params.iter().map(|(name, value)| format!("{}={}", word(name), word(value))).collect();
     pairs.sort_unstable();
-    let url = format!("{}/?{}", base.trim_end_matches('/'), pairs.join("&"));
+    let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+    let url = format!("{}/{query}", base.trim_end_matches('/'));
     let headers = [("accept", "application/json"), ("x-acs-action", action), ("x-acs-version", service.version())];
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut request = HttpRequest { method: "POST", url, headers, body: Vec::new() };

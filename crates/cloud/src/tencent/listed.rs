@@ -69,6 +69,7 @@ pub(super) struct RegionSet {
     pub region_set: Vec<CvmRegion>,
 }
 
+/// One of them.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CvmRegion {
@@ -82,6 +83,7 @@ pub(super) struct ZoneSet {
     pub zone_set: Vec<CvmZone>,
 }
 
+/// A zone, and whether it is open.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CvmZone {
@@ -97,6 +99,7 @@ pub(super) struct SoldSet {
     pub instance_type_quota_set: Vec<CvmSold>,
 }
 
+/// A zone, and whether the type is sold there now.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CvmSold {
@@ -149,6 +152,7 @@ pub(super) struct GroupSet {
     pub security_group_set: Vec<CvmGroup>,
 }
 
+/// One of them.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CvmGroup {

@@ -16,8 +16,8 @@ use crate::rented::{CloudFailure, LaunchOrder};
 /// Disk for the system and its driver, in addition to that of the work.
 const SYSTEM_GIB: u64 = 40;
 
-/// The largest disk that a system may have.
-const LARGEST_GIB: u64 = 2048;
+/// The largest disk of a system that is sold: 2048 GiB, in tens.
+const LARGEST_GIB: u64 = 2040;
 
 /// Tencent ends a machine five minutes from now at the earliest; a machine that has just booted is given more.
 const SOONEST: Duration = Duration::from_secs(35 * 60);
@@ -104,7 +104,66 @@ fn network(named: Option<&str>) -> Result<Value, CloudFailure> {
 
 #[cfg(test)]
 mod tests {
+    use domain::rental::LaunchRequest;
+    use domain::{InstanceId, Node, Offer, Rate};
+
     use super::*;
+    use crate::aws::wire::times;
+
+    fn sent(work: Bytes) -> Result<Value, CloudFailure> {
+        let offer = Offer {
+            provider: "tencent".into(),
+            kind: "ap-guangzhou/GN7.2XLARGE32/spot".into(),
+            node: Node { disk_free: work, ..Node::default() },
+            rate: Rate::from_micros_per_hour(1_200_000),
+            price_source: String::new(),
+        };
+        let request = LaunchRequest {
+            members: vec![InstanceId::new("r-i1")],
+            token: "r-i1-token".into(),
+            offer,
+            price_cap: None,
+            expires: times::read("2026-11-28T05:00:00Z"),
+            first_answer: None,
+            has_peers: false,
+        };
+        let choice = request.offer.kind.parse().unwrap();
+        let (name, owner) = ("gradus-a-b", "me / ü");
+        let order = LaunchOrder { request: &request, choice: &choice, name, owner, public_key: "key" };
+        let site = CvmSite { zone: "ap-guangzhou-6".into(), group: "sg-1".into(), image: "img-1".into() };
+        run_instances(&order, &site, &TencentOptions::default(), times::read("2026-11-27T05:00:00Z").unwrap())
+    }
+
+    /// `tencentcloud-sdk-python-cvm` 3.0.1459, Tencent's own library, reads this without a name that it does not know, and sends
+    /// it unchanged.
+    #[test]
+    fn what_is_sent_is_what_tencents_library_sends() {
+        let mut sent = sent(Bytes(160 << 30)).unwrap();
+        assert!(sent["UserData"].take().is_string());
+        let expected = json!({
+            "InstanceChargeType": "SPOTPAID", "Placement": { "Zone": "ap-guangzhou-6" }, "InstanceType": "GN7.2XLARGE32",
+            "ImageId": "img-1", "SystemDisk": { "DiskType": "CLOUD_SSD", "DiskSize": 200 },
+            "VirtualPrivateCloud": { "VpcId": "DEFAULT", "SubnetId": "DEFAULT" },
+            "InternetAccessible": { "InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 100,
+                                    "PublicIpAssigned": true },
+            "InstanceCount": 1, "InstanceName": "gradus-a-b", "SecurityGroupIds": ["sg-1"], "ClientToken": "r-i1-token",
+            "TagSpecification": [{ "ResourceType": "instance", "Tags": [
+                { "Key": "gradus-expires", "Value": "2026-11-28T05:00:00Z" }, { "Key": "gradus-instance", "Value": "r-i1" },
+                { "Key": "gradus-owner", "Value": "me / ü" },
+            ] }],
+            "UserData": null,
+            "InstanceMarketOptions": { "MarketType": "spot",
+                                       "SpotOptions": { "MaxPrice": "1.2", "SpotInstanceType": "one-time" } },
+            "ActionTimer": { "TimerAction": "TerminateInstances", "ActionTime": "2026-11-28T05:00:00Z" },
+        });
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn a_disk_that_no_machine_has_is_refused() {
+        let refused = sent(Bytes(2010 << 30));
+        assert!(matches!(refused, Err(CloudFailure::Invalid(why)) if why.contains("at most 2000 GiB")));
+    }
 
     #[test]
     fn disks_are_sold_by_tens() {
