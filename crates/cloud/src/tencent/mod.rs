@@ -117,7 +117,7 @@ impl Tencent {
 
     /// Every machine of an owner in a region.
     fn machines_of(&self, owner: &str, region: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
-        let filters = filters(&[(&format!("tag:{OWNER_TAG}"), owner)]);
+        let filters = filters(&[(format!("tag:{OWNER_TAG}").as_str(), owner)]);
         let mut found = Vec::new();
         for _ in 0..PAGES {
             let body = json!({ "Filters": filters, "Limit": PAGE, "Offset": found.len() }).to_string();
@@ -151,7 +151,7 @@ impl Tencent {
             return Ok(zone.clone());
         }
         let terms = if choice.is_spot { "SPOTPAID" } else { "POSTPAID_BY_HOUR" };
-        let filters = filters(&[("instance-type", &choice.machine), ("instance-charge-type", terms)]);
+        let filters = filters(&[("instance-type", choice.machine.as_str()), ("instance-charge-type", terms)]);
         let (action, body) = ("DescribeZoneInstanceConfigInfos", json!({ "Filters": filters }).to_string());
         let answer: SoldSet = self.client.ask((TcService::Cvm, action), &choice.region, &body)?;
         let sold = answer.instance_type_quota_set.into_iter().filter(|sold| sold.status == "SELL");
