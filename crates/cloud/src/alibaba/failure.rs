@@ -44,7 +44,13 @@ const THROTTLED: &[&str] = &["Throttling"];
 /// That a zone does not sell a type counts too: elsewhere it may be sold. So does a limit of a spot price below the market.
 const CAPACITY: &[&str] = &[
     "OperationDenied.NoStock",
+    "OperationDenied.PaygNotAvailable",
+    "OperationDenied.ResourceControl",
     "OperationDenied.ZoneNotAllowed",
+    "OperationDenied.ZoneSystemCategoryNotMatch",
+    "OperationDenied.CloudSSDNotSupported",
+    "OperationDenied.SpotPriceLowerThanPublicPrice",
+    "CategoryNotSupported",
     "Zone.NotOnSale",
     "Zone.NotOpen",
     "InvalidResourceType.NotSupported",
@@ -53,8 +59,9 @@ const CAPACITY: &[&str] = &[
     "InvalidInstanceType.ZoneNotSupported",
     "InstanceType.Offline",
     "InvalidSpotPriceLimit.LowerThanPublicPrice",
-    "OperationDenied.SpotPriceTooLow",
     "InvalidVSwitchId.IpNotEnough",
+    "QuotaExceeded.PrivateIpAddress",
+    "InvalidOperation.PublicIpAddressNoStock",
 ];
 
 /// The key or its signature was not accepted.
@@ -71,24 +78,33 @@ const KEYS: &[&str] = &[
 
 const DENIED: &[&str] = &[
     "Forbidden",
+    // As Alibaba spells it.
+    "Forbbiden",
     "NoPermission",
     "Unauthorized",
-    "UnauthorizedOperation",
+    "RegionUnauthorized",
+    "InvalidInstanceType.ValueUnauthorized",
+    "InvalidUserData.Forbidden",
+    "InvalidSpotAuthorized",
+    "InvalidSpotAliUid",
+    "InvalidAccount.NotSupportSpot",
+    "InvalidPayMethod",
+    "PaymentMethodNotFound",
+    "SecurityRisk",
     "Account.Arrearage",
     "InvalidAccountStatus",
     "InsufficientBalance",
     "RealNameAuthenticationError",
     "AccountForbidden",
     "UserNotInTheWhiteList",
-    "RiskControl",
 ];
 
 /// A request with this token came before.
-const TOKEN: &[&str] = &["IdempotentParameterMismatch", "IdempotentProcessing", "IdempotenceParamNotMatch"];
+const TOKEN: &[&str] = &["Idempotent", "LastTokenProcessing"];
 
 /// The request may have been carried out; the gateway says this of one that a client has sent twice.
 const UNCLEAR: &[&str] =
-    &["SignatureNonceUsed", "InternalError", "ServiceUnavailable", "UnknownError", "LastTokenProcessing"];
+    &["SignatureNonceUsed", "InternalError", "Mayi.InternalError", "ServiceUnavailable", "UnknownError"];
 
 #[cfg(test)]
 mod tests {
@@ -106,6 +122,8 @@ mod tests {
             check(403, code, "Capacity(");
         }
         check(400, "InvalidInstanceType.ValueNotSupported", "Capacity(");
+        check(400, "QuotaExceeded.PrivateIpAddress", "Capacity(");
+        check(403, "CategoryNotSupported", "Capacity(");
         for code in ["QuotaExceed.ElasticQuota", "InstanceQuotaExceed", "QuotaExceed.AfterpayInstance"] {
             check(403, code, "Quota(");
         }
@@ -119,6 +137,8 @@ mod tests {
         check(404, "InvalidAccessKeyId.NotFound", "Denied(\"InvalidAccessKeyId.NotFound: m; see docs/alibaba.md");
         check(400, "SignatureDoesNotMatch", "Denied(");
         check(400, "IdempotentParameterMismatch", "Exists(");
+        check(403, "Mayi.InternalError", "Doubt(");
+        check(404, "PaymentMethodNotFound", "Denied(");
         check(404, "InvalidInstanceId.NotFound", "NotFound(");
         check(400, "SignatureNonceUsed", "Doubt(");
         check(500, "InternalError", "Doubt(");

@@ -153,9 +153,9 @@ impl Alibaba {
         })
     }
 
-    /// The vSwitches of a network, by zone, that have an address left.
-    fn switches(&self, region: &str, network: &str) -> Result<Vec<VpcSwitch>, CloudFailure> {
-        let sent = params([("RegionId", region), ("VpcId", network), ("PageSize", "50")]);
+    /// The vSwitches of a network (`VpcId`), or one of them (`VSwitchId`), by zone, that have an address left.
+    fn switches(&self, region: &str, which: (&str, &str)) -> Result<Vec<VpcSwitch>, CloudFailure> {
+        let sent = params([("RegionId", region), which, ("PageSize", "50")]);
         let answer: SwitchesAnswer = self.client.ask((AcsService::Vpc, "DescribeVSwitches"), region, &sent)?;
         let mut switches = answer.v_switches.v_switch;
         switches.retain(|switch| switch.available_ip_address_count > 0);
@@ -168,17 +168,21 @@ impl Alibaba {
         let region = choice.region.as_str();
         let group = self.group(region)?;
         let named = choice.zone.as_ref().and_then(|zone| self.options.vswitches.get(zone));
-        if let Some(vswitch) = named.or_else(|| self.options.vswitches.get(region)) {
-            return Ok(EcsSite { group: group.security_group_id, vswitch: vswitch.clone() });
-        }
+        let which = match named.or_else(|| self.options.vswitches.get(region)) {
+            Some(vswitch) => ("VSwitchId", vswitch.as_str()),
+            None => ("VpcId", group.vpc_id.as_str()),
+        };
         let is_meant = |switch: &VpcSwitch| choice.zone.as_ref().is_none_or(|zone| *zone == switch.zone_id);
-        let vswitch = self.switches(region, &group.vpc_id)?.into_iter().find(is_meant);
+        let vswitch = self.switches(region, which)?.into_iter().find(is_meant);
         let vswitch = vswitch.ok_or_else(|| {
             let place = choice.zone.as_deref().unwrap_or(region);
-            let why = format!("the network of the security group has no vSwitch with a free address in `{place}`");
+            let why = match which {
+                ("VpcId", network) => format!("`{network}` has no vSwitch with a free address in `{place}`"),
+                (_, vswitch) => format!("`{vswitch}` is not in `{place}`, or has no free address"),
+            };
             CloudFailure::Invalid(format!("{why}; docs/alibaba.md says how one is made"))
         })?;
-        Ok(EcsSite { group: group.security_group_id, vswitch: vswitch.v_switch_id })
+        Ok(EcsSite { group: group.security_group_id, vswitch: vswitch.v_switch_id, zone: vswitch.zone_id })
     }
 
     /// The zones of a region in which the network has a vSwitch; none where the user has named one for the region.
@@ -191,7 +195,7 @@ impl Alibaba {
         }
         let group = self.group(region)?;
         let mut zones: Vec<String> =
-            self.switches(region, &group.vpc_id)?.into_iter().map(|switch| switch.zone_id).collect();
+            self.switches(region, ("VpcId", &group.vpc_id))?.into_iter().map(|switch| switch.zone_id).collect();
         zones.dedup();
         Ok(zones)
     }

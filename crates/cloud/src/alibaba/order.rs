@@ -32,6 +32,8 @@ pub fn disk_gib(work: Bytes) -> u64 {
 pub(super) struct EcsSite {
     pub group: String,
     pub vswitch: String,
+    /// That of the vSwitch. Spot machines are refused without it.
+    pub zone: String,
 }
 
 /// What is sent. The machine has no role, so that programs on it find no credentials.
@@ -63,6 +65,7 @@ pub(super) fn run_instances(
         (if image.starts_with("acs:") { "ImageFamily" } else { "ImageId" }, image),
         ("SecurityGroupId", &site.group),
         ("VSwitchId", &site.vswitch),
+        ("ZoneId", &site.zone),
         ("InternetChargeType", "PayByTraffic"),
         ("InternetMaxBandwidthOut", "100"),
         ("SystemDisk.Category", if is_old { "cloud_ssd" } else { "cloud_essd" }),
@@ -125,7 +128,7 @@ mod tests {
         let choice = request.offer.kind.parse().unwrap();
         let (name, owner) = ("gradus-a-b", "me / ü");
         let order = LaunchOrder { request, choice: &choice, name, owner, public_key: "key" };
-        let site = EcsSite { group: "sg-1".into(), vswitch: "vsw-1".into() };
+        let site = EcsSite { group: "sg-1".into(), vswitch: "vsw-1".into(), zone: "cn-hangzhou-g".into() };
         run_instances(&order, &site, &AlibabaOptions::default(), times::read("2026-11-27T05:00:00Z").unwrap())
     }
 
@@ -142,7 +145,7 @@ mod tests {
                         &SpotInterruptionBehavior=Terminate&SpotPriceLimit=1.2&SpotStrategy=SpotWithPriceLimit\
                         &SystemDisk.Category=cloud_essd&SystemDisk.Size=200&Tag.1.Key=gradus-owner\
                         &Tag.1.Value=me+%2F+%C3%BC&Tag.2.Key=gradus-instance&Tag.2.Value=r-i1\
-                        &Tag.3.Key=gradus-expires&Tag.3.Value=2026-11-28T05%3A00%3A00Z&VSwitchId=vsw-1";
+                        &Tag.3.Key=gradus-expires&Tag.3.Value=2026-11-28T05%3A00%3A00Z&VSwitchId=vsw-1&ZoneId=cn-hangzhou-g";
         assert_eq!(encoded(&sent), expected);
     }
 

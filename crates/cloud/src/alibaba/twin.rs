@@ -104,13 +104,15 @@ impl TwinState {
             return refuse(status, code);
         }
         assert_eq!((form["SecurityGroupId"].as_str(), form.get("RamRoleName")), ("sg-1", None));
+        if form.contains_key("SpotStrategy") && !form.contains_key("ZoneId") {
+            return refuse(400, "InvalidSpotParam.EmptyZoneID");
+        }
         self.made += 1;
         let id = format!("i-{}", self.made);
         let made = times::rfc3339(clock());
-        let zone = if form["VSwitchId"] == "vsw-h" { "h" } else { "g" };
         let machine = json!({
             "InstanceId": id, "InstanceName": form["InstanceName"], "InstanceType": form["InstanceType"],
-            "ZoneId": format!("{region}-{zone}"), "Status": "Pending", "CreationTime": format!("{}Z", &made[..16]),
+            "ZoneId": form["ZoneId"], "Status": "Pending", "CreationTime": format!("{}Z", &made[..16]),
             "SpotStrategy": form.get("SpotStrategy").map_or("NoSpot", String::as_str), "Owner": form["Tag.1.Value"],
             "PublicIpAddress": { "IpAddress": ["192.0.2.7"] },
         });
@@ -190,7 +192,12 @@ impl HttpTransport for Twin {
                     let id = format!("vsw-{zone}");
                     json!({ "VSwitchId": id, "ZoneId": format!("{region}-{zone}"), "AvailableIpAddressCount": left })
                 };
-                ok(&json!({ "VSwitches": { "VSwitch": [of("h", 9), of("g", 9), of("a", 0), of("g", 9)] } }))
+                let switches = match form.get("VSwitchId") {
+                    Some(id) => vec![json!({ "VSwitchId": id, "ZoneId": format!("{region}-h"),
+                                             "AvailableIpAddressCount": 9 })],
+                    None => vec![of("h", 9), of("g", 9), of("a", 0), of("g", 9)],
+                };
+                ok(&json!({ "VSwitches": { "VSwitch": switches } }))
             }
             other => panic!("{other}"),
         }
@@ -232,7 +239,7 @@ fn a_lost_answer_does_not_rent_twice() {
     assert_eq!((state.made, state.tokens.len()), (1, 1));
     let (_, sent) = &state.tokens["r-i1"];
     let value = |name: &str| sent.get(name).map_or("", String::as_str);
-    assert_eq!((value("VSwitchId"), value("InstanceType")), ("vsw-h", "ecs.gn6i-c4g1.xlarge"));
+    assert_eq!((value("VSwitchId"), value("ZoneId")), ("vsw-h", "cn-hangzhou-h"));
     assert_eq!((value("SpotStrategy"), value("SpotInterruptionBehavior")), ("SpotWithPriceLimit", "Terminate"));
     assert!(value("SpotPriceLimit").parse::<f64>().is_ok_and(|limit| limit > 0.1), "{}", value("SpotPriceLimit"));
     let tags = ["Tag.1.Value", "Tag.2.Key", "Tag.2.Value", "Tag.3.Key", "Tag.3.Value"].map(value);
@@ -279,10 +286,16 @@ fn a_machine_is_put_into_the_network_of_its_security_group() {
     let anywhere = "cn-hangzhou/ecs.gn6i-c4g1.xlarge";
     assert_eq!(site(&api(&twin), anywhere).unwrap(), "vsw-g", "the first zone with an address left");
     let full = site(&api(&twin), "cn-hangzhou/cn-hangzhou-a/ecs.gn6i-c4g1.xlarge");
-    assert!(matches!(full, Err(CloudFailure::Invalid(why)) if why.contains("free address in `cn-hangzhou-a`")));
+    assert!(
+        matches!(full, Err(CloudFailure::Invalid(why)) if why.contains("`vpc-1` has no vSwitch with a free address in `cn-hangzhou-a`"))
+    );
     let vswitches = [("cn-hangzhou".to_owned(), "vsw-mine".to_owned())].into();
     let named = api_with(&twin, "secret", AlibabaOptions { vswitches, ..AlibabaOptions::default() });
     assert_eq!((site(&named, KIND).unwrap().as_str(), named.zones("cn-hangzhou").unwrap().len()), ("vsw-mine", 0));
+    let elsewhere = site(&named, "cn-hangzhou/cn-hangzhou-g/ecs.gn6i-c4g1.xlarge");
+    assert!(
+        matches!(elsewhere, Err(CloudFailure::Invalid(why)) if why.contains("`vsw-mine` is not in `cn-hangzhou-g`"))
+    );
     let answer = launch(&twin, home.path(), "us-east-1/ecs.gn6i-c4g1.xlarge");
     let why = format!("{answer:?}");
     assert!(why.contains("no security group `gradus` of a VPC in `us-east-1`; docs/alibaba.md"), "{why}");
