@@ -37,14 +37,19 @@ const THROTTLED: &[&str] = &["RequestLimitExceeded"];
 const CAPACITY: &[&str] = &[
     "ResourceInsufficient",
     "ResourcesSoldOut",
-    "ResourceUnavailable.InstanceType",
+    "ResourceUnavailable",
     "ResourceNotFound.InvalidZoneInstanceType",
+    "ResourceNotFound.NoDefaultCbs",
+    "InvalidParameterValue.InstanceTypeNotFound",
+    "InvalidParameterValue.ZoneNotSupported",
     "InvalidParameterValue.InsufficientOffering",
     "InvalidParameterValue.InsufficientPrice",
     "InvalidParameter.InvalidCloudDiskSoldOut",
     "FailedOperation.NoAvailableIpAddressCountInSubnet",
     "UnsupportedOperation.NoInstanceTypeSupportSpot",
     "UnsupportedOperation.SpotUnsupportedRegion",
+    "UnsupportedOperation.InvalidZone",
+    "UnsupportedOperation.Region",
 ];
 
 const QUOTA: &[&str] = &["LimitExceeded"];
@@ -54,6 +59,7 @@ const DENIED: &[&str] = &[
     "UnauthorizedOperation",
     "OperationDenied.AccountNotSupported",
     "InvalidAccount",
+    "InvalidPermission",
     "AccountQualificationRestrictions",
 ];
 
@@ -78,6 +84,7 @@ mod tests {
         }
         check("ResourcesSoldOut.SpecifiedInstanceType", "Capacity(");
         check("InvalidParameterValue.InsufficientPrice", "Capacity(");
+        check("InvalidParameterValue.ZoneNotSupported", "Capacity(");
         for code in ["LimitExceeded.SpotQuota", "LimitExceeded.UserSpotQuota", "InstancesQuotaLimitExceeded"] {
             check(code, "Quota(");
         }
