@@ -5,7 +5,21 @@ installs_driver() {
     nvidia_smi && return
     packages=$(driver_packages)
     [ -n "$packages" ] || return 0
-    apt_get update && apt_get install "linux-headers-$(uname -r)" $packages && modprobe nvidia
+    updates_lists && apt_get install "linux-headers-$(uname -r)" $packages && modprobe nvidia || return
+    case $packages in
+    # Its package starts it before there is a driver, and it fails.
+    *fabricmanager*) systemctl enable nvidia-fabricmanager && systemctl restart nvidia-fabricmanager ;;
+    esac
+}
+
+# Nothing waits for the lock of the lists, unlike that of packages.
+updates_lists() {
+    tries=0
+    until apt_get update; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 20 ] || return
+        sleep 15
+    done
 }
 
 # Nothing without a GPU. GPUs behind NVSwitch do not compute before the fabric manager has set it up.

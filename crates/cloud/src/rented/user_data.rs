@@ -126,7 +126,7 @@ mod tests {
         let script = format!(
             "{DRIVER_SCRIPT}\nGRADUS_PCI={}\nGRADUS_DRIVER={DRIVER}\nuname() {{ echo 5.15; }}\n\
              {nvidia_smi}\napt_get() {{ echo \"$@\"; {apt_get}; }}\nmodprobe() {{ echo modprobe \"$@\"; }}\n\
-             installs_driver; echo lets_in",
+             systemctl() {{ echo systemctl \"$@\"; }}\nsleep() {{ :; }}\ninstalls_driver; echo lets_in",
             folder.path().display()
         );
         let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
@@ -141,10 +141,16 @@ mod tests {
         assert_eq!(called(&[other, gpu], none, ":"), ["update", installs, "modprobe nvidia", "lets_in"]);
         let switched = format!("{installs} nvidia-fabricmanager-580");
         let all = [gpu, gpu, ("0x10de", "0x068000")];
-        assert_eq!(called(&all, none, ":"), ["update", switched.as_str(), "modprobe nvidia", "lets_in"]);
+        let (enabled, started) = ("systemctl enable nvidia-fabricmanager", "systemctl restart nvidia-fabricmanager");
+        let expected = ["update", switched.as_str(), "modprobe nvidia", enabled, started, "lets_in"];
+        assert_eq!(called(&all, none, ":"), expected);
         assert_eq!(called(&[gpu], "nvidia_smi() { :; }", ":"), ["lets_in"], "it is there already");
         assert_eq!(called(&[other], none, ":"), ["lets_in"], "there is no GPU of NVIDIA");
-        assert_eq!(called(&[gpu], none, "false"), ["update", "lets_in"], "who wonders why must get in");
+        let held = "[ $1 = install ] || [ $tries -ge 2 ]";
+        let waits = ["update", "update", "update", installs, "modprobe nvidia", "lets_in"];
+        assert_eq!(called(&[gpu], none, held), waits, "updates at the first start hold the lock of the lists");
+        let (failed, why) = (called(&[gpu], none, "false"), "who wonders why must get in");
+        assert_eq!((failed.len(), failed.last().map(String::as_str)), (21, Some("lets_in")), "{why}");
     }
 
     #[test]
