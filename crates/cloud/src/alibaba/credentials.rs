@@ -153,6 +153,9 @@ impl AlibabaSources {
         match profile.mode.as_str() {
             "AK" | "StsToken" | "RamRoleArn" if id.is_empty() => lacks("access_key_id"),
             "AK" | "StsToken" | "RamRoleArn" if secret.is_empty() => lacks("access_key_secret"),
+            "StsToken" if profile.sts_token.is_empty() => lacks("sts_token"),
+            "RamRoleArn" if profile.ram_role_arn.is_empty() => lacks("ram_role_arn"),
+            "EcsRamRole" if profile.ram_role_name.is_empty() => lacks("ram_role_name"),
             "AK" => Ok(AlibabaSource::Key(AccessKey { id, secret, session: None })),
             "StsToken" => Ok(AlibabaSource::Key(AccessKey { id, secret, session: Some(profile.sts_token.clone()) })),
             "RamRoleArn" => {
@@ -237,6 +240,9 @@ mod tests {
              "ram_role_arn": "acs:ram::1:role/r", "ram_session_name": "s"},
             {"name": "machine", "mode": "EcsRamRole", "ram_role_name": "r"},
             {"name": "empty", "mode": "AK", "access_key_id": ""},
+            {"name": "no-token", "mode": "StsToken", "access_key_id": "A", "access_key_secret": "B"},
+            {"name": "no-role", "mode": "RamRoleArn", "access_key_id": "A", "access_key_secret": "B"},
+            {"name": "no-name", "mode": "EcsRamRole"},
             {"name": "sso", "mode": "CloudSSO"}
         ]
     }"#;
@@ -262,6 +268,9 @@ mod tests {
         check(&profile("role"), CONFIG, "acs:ram::1:role/r s");
         check(&profile("machine"), CONFIG, "machine r");
         check(&profile("empty"), CONFIG, "the profile `empty` of `~/.aliyun/config.json` has no `access_key_id`; set");
+        check(&profile("no-token"), CONFIG, "the profile `no-token` of `~/.aliyun/config.json` has no `sts_token`");
+        check(&profile("no-role"), CONFIG, "the profile `no-role` of `~/.aliyun/config.json` has no `ram_role_arn`");
+        check(&profile("no-name"), CONFIG, "the profile `no-name` of `~/.aliyun/config.json` has no `ram_role_name`");
         check(
             &profile("sso"),
             CONFIG,
