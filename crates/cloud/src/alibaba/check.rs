@@ -71,7 +71,7 @@ fn tried_in(regions: &BTreeSet<String>) -> &str {
     regions.first().map_or("cn-hangzhou", String::as_str)
 }
 
-/// Requests that change nothing: an answer that is no denial says that the action is allowed.
+/// Requests that change nothing. An answer that is no denial counts as allowed.
 fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 4] {
     let group = params([("RegionId", region), ("SecurityGroupName", GROUP)]);
     let switches = params([("RegionId", region)]);

@@ -132,20 +132,20 @@ fn of_alibaba(api: &Alibaba, owner: &str, printer: &mut Printer) -> Result<u8, E
     let report = api.check(owner).map_err(|failure| not_answered("ask Alibaba Cloud who you are", &failure))?;
     let hint = "`gradus cloud policy alibaba` prints a policy for `aliyun ram CreatePolicy --PolicyDocument`";
     let (who, whole) = ((report.account.as_str(), report.arn.as_str()), serde_json::json!(report));
-    of_account(who, (report.machines, &report.missing), &whole, hint, printer)
+    of_account(who, (report.machines, &report.missing, &[]), &whole, hint, printer)
 }
 
 fn of_tencent(api: &Tencent, owner: &str, printer: &mut Printer) -> Result<u8, Error> {
     let report = api.check(owner).map_err(|failure| not_answered("ask Tencent Cloud who you are", &failure))?;
     let hint = "`gradus cloud policy tencent` prints a policy for `tccli cam CreatePolicy --PolicyDocument`";
     let (who, whole) = ((report.account.as_str(), report.arn.as_str()), serde_json::json!(report));
-    of_account(who, (report.machines, &report.missing), &whole, hint, printer)
+    of_account(who, (report.machines, &report.missing, &report.untried), &whole, hint, printer)
 }
 
-/// Who a key belongs to, and what it is not allowed; `whole` is the same as JSON.
+/// Who a key belongs to, what it is not allowed, and what could not be tried; `whole` is the same as JSON.
 fn of_account(
     (account, arn): (&str, &str),
-    (machines, missing): (usize, &[&str]),
+    (machines, missing, untried): (usize, &[&str], &[&str]),
     whole: &serde_json::Value,
     hint: &str,
     printer: &mut Printer,
@@ -157,6 +157,7 @@ fn of_account(
         printer.data(format!("identity     {arn}"));
         printer.data(format!("machines     {machines} of this home"));
         printer.data(permissions(None, missing));
+        untried.iter().for_each(|action| printer.data(format!("not tried    {action}")));
     }
     if missing.is_empty() {
         return Ok(exit::DONE);
