@@ -48,7 +48,7 @@ const GROUP: &str = "gradus";
 const DISK: Bytes = Bytes(160 << 30);
 
 /// A machine is listed at once, and rarely later. It installs a driver before it can be reached, and bare metal takes long to
-/// boot. Rent is counted by the second.
+/// boot. Rent is counted by the second. None of these times was measured, and how long a token is known is an assumption.
 const TRAITS: ProviderTraits = ProviderTraits {
     visible_within: Elapsed(300_000_000),
     effective_within: Elapsed(120_000_000),

@@ -2,8 +2,9 @@
 //!
 //! A machine is one request, `RunInstances`, with the loop's token as `ClientToken`: asked again, the same machine is answered.
 //! Machines carry the owner's tag, by which they are listed region by region: the loop looks only where it has rented, an
-//! audit everywhere. Tencent itself ends a machine once its run can need it no longer. The catalog has no prices of Tencent's
-//! until the user imports some. Wire-compatible with what Tencent documents, and never run against the real cloud.
+//! audit everywhere. Tencent itself is told to end a machine once its run can need it no longer; whether it does so with spot
+//! machines is not known. The catalog has no prices of Tencent's until the user imports some. Wire-compatible with what Tencent
+//! documents, and never run against the real cloud.
 
 mod check;
 mod credentials;
@@ -51,6 +52,7 @@ const GROUP: &str = "gradus";
 const DISK: Bytes = Bytes(160 << 30);
 
 /// A machine is listed at once, and rarely later. It installs a driver before it can be reached. Rent is counted by the second.
+/// None of these times was measured, and how long a token is known is an assumption.
 const TRAITS: ProviderTraits = ProviderTraits {
     visible_within: Elapsed(300_000_000),
     effective_within: Elapsed(120_000_000),

@@ -232,7 +232,7 @@ fn a_lost_answer_does_not_rent_twice() {
     assert_eq!(sent["TagSpecification"][0]["Tags"], tags);
     assert_eq!(
         sent["ActionTimer"]["TimerAction"], "TerminateInstances",
-        "Tencent itself ends what nobody needs any more"
+        "Tencent itself is told when nobody needs it any more"
     );
     assert!(sent["UserData"].as_str().is_some_and(|text| text.starts_with("IyEvYmluL3No") && text.len() < 16 << 10));
 }
