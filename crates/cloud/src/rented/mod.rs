@@ -56,7 +56,6 @@ pub struct Rented<C> {
     asking: Mutex<BTreeMap<InstanceId, Arc<Mutex<()>>>>,
 }
 
-
 impl<C: CloudApi> Rented<C> {
     /// The machines that `api` may rent.
     pub fn new(home: PathBuf, settings: ReachSettings, api: C) -> Rented<C> {
