@@ -110,6 +110,16 @@ class States(unittest.TestCase):
         _, apart = self.back({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
         self.assertEqual(sorted(apart.tensors[True]), ["bias", "weight"])
 
+    def test_tensors_are_read_where_they_are_and_copied_only_if_they_must_be(self):
+        plain, turned = torch.randn(3, 4), torch.randn(3, 4).t()
+        imaginary = torch.randn(3, dtype=torch.complex64).conj().imag
+        state = {"plain": plain, "parameter": torch.nn.Parameter(plain), "turned": turned, "imaginary": imaginary}
+        found, apart = self.back(state)
+        addresses = {name: address for name, (_, _, address, _, _) in apart.tensors[False].items()}
+        self.assertEqual((addresses["plain"], addresses["parameter"]), (plain.data_ptr(), plain.data_ptr()))
+        self.assertNotEqual(addresses["turned"], turned.data_ptr())
+        self.assertTrue(all(torch.equal(found[name], tensor) for name, tensor in state.items()))
+
     def test_names_that_meet_are_told_apart(self):
         found, _ = self.back({"a": {"b.c": torch.zeros(1), "b": {"c": torch.ones(1)}}})
         self.assertEqual([found["a"]["b.c"].item(), found["a"]["b"]["c"].item()], [0, 1])
@@ -120,6 +130,7 @@ class States(unittest.TestCase):
             ({"a": {1, 2}}, "builtins.set"), ({"a": lambda: 0}, "function"),
             ({"a": torch.ones(2, 2).to_sparse()}, "full_state_dict"), ({"a": torch.ones(1, device="meta")}, "without memory"),
             ({b"a": 1}, "the key b'a'"), ({"a": np.array([object()])}, "NumPy array of object"),
+            ({"a": [{("b", object()): 1}]}, r"a key of state\['a'\]\[0\]\[1\] is of the type `builtins.object"),
         ]:
             with self.assertRaisesRegex(TypeError, words):
                 _state.Apart(state)
@@ -718,6 +729,20 @@ class Sharded(Fresh):
         # 120 steps take 2.4 seconds and more; after the first second each was saved.
         self.assertIn(int(saved[0]), range(1, 20))
         self.assertEqual(sorted(self.run_of().load()), ["a"])
+
+    def test_parts_without_a_process_group_are_refused_and_not_saved_as_the_whole(self):
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        try:
+            mesh = torch.distributed.init_device_mesh("cpu", (1,))
+            shared = distribute_tensor(torch.ones(4), mesh, [Shard(0)])
+            self.run_of().save({"a": shared, "b": (shared, np.ones(2))}, 1, wait=True)
+        finally:
+            torch.distributed.destroy_process_group()
+        self.assertTrue(torch.equal(self.run_of().load()["b"][0], torch.ones(4)))
+        with self.assertRaisesRegex(TypeError, r"state\['a'\] is a part of a tensor that ranks share, and .* has ended"):
+            self.run_of().save({"a": shared}, 2)
 
     def test_what_zero_has_divided_is_refused_and_not_saved_in_part(self):
         model = torch.nn.Linear(2, 2)

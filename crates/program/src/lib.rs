@@ -5,14 +5,17 @@
 //! attempt's number. Outside of gradus the same calls use a folder of the program's own, or do nothing.
 //!
 //! No call waits for the agent, and only [`ProgramRun::save`] waits for the disk. Read next: `run` (the calls),
-//! `saving` (one process writes for all ranks), `resumed` (loading), `line` (threads and the socket).
+//! `saving` (one process writes for all ranks), `copying` (what the program waits for), `resumed` (loading), `line`
+//! (threads and the socket).
 
+mod copying;
 mod error;
 mod handover;
 mod line;
 mod resumed;
 mod run;
 mod saving;
+mod streamed;
 #[cfg(test)]
 mod tests;
 

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::line::AgentLine;
 use crate::resumed::{FORMAT, VERSION, job_hash};
-use crate::{Error, ProgramSettings, handover, resumed};
+use crate::{Error, ProgramSettings, copying, handover, resumed};
 
 /// The file that the writing process holds. It is one of the process and not of the open file, so that a forked worker of a
 /// data loader does not hold it after its parent was killed.
@@ -325,12 +325,16 @@ fn snapshot(tensors: &[TensorView], spare: Option<Snapshot>, step: u64, began: I
         free.extend(model.into_iter().map(|tensor| ((tensor.name, true), tensor.bytes)));
         free.extend(training.into_iter().map(|tensor| ((tensor.name, false), tensor.bytes)));
     }
+    let memory = |TensorView { name, bytes, is_of_model, .. }: &TensorView| {
+        let earlier = free.remove(&(name.clone(), *is_of_model)).filter(|copy| copy.len() == bytes.len());
+        // Fresh memory is the system's, which has cleared it.
+        earlier.unwrap_or_else(|| vec![0; bytes.len()])
+    };
+    let mut copies: Vec<Vec<u8>> = tensors.iter().map(memory).collect();
+    copying::copy(tensors.iter().map(|tensor| tensor.bytes).zip(copies.iter_mut().map(Vec::as_mut_slice)));
     let (mut model, mut training) = (Vec::new(), Vec::new());
-    for TensorView { name, dtype, shape, bytes, is_of_model } in tensors {
-        let mut copy = free.remove(&(name.clone(), *is_of_model)).unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(bytes);
-        let tensor = Tensor { name: name.clone(), dtype: *dtype, shape: shape.clone(), bytes: copy };
+    for (TensorView { name, dtype, shape, is_of_model, .. }, bytes) in tensors.iter().zip(copies) {
+        let tensor = Tensor { name: name.clone(), dtype: *dtype, shape: shape.clone(), bytes };
         if *is_of_model { model.push(tensor) } else { training.push(tensor) }
     }
     Snapshot { step, began, model, training, state: Value::Null, best: None, part: None }
@@ -341,6 +345,23 @@ mod tests {
     use domain::train::Every;
 
     use super::*;
+
+    #[test]
+    fn a_copy_takes_the_memory_of_an_earlier_one_that_fits() {
+        let view = |name: &str, bytes, is_of_model| {
+            let (name, dtype) = (name.to_owned(), Dtype::U8);
+            TensorView { name, dtype, shape: vec![3], bytes, is_of_model }
+        };
+        let first = [view("a", b"123".as_slice(), true), view("a", b"456", false), view("b", b"789", false)];
+        let earlier = snapshot(&first, None, 1, Instant::now());
+        let [of_model, other] = [&earlier.model, &earlier.training].map(|tensors| tensors[0].bytes.as_ptr());
+        let second = [view("a", b"abc".as_slice(), true), view("a", b"def", false), view("b", b"longer", false)];
+        let copied = snapshot(&second, Some(earlier), 2, Instant::now());
+        let bytes = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.bytes.clone()).collect::<Vec<_>>();
+        assert_eq!(bytes(&copied.model), [b"abc"]);
+        assert_eq!(bytes(&copied.training), [b"def".to_vec(), b"longer".to_vec()]);
+        assert_eq!((copied.model[0].bytes.as_ptr(), copied.training[0].bytes.as_ptr()), (of_model, other));
+    }
 
     #[test]
     fn a_program_that_asks_rarely_is_told_to_save_again() {

@@ -33,6 +33,7 @@ const UNSAFE: &[&str] = &[
     "crates/data/src/transform/slots.rs",
     "crates/door/src/dlpack.rs",
     "crates/door/src/memory.rs",
+    "crates/program/src/streamed.rs",
     "crates/train/src/torch/",
 ];
 

@@ -175,7 +175,8 @@ class Run:
         if self._is_profiled(state):
             return
         generators = json.dumps(_state.generators()) if rng else None
-        state = _shards.whole(state, self.rank == 0)
+        if _distributed() is not None:
+            state = _shards.whole(state, self.rank == 0)
         if self.rank == 0:
             apart = _state.Apart(state)
             tensors, tree = apart.handed(), json.dumps(apart.tree)

@@ -6,19 +6,23 @@ import sys
 
 
 def whole(state, is_kept):
-    """The state with every `DTensor` gathered, a collective call of all ranks; where it is not kept, parts are dropped at
+    """The state with every `DTensor` gathered, a collective call of all ranks of PyTorch; where it is not kept, parts are dropped at
     once. Objects with `state_dict()` are replaced by what that returns.
     """
-    gathered = {}
+    gathered, torch = {}, sys.modules.get("torch")
+    # Of these none is shared. They come first, because a state may have thousands.
+    usual = {type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter}
 
     def node(value, path):
-        _refuse_flat(value, path)
+        if type(value) in usual:
+            return value
+        refuse_flat(value, lambda: f"state{''.join(f'[{key!r}]' for key in path)}")
         value = expanded(value)
         if isinstance(value, dict):
-            made = {key: node(item, f"{path}[{key!r}]") for key, item in value.items()}
+            made = {key: node(item, (*path, key)) for key, item in value.items()}
             return made if type(value) is dict else _same(value, made)
         if isinstance(value, (list, tuple)):
-            items = [node(item, f"{path}[{at}]") for at, item in enumerate(value)]
+            items = [node(item, (*path, at)) for at, item in enumerate(value)]
             return items if isinstance(value, list) else tuple(items)
         if not is_shared(value):
             return value
@@ -28,7 +32,7 @@ def whole(state, is_kept):
             gathered[id(value)] = (full.cpu() if is_kept else None, value)
         return gathered[id(value)][0]
 
-    return {key: node(value, f"state[{key!r}]") for key, value in state.items()} if isinstance(state, dict) else state
+    return {key: node(value, (key,)) for key, value in state.items()} if isinstance(state, dict) else state
 
 
 def divided(saved, target):
@@ -95,9 +99,10 @@ def generator_of(value):
     return None
 
 
-def _refuse_flat(value, path):
+def refuse_flat(value, path):
     """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name. DeepSpeed's ZeRO
-    leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives.
+    leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives. `path` says where
+    it is in the state.
     """
     kind, torch = type(value), sys.modules.get("torch")
     is_module = torch is not None and isinstance(value, torch.nn.Module)
@@ -105,7 +110,7 @@ def _refuse_flat(value, path):
     is_taken = is_module and any(hasattr(parameter, "ds_id") for parameter in value.parameters())
     if kind.__module__.split(".")[0] == "deepspeed" or is_taken:
         raise TypeError(
-            f"{path} is {kind.__module__}.{kind.__qualname__}, whose state DeepSpeed has divided among ranks, and which is not saved\n"
+            f"{path()} is {kind.__module__}.{kind.__qualname__}, whose state DeepSpeed has divided among ranks, and which is not saved\n"
             "hint: save with the engine's `save_checkpoint` into `$GRADUS_CHECKPOINTS`, or shard with "
             "`torch.distributed.fsdp.fully_shard` (FSDP2)"
         )
@@ -113,7 +118,7 @@ def _refuse_flat(value, path):
         for parameter in group.get("params", []) if isinstance(group, dict) else []:
             if hasattr(parameter, "_is_flat_param") or getattr(parameter, "_fsdp_flattened", False):
                 raise TypeError(
-                    f"{path} is an optimizer of FullyShardedDataParallel, of whose state each rank has a part without names\n"
+                    f"{path()} is an optimizer of FullyShardedDataParallel, of whose state each rank has a part without names\n"
                     "hint: shard with `torch.distributed.fsdp.fully_shard` (FSDP2), or save what "
                     "`FullyShardedDataParallel.optim_state_dict(model, optimizer)` returns"
                 )

@@ -8,101 +8,152 @@ import collections
 import math
 import sys
 
-from ._shards import expanded
+from ._shards import expanded, is_shared, refuse_flat
 
 # Types that a safetensors file of ours holds as they are; others are held as their bytes.
 PLAIN = {"float64", "int64", "float32", "int32", "bfloat16", "float16", "uint8", "bool"}
 
+# In a place, what stands for a key itself.
+_KEY = object()
+
 
 class Apart:
-    """A state taken apart: `tree` for JSON, and `tensors` by name, those of the model and the others."""
+    """A state taken apart: `tree` for JSON, and `tensors` by name, those of the model and the others.
+
+    The program waits for this, and a state may have thousands of tensors: what is usual comes first, and the place of a value
+    is a chain of keys that is written out only where it is needed.
+    """
 
     def __init__(self, state):
         self.tensors = {True: {}, False: {}}
         self._names = {}
+        torch, self._numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        self._torch = torch
+        self._usual = () if torch is None else (torch.Tensor, torch.nn.Parameter)
+        self._dtypes = {} if torch is None else {getattr(torch, name): name for name in PLAIN}
         if not isinstance(state, dict):
             raise TypeError(f"a state is a dict such as {{\"model\": model}}, not {_kind(state)}")
-        self.tree = self._dict(expanded(state), "state", ())
+        self.tree = self._dict(state, None)
 
-    def _node(self, value, path, name):
-        value = expanded(value)
-        if value is None or isinstance(value, (bool, str)) and type(value) in (bool, str):
+    def _node(self, value, path):
+        kind = type(value)
+        if kind in self._usual:
+            return self._tensor(value, path)
+        if value is None or kind is bool or kind is str:
             return value
-        if type(value) is int:
+        if kind is int:
             return value if abs(value) < 1 << 63 else {"int": str(value)}
-        if type(value) is float:
+        if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
+        if kind is dict or kind is collections.OrderedDict:
+            return self._dict(value, path)
+        if kind is list:
+            return self._items(value, path)
+        return self._other(value, path)
+
+    def _other(self, value, path):
+        """Objects, and what is seldom in a state."""
+        refuse_flat(value, lambda: _place(path))
+        value = expanded(value)
+        if type(value) in (dict, list, *self._usual):
+            return self._node(value, path)
         if isinstance(value, dict):
-            return self._dict(value, path, name)
+            return self._dict(value, path)
         if isinstance(value, (list, tuple)):
-            items = [self._node(item, f"{path}[{at}]", name + (str(at),)) for at, item in enumerate(value)]
+            items = self._items(value, path)
             return items if type(value) is list else {"tuple": items}
         if isinstance(value, (bytes, bytearray)):
             return {"bytes": base64.b64encode(bytes(value)).decode()}
-        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        torch, numpy = self._torch, self._numpy
         if torch is not None and isinstance(value, torch.Tensor):
-            return self._tensor(torch, value, path, name)
+            return self._tensor(value, path)
         if torch is not None and isinstance(value, (torch.dtype, torch.device)):
             return {"torch": str(value), "is": type(value).__name__}
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-            return self._array(numpy, value, path, name)
+            return self._array(numpy, value, path)
         raise TypeError(
-            f"{path} is {_kind(value)}, which is not saved\n"
+            f"{_place(path)} is {_kind(value)}, which is not saved\n"
             "hint: save its `state_dict()`, or what of it are tensors, numbers, strings, lists and dicts"
         )
 
-    def _dict(self, value, path, name):
-        pairs = []
+    def _items(self, values, path):
+        return [self._node(item, (path, at)) for at, item in enumerate(values)]
+
+    def _dict(self, value, path):
+        pairs, node = [], self._node
         for key, item in value.items():
-            if type(key) not in (str, int, float, bool, tuple, type(None)):
-                raise TypeError(f"{path} has the key {key!r}, which is {_kind(key)}; keys are strings, numbers or tuples")
-            pairs.append([self._node(key, f"a key of {path}", ()), self._node(item, f"{path}[{key!r}]", name + (str(key),))])
+            if type(key) is str:
+                pairs.append([key, node(item, (path, key))])
+                continue
+            if type(key) not in (int, float, bool, tuple, type(None)):
+                raise TypeError(f"{_place(path)} has the key {key!r}, which is {_kind(key)}; keys are strings, numbers or tuples")
+            pairs.append([node(key, (path, _KEY)), node(item, (path, key))])
         return {"odict" if isinstance(value, collections.OrderedDict) else "dict": pairs}
 
-    def _tensor(self, torch, value, path, name):
-        kind = type(value).__name__
-        if kind == "ShardedTensor" or value.layout != torch.strided or value.is_quantized or value.is_meta:
-            raise TypeError(
-                f"{path} is a {kind} that is sharded, sparse, quantized or without memory, which is not saved yet\n"
-                "hint: save a dense tensor; of a model that is sharded in another way than by `DTensor` the full state: "
-                "torch.distributed.checkpoint.state_dict.get_state_dict with StateDictOptions(full_state_dict=True)"
-            )
+    def _tensor(self, value, path):
+        torch = self._torch
         seen = self._names.get(id(value))
         if seen is not None and seen[1] is value:
             return seen[0]
-        here = value.detach().resolve_conj().resolve_neg()
-        node = {"shape": list(here.shape), "dtype": str(here.dtype)[len("torch."):]}
-        strides = list(here.stride())
-        if not here.is_contiguous() and _is_dense(here.shape, strides):
-            node["strides"] = strides
-        here = here.cpu().contiguous()
+        dtype = self._dtypes.get(value.dtype) if type(value) in self._usual else None
+        is_plain = dtype is not None and value.layout is torch.strided and value.device.type == "cpu" and not value.is_neg()
+        if is_plain and value.is_contiguous():
+            here, node = value, {"shape": list(value.shape), "dtype": dtype}
+        else:
+            here, node = self._copied(value, path)
         if not _has_memory(here):
             raise TypeError(
-                f"{path} is a {kind} without memory of its own, such as one that a library has quantized, which is not saved\n"
-                "hint: save the tensors that it is made of"
+                f"{_place(path)} is a {type(value).__name__} without memory of its own, such as one that a library has "
+                "quantized, which is not saved\nhint: save the tensors that it is made of"
             )
         if node["dtype"] not in PLAIN:
-            here = here.reshape(-1).view(torch.uint8)
-        node["tensor"] = self._keep(name, str(here.dtype)[len("torch."):], here.shape, here.data_ptr(), here.nbytes, here)
+            dtype, here = "uint8", here.reshape(-1).view(torch.uint8)
+        node["tensor"] = self._keep(path, dtype or node["dtype"], here.shape, here.data_ptr(), here.nbytes, here)
         if isinstance(value, torch.nn.Parameter):
             node["parameter"] = value.requires_grad
         self._names[id(value)] = (node, value)
         return node
 
-    def _array(self, numpy, value, path, name):
+    def _copied(self, value, path):
+        """A tensor that is elsewhere, or not one after another, as it is saved; and its node."""
+        torch, kind = self._torch, type(value).__name__
+        if kind == "ShardedTensor" or value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise TypeError(
+                f"{_place(path)} is a {kind} that is sharded, sparse, quantized or without memory, which is not saved yet\n"
+                "hint: save a dense tensor; of a model that is sharded in another way than by `DTensor` the full state: "
+                "torch.distributed.checkpoint.state_dict.get_state_dict with StateDictOptions(full_state_dict=True)"
+            )
+        if is_shared(value):
+            raise TypeError(
+                f"{_place(path)} is a part of a tensor that ranks share, and their process group has ended\n"
+                "hint: save before `torch.distributed.destroy_process_group()`"
+            )
+        here = value.detach().resolve_conj().resolve_neg()
+        node = {"shape": list(here.shape), "dtype": str(here.dtype)[len("torch."):]}
+        strides = list(here.stride())
+        if not here.is_contiguous() and _is_dense(here.shape, strides):
+            node["strides"] = strides
+        return here.cpu().contiguous(), node
+
+    def _array(self, numpy, value, path):
         here = numpy.ascontiguousarray(value)
         if here.dtype.hasobject or here.dtype.names:
-            raise TypeError(f"{path} is a NumPy array of {value.dtype}, which is not saved")
+            raise TypeError(f"{_place(path)} is a NumPy array of {value.dtype}, which is not saved")
         is_scalar = isinstance(value, numpy.generic)
         node = {"shape": list(value.shape), "numpy": here.dtype.str, "scalar": is_scalar}
         here = here.reshape(-1).view(numpy.uint8)
-        node["tensor"] = self._keep(name, "uint8", here.shape, here.ctypes.data, here.nbytes, here)
+        node["tensor"] = self._keep(path, "uint8", here.shape, here.ctypes.data, here.nbytes, here)
         return node
 
-    def _keep(self, name, dtype, shape, address, size, held):
-        is_of_model = name[:1] == ("model",) and len(name) > 1
-        tensors = self.tensors[is_of_model]
-        text = ".".join(name[1:] if is_of_model else name)
+    def _keep(self, path, dtype, shape, address, size, held):
+        name = []
+        while path is not None and path[1] is not _KEY:
+            path, key = path
+            name.append(str(key))
+        is_of_model = len(name) > 1 and name[-1] == "model"
+        if is_of_model:
+            name.pop()
+        tensors, text = self.tensors[is_of_model], ".".join(reversed(name))
         while text in tensors:
             text += "'"
         tensors[text] = (dtype, list(shape), address, size, held)
@@ -115,6 +166,17 @@ class Apart:
             for is_of_model, tensors in self.tensors.items()
             for name, (dtype, shape, address, size, _) in tensors.items()
         ]
+
+
+def _place(path):
+    """The place of a value in the state, as a program would write it."""
+    text = ""
+    while path is not None:
+        path, key = path
+        if key is _KEY:
+            return f"a key of {_place(path)}{text}"
+        text = f"[{key!r}]{text}"
+    return f"state{text}"
 
 
 def _has_memory(tensor):
