@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prepares pictures with another loader, and prints its CPU time a picture: loaders.py PEER RECIPE FOLDER WORKERS
 
-PEER: pillow, simplejpeg-opencv (which does not antialias), torchvision (DataLoader with Pillow), torchvision-tensors
+PEER: gradus (`gradus.Loader`, for 10 seconds), pillow, simplejpeg-opencv (which does not antialias), torchvision (DataLoader with Pillow), torchvision-tensors
 (DataLoader with torchvision's own decoder and v2 transforms of bytes), datasets (Hugging Face's), webdataset, dali (its
 CPU back-end).
 RECIPE: resize256-randomcrop224 or imagenet-train. One pass over all pictures, decoded, cropped, mirrored, normalised, as
@@ -21,6 +21,7 @@ import numpy as np
 
 MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
 BATCH = 64
+SECONDS = 10
 
 
 def worked():
@@ -237,6 +238,25 @@ def dali(recipe):
     return work
 
 
+def gradus(recipe):
+    import gradus
+
+    def work(paths, threads):
+        # The thread that asks for batches makes some, too.
+        loader = gradus.Loader(os.path.dirname(os.path.dirname(paths[0])), recipe, BATCH, workers=threads - 1)
+        next(iter(loader))
+        # From one batch handed out to another: what is made ahead is as much at both ends.
+        start_again()
+        images = 0
+        while True:
+            for x, _ in loader:
+                images += len(x)
+                if time.perf_counter() - START[0] > SECONDS:
+                    return images
+
+    return work
+
+
 START = [0.0, 0.0]
 
 
@@ -246,6 +266,7 @@ def start_again():
 
 
 PEERS = {
+    "gradus": gradus,
     "pillow": pillow,
     "simplejpeg-opencv": simplejpeg_opencv,
     "torchvision": torchvision,

@@ -3,7 +3,8 @@
 //! Each round runs every program once, one after another, so that other load on the machine affects all alike. CPU time
 //! is compared, which a busy machine changes less than wall time. A peer that cannot be installed is skipped. Ours runs
 //! from the JPEG files and from the same images packed as coefficients; how much a second thread adds is compared with
-//! what a second process of Pillow adds.
+//! what a second process of Pillow adds. With `--through python`, `gradus.Loader` of the Python package is measured in each
+//! round as well.
 //! With `--images photographs` they are crops of those that come with scikit-image and scikit-learn, with `--images FOLDER`
 //! the user's own. With `--numerics N`, the pixels of N images are compared with
 //! torchvision's instead, in every recipe.
@@ -15,6 +16,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::measure::figures::Spread;
+use xtask::build::wheel;
 use xtask::doing::{self, Outcome};
 use xtask::{build, peers, setup};
 
@@ -28,6 +30,9 @@ const PEERS: [(&str, usize); 7] = [
     ("simplejpeg-opencv", 1),
     ("pillow", 1),
 ];
+/// Our loader as Python programs have it, in the script of the other ones.
+const OURS_IN_PYTHON: &str = "gradus";
+
 const RECIPES: [&str; 2] = ["resize256-randomcrop224", "imagenet-train"];
 
 /// Default number of images to load. Fewer would show how long peers take to start.
@@ -50,6 +55,8 @@ struct Options {
     images: Images,
     rounds: usize,
     threads: usize,
+    /// Whether the Python package is measured, too.
+    through_python: bool,
     /// Images whose pixels are compared, instead of times.
     numerics: Option<usize>,
 }
@@ -63,18 +70,23 @@ struct Bench {
     scripts: PathBuf,
     set: PathBuf,
     threads: usize,
+    /// Whether the Python package is one of the packages.
+    through_python: bool,
 }
 
 /// Makes the images, installs the peers, measures, and prints CPU µs per image and ratios.
 pub fn data(root: &Path, arguments: &[String]) -> Outcome {
-    let Options { images, rounds, threads, numerics } = options(arguments)?;
+    let Options { images, rounds, threads, through_python, numerics } = options(arguments)?;
     // The full workspace is named so that cargo finds everything built.
     let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
-    let packages = match numerics {
+    let mut packages = match numerics {
         Some(_) => vec![peers::pytorch()?],
         None => peers::loaders()?.to_vec(),
     };
+    if through_python {
+        packages.push(wheel::installed(root)?.1);
+    }
     let photographs = match &images {
         Images::Photographs => Some(peers::photographs()?),
         Images::Made(_) | Images::Of(_) => None,
@@ -86,6 +98,7 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         scripts: root.join("benches/peers"),
         set: build::target(root).join("bench"),
         threads,
+        through_python,
     };
     bench.set = match &images {
         Images::Photographs => {
@@ -154,7 +167,7 @@ impl Bench {
     /// CPU µs per image of the recipe with index `place`: ours from files and from shards, and the peers' that support
     /// it.
     fn costs(&self, place: usize, recipe: &str, packed: &Path, rounds: usize) -> Result<Vec<String>, Box<dyn Error>> {
-        let mut own = [Vec::new(), Vec::new()];
+        let (mut own, mut through_python) = ([Vec::new(), Vec::new()], Vec::new());
         let known = PEERS.iter().filter(|(_, recipes)| place < *recipes);
         let mut others: Vec<(&str, Vec<f64>)> = known.map(|(peer, _)| (*peer, Vec::new())).collect();
         for round in 1..=rounds {
@@ -163,6 +176,11 @@ impl Bench {
                 let found = cost(&mut self.ours(set, recipe, self.threads))?;
                 eprintln!("gradus: {found:.0} µs of CPU time per image");
                 costs.push(found);
+            }
+            if self.through_python {
+                let found = cost(&mut self.theirs(OURS_IN_PYTHON, recipe)?)?;
+                eprintln!("gradus.Loader: {found:.0} µs of CPU time per image");
+                through_python.push(found);
             }
             for (peer, costs) in &mut others {
                 match cost(&mut self.theirs(peer, recipe)?) {
@@ -176,12 +194,21 @@ impl Bench {
             }
         }
         let own = own.map(|costs| Spread::of(&costs));
+        let through_python = (!through_python.is_empty()).then(|| Spread::of(&through_python));
         let mut lines = vec![format!("{recipe}, {} threads, CPU µs per image:", self.threads)];
         lines.push(format!("  gradus, JPEG files {:.0}; coefficient shards {:.0}", own[0], own[1]));
+        if let Some(costs) = through_python {
+            let ratio = costs.median / own[0].median;
+            lines.push(format!("  gradus.Loader, JPEG files {costs:.0}: {ratio:.2} times ours in Rust"));
+        }
         for (peer, costs) in others.iter().filter(|(_, costs)| !costs.is_empty()) {
             let costs = Spread::of(costs);
             let [files, shards] = own.map(|own| costs.median / own.median);
-            lines.push(format!("  {peer} {costs:.0}: {files:.2} times ours, {shards:.2} times ours from shards"));
+            let loader = through_python.map(|own| format!(", {:.2} times gradus.Loader", costs.median / own.median));
+            let loader = loader.unwrap_or_default();
+            lines.push(format!(
+                "  {peer} {costs:.0}: {files:.2} times ours, {shards:.2} times ours from shards{loader}"
+            ));
         }
         Ok(lines)
     }
@@ -290,7 +317,8 @@ fn said(command: &mut Command) -> Result<Value, Box<dyn Error>> {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { images: Images::Made(IMAGES), rounds: 3, threads: 2, numerics: None };
+    let mut options =
+        Options { images: Images::Made(IMAGES), rounds: 3, threads: 2, through_python: false, numerics: None };
     for pair in arguments.chunks(2) {
         let [word, told] = pair else { return Err(format!("`{}` needs a number", pair.concat())) };
         let number = || told.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{told}` is no number above 0"));
@@ -305,6 +333,10 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             }
             "--rounds" => options.rounds = number()?,
             "--threads" => options.threads = number()?,
+            "--through" if told == "python" => options.through_python = true,
+            "--through" => {
+                return Err(format!("`{told}` is not known; `--through python` measures the package as well"));
+            }
             "--numerics" => options.numerics = Some(number()?),
             _ => return Err(crate::table::usage()),
         }
@@ -328,6 +360,14 @@ mod tests {
             "`0` is no number above 0, and neither `photographs` nor a folder"
         );
         assert_eq!(asked(&["--rounds", folder]).unwrap_err(), format!("`{folder}` is no number above 0"));
+    }
+
+    #[test]
+    fn the_package_is_measured_where_that_is_asked_for() {
+        let asked = |told: &str| options(&["--through".to_owned(), told.to_owned()]);
+        assert!(asked("python").unwrap().through_python);
+        assert!(!options(&[]).unwrap().through_python);
+        assert!(asked("ruby").unwrap_err().starts_with("`ruby` is not known"));
     }
 
     #[test]

@@ -56,8 +56,9 @@ const COMPARISONS: [Comparison; 12] = [
     },
     Comparison {
         name: "data",
-        takes: "[--images N|FOLDER] [--rounds N] [--threads N] [--numerics N]",
-        what: "images to batches, against other loaders; --numerics: the pixels of N images against torchvision's",
+        takes: "[--images N|FOLDER] [--rounds N] [--threads N] [--through python] [--numerics N]",
+        what: "images to batches, against other loaders; --through python: ours from Python, too; --numerics: the pixels of N \
+               images against torchvision's",
         run: data::data,
     },
     Comparison {

@@ -74,8 +74,8 @@ pub fn overheads(root: &Path) -> Outcome {
     Ok("measured".into())
 }
 
-/// Builds the wheel, and installs it in a separate folder.
-fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
+/// Builds the wheel, and installs it in a separate folder: the wheel, and the folder.
+pub fn installed(root: &Path) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     let wheel = wheel(root)?;
     let folder = build::target(root).join("wheels/installed");
     let mut pip = Command::new(setup::python()?);
