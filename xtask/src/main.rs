@@ -40,8 +40,8 @@ usage: cargo xtask COMMAND
   fit FOLDER…      fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, and hosts that speak SSH, to try things by hand
   wheel [--test|--integrations|--overheads]
-                   build the Python package from crates/door, and try it with PyTorch, or with Transformers and Lightning,
-                   or measure what it costs a program
+                   build the Python package from crates/door, and try it with PyTorch, or with Transformers, Lightning,
+                   JAX and Keras, or measure what it costs a program
   cuda [FOLDER]    build the library for exchange over NCCL and CUDA graphs, against the PyTorch that pip put in FOLDER
   gpu [ARGS…]      pack the suite that needs a GPU, run it where one is, and read its results into docs/gpu.md
   docs [--check]   write the documents that are generated from types, or check that they are not stale

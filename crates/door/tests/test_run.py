@@ -135,6 +135,12 @@ class States(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words):
                 _state.Apart(state)
 
+    def test_a_state_that_contains_itself_is_refused(self):
+        state = {"a": []}
+        state["a"].append(state)
+        with self.assertRaisesRegex(TypeError, "too deep to be saved, as one that contains itself"):
+            _state.Apart(state)
+
     def test_a_tensor_that_is_made_of_others_is_refused(self):
         class Wrapped(torch.Tensor):
             @staticmethod
@@ -281,6 +287,30 @@ class Saving(Fresh):
             with self.assertRaisesRegex(kind, words):
                 self.run_of().load({"model": other, **objects})
             self.assertTrue(torch.equal(other.weight, before))
+
+    def test_what_an_object_refuses_by_itself_says_which_it_was(self):
+        class Odd:
+            def state_dict(self):
+                return {"a": 1}
+
+            def load_state_dict(self, state):
+                raise KeyError("b")
+
+        self.run_of().save({"parts": [Odd()]}, 1, wait=True)
+        with self.assertRaisesRegex(KeyError, "b") as raised:
+            self.run_of().load({"parts": [Odd()]})
+        if sys.version_info >= (3, 11):
+            self.assertRegex(raised.exception.__notes__[0], r"`load_state_dict` of parts\[0\]")
+
+    def test_what_is_no_tree_is_refused_with_what_to_write(self):
+        model = torch.nn.Linear(3, 2)
+        self.run_of().save({"model": model, "note": 1}, 1, wait=True)
+        for objects in (model, [model]):
+            with self.assertRaisesRegex(ValueError, r"(?s)takes a tree .*run.load\(\{'model': …, 'note': …\}\)"):
+                self.run_of().load(objects)
+        for settings, words in [({"keep": "many"}, "`keep` is 'many', and not a number"), ({"steps": None}, "`steps` is None")]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.run_of(**settings)
 
     def test_what_code_of_the_programs_own_accepts_is_not_refused(self):
         class Around(torch.optim.SGD):

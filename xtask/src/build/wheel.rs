@@ -49,18 +49,24 @@ pub fn long(root: &Path) -> Outcome {
     let (wheel, folder) = installed(root)?;
     let tests = root.join("crates/door/tests");
     discover(&tests, vec![folder.clone(), peers::pytorch()?], Some(KILLS))?;
-    let [transformers, lightning] = peers::integrations()?;
-    discover(&tests.join("integrations"), vec![folder, peers::pytorch()?, transformers, lightning], None)?;
+    with_others(root, &folder)?;
     Ok(format!("{} is right, with {KILLS} kills and with other packages", wheel.display()))
 }
 
-/// Runs the callbacks' tests alone.
+/// Runs the tests with other packages alone.
 pub fn integrations(root: &Path) -> Outcome {
     let (wheel, folder) = installed(root)?;
-    let [transformers, lightning] = peers::integrations()?;
-    let tests = root.join("crates/door/tests/integrations");
-    discover(&tests, vec![folder, peers::pytorch()?, transformers, lightning], None)?;
+    with_others(root, &folder)?;
     Ok(format!("{} is right with other packages", wheel.display()))
+}
+
+/// The module in `folder` with the packages that it has callbacks for, and with JAX and Keras.
+fn with_others(root: &Path, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let (tests, torch) = (root.join("crates/door/tests"), peers::pytorch()?);
+    let [transformers, lightning] = peers::integrations()?;
+    let packages = vec![folder.to_owned(), torch.clone(), transformers, lightning];
+    discover(&tests.join("integrations"), packages, None)?;
+    discover(&tests.join("arrays"), vec![folder.to_owned(), torch, peers::arrays()?], None)
 }
 
 /// Measures what the package costs a program, beside PyTorch.

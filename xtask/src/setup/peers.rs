@@ -146,6 +146,14 @@ pub fn integrations() -> Result<[PathBuf; 2], Box<dyn Error>> {
     Ok([transformers()?, installed_alone(&INTEGRATIONS, what)?])
 }
 
+/// JAX and Keras, whose arrays the Python package saves.
+const ARRAYS: [&str; 3] = ["jax==0.10.2", "optax==0.2.8", "keras==3.15.1"];
+
+/// The folder of these; PyTorch's, which Keras runs on as well, is named before it.
+pub fn arrays() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&ARRAYS, "JAX and Keras through pip, which the Python package is tried with (670 MB on disk)")
+}
+
 /// Headers of CUDA 13.0 that pip's PyTorch leaves out: of its C++ library and of its compiler.
 const CUDA_HEADERS: [&str; 2] = ["nvidia-cuda-cccl==13.0.85", "nvidia-cuda-crt==13.0.88"];
 

@@ -7,13 +7,18 @@ import operator
 import sys
 from collections.abc import Mapping
 
-from . import _shards, _state
+from . import _jax, _shards, _state
 
 
 def restored(state, objects):
     """Puts the parts of `state` into `objects`, a tree like the one that was saved, or a part of it: objects get theirs by
     `load_state_dict`, tensors and arrays are written to, and numbers, strings and the like are replaced in their dict or list.
     """
+    if not isinstance(objects, Mapping):
+        raise ValueError(
+            f"`load` takes a tree like the one that was saved, and not what is {_state._kind(objects)}; nothing was loaded\n"
+            f"hint: run.load({{{', '.join(f'{key!r}: …' for key in itertools.islice(state, 3))}}})"
+        )
     steps = []
     _dict(state, objects, "", steps)
     for step in steps:
@@ -25,7 +30,7 @@ def _node(saved, target, path, put, steps):
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if callable(getattr(target, "load_state_dict", None)) and not isinstance(target, type):
         _check_object(saved, target, path)
-        steps.append(lambda: target.load_state_dict(_shards.divided(saved, target)))
+        steps.append(lambda: _given(saved, target, path))
     elif _shards.generator_of(target) is not None:
         if type(saved) is not type(_shards.expanded(target)):
             raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and {_state._kind(target)} in this program; nothing was loaded")
@@ -47,6 +52,8 @@ def _node(saved, target, path, put, steps):
     elif numpy is not None and isinstance(target, numpy.ndarray):
         _check_shape(saved, target, path, numpy.ndarray)
         steps.append(lambda: operator.setitem(target, ..., saved))
+    elif _jax.is_array(target):
+        _replaced(saved, target, path, put, steps)
     else:
         raise TypeError(
             f"{path} is {_state._kind(target)}, which has no `load_state_dict()`; nothing was loaded\n"
@@ -101,6 +108,33 @@ def _is_plain(value):
     if numpy is not None:
         kinds += (numpy.generic,)
     return isinstance(value, kinds)
+
+
+def _given(saved, target, path):
+    """What its own code refuses is seen only now."""
+    try:
+        target.load_state_dict(_shards.divided(saved, target))
+    except Exception as error:
+        if hasattr(error, "add_note"):
+            error.add_note(f"gradus: this is of `load_state_dict` of {path}; what comes before it in the tree is loaded already")
+        raise
+
+
+def _replaced(saved, target, path, put, steps):
+    """An array of JAX, which cannot be written to."""
+    if not _jax.is_array(saved):
+        raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and an array of JAX in this program; nothing was loaded")
+    if saved.shape != target.shape:
+        raise _other_shape(path, saved.shape, target.shape)
+    value = _jax.like(saved, target)
+    if value is None:
+        raise ValueError(f"{path} is of {saved.dtype} in the checkpoint, and of {target.dtype} in this program; nothing was loaded")
+    if put is None:
+        raise TypeError(
+            f"{path} is within a tuple, where it cannot be replaced; nothing was loaded\n"
+            "hint: save `jax.tree.leaves(…)`, and load into that list"
+        )
+    steps.append(lambda: put(value))
 
 
 def _written(torch, saved, target):

@@ -1,6 +1,7 @@
 """A run: what a program reports, saves, loads and is told."""
 import atexit
 import json
+import math
 import os
 import signal
 import sys
@@ -76,9 +77,10 @@ class Run:
         self.rank, self.world, here = _place(environment)
         if not 0 <= self.rank < self.world:
             raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
-        if int(keep) < 1:
+        keep, steps = _count("keep", keep), _count("steps", steps)
+        if keep < 1:
             raise ValueError("`keep`: at least one checkpoint stays")
-        self._profile = Profile.asked(environment, self.rank, int(steps))
+        self._profile = Profile.asked(environment, self.rank, steps)
         if environment.get("GRADUS_PROFILE"):
             checkpoints = None
         elif checkpoints is None:
@@ -91,8 +93,8 @@ class Run:
         self._inner = _door.ProgramRun(
             run=self.id, attempt=number("GRADUS_ATTEMPT_NUMBER", 0) if inside else 0, rank=self.rank, world=self.world,
             ranks_here=here if here == self.world else 1, checkpoints=self.checkpoints,
-            socket=environment.get("GRADUS_SOCKET") or None, program=program, keep=int(keep), every=str(save_every),
-            mtbf=str(mtbf), hang_after=None if hang_after is None else str(hang_after), steps=int(steps),
+            socket=environment.get("GRADUS_SOCKET") or None, program=program, keep=keep, every=str(save_every),
+            mtbf=str(mtbf), hang_after=None if hang_after is None else str(hang_after), steps=steps,
             environment=_environment(),
         )
         self.attempt = self._inner.attempt
@@ -298,6 +300,12 @@ def _number(name, value):
             return float(value.detach() if hasattr(value, "detach") else value)
         except (TypeError, ValueError, RuntimeError):
             pass
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) != 1:
+        raise TypeError(
+            f"`{name}` has the shape {list(shape)}; a metric is a number, or a tensor of one element\n"
+            f"hint: log its mean, or each value by a name of its own"
+        )
     raise TypeError(f"`{name}` is {_state._kind(value)}; a metric is a number, or a tensor of one element")
 
 
@@ -340,6 +348,14 @@ def _whole(name, value, most=(1 << 63) - 1):
     if whole > most:
         raise ValueError(f"`{name}` is {whole}, and at most {most}")
     return whole
+
+
+def _count(name, value):
+    """A setting that counts something; arguments of a program may come as text."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` is {value!r}, and not a number such as 3") from None
 
 
 def _environment():

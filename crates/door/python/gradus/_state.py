@@ -1,6 +1,6 @@
 """States taken apart into tensors and JSON, and put together again. No pickle: what is loaded runs no code.
 
-A state is a tree of dicts, lists and tuples. Its leaves are tensors, NumPy arrays, numbers, strings, bytes and None; an
+A state is a tree of dicts, lists and tuples. Its leaves are tensors, arrays of NumPy and JAX, numbers, strings, bytes and None; an
 object with `state_dict()` stands for what that returns.
 """
 import base64
@@ -8,6 +8,7 @@ import collections
 import math
 import sys
 
+from . import _jax
 from ._shards import expanded, is_shared, refuse_flat
 
 # Types that a safetensors file of ours holds as they are; others are held as their bytes.
@@ -33,7 +34,11 @@ class Apart:
         self._dtypes = {} if torch is None else {getattr(torch, name): name for name in PLAIN}
         if not isinstance(state, dict):
             raise TypeError(f"a state is a dict such as {{\"model\": model}}, not {_kind(state)}")
-        self.tree = self._dict(state, None)
+        try:
+            self.tree = self._dict(state, None)
+        except RecursionError:
+            text = "the state is too deep to be saved, as one that contains itself; dicts and lists of it lead back to where they are in"
+            raise TypeError(text) from None
 
     def _node(self, value, path):
         kind = type(value)
@@ -71,6 +76,8 @@ class Apart:
             return {"torch": str(value), "is": type(value).__name__}
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             return self._array(numpy, value, path)
+        if _jax.is_array(value):
+            return self._array_of_jax(value, path)
         raise TypeError(
             f"{_place(path)} is {_kind(value)}, which is not saved\n"
             "hint: save its `state_dict()`, or what of it are tensors, numbers, strings, lists and dicts"
@@ -145,6 +152,13 @@ class Apart:
         node["tensor"] = self._keep(path, "uint8", here.shape, here.ctypes.data, here.nbytes, here)
         return node
 
+    def _array_of_jax(self, value, path):
+        node, here = _jax.taken(value, lambda: _place(path))
+        is_plain = node["jax"] in PLAIN
+        dtype, shape = (node["jax"], node["shape"]) if is_plain else ("uint8", [here.nbytes])
+        node["tensor"] = self._keep(path, dtype, shape, here.ctypes.data, here.nbytes, here)
+        return node
+
     def _keep(self, path, dtype, shape, address, size, held):
         name = []
         while path is not None and path[1] is not _KEY:
@@ -214,7 +228,8 @@ def together(tree, model, others):
         if "tensor" in value:
             name, is_of_model = value["tensor"]
             if (name, is_of_model) not in made:
-                made[name, is_of_model] = (_array if "numpy" in value else _tensor)(value, *tensors[is_of_model][name])
+                make = _array if "numpy" in value else _array_of_jax if "jax" in value else _tensor
+                made[name, is_of_model] = make(value, *tensors[is_of_model][name])
             return made[name, is_of_model]
         if "tuple" in value:
             return tuple(node(item) for item in value["tuple"])
@@ -249,6 +264,10 @@ def _array(node, _dtype, _shape, held):
 
     array = numpy.frombuffer(held, numpy.dtype(node["numpy"])).reshape(node["shape"])
     return array[()] if node["scalar"] else array
+
+
+def _array_of_jax(node, _dtype, _shape, held):
+    return _jax.made(node, held)
 
 
 def generators():
