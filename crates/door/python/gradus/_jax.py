@@ -23,7 +23,8 @@ def taken(value, place):
         )
     if value.is_deleted():
         raise TypeError(f"{place()} is an array of JAX that was deleted or donated\nhint: save what the step has returned")
-    extra = {"weak": True} if value.weak_type and not value.shape else {}
+    # A number without a type of its own, which takes that of the other side.
+    extra = {"weak": True} if getattr(value, "weak_type", False) and not value.shape else {}
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         extra, value = {"key": str(jax.random.key_impl(value))}, jax.random.key_data(value)
     here = numpy.ascontiguousarray(value)

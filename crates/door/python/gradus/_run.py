@@ -160,7 +160,7 @@ class Run:
     def save(self, state, step, *, rng=True, wait=False):
         """Saves the state after `step`: copies it, and returns while native threads hash and write it.
 
-        state  a dict of tensors, NumPy arrays, numbers, strings, bytes, lists, tuples and dicts, in any depth; of an object
+        state  a dict of tensors, arrays of NumPy and JAX, numbers, strings, bytes, lists, tuples and dicts, in any depth; of an object
                with `state_dict()`, such as a module or an optimizer, that is saved, and of a generator (`torch.Generator`,
                `numpy.random.Generator`, `random.Random`) its state. What is below "model" is a safetensors file by itself, with
                the names of the module.
@@ -199,7 +199,8 @@ class Run:
         """Loads the newest checkpoint that verifies, and gives its state; None where nothing was saved yet.
 
         objects  a tree like that which is saved, or a part of it: what has `load_state_dict()` gets its part, on the device where
-                 it is; tensors and arrays are written to; numbers, strings and the like are replaced in their dict or list
+                 it is; tensors and arrays are written to; numbers, strings and the like, and arrays of JAX, are replaced in
+                 their dict or list
         rng      whether the random number generators continue as they were saved; on another number of ranks those of new
                  ranks do not
 

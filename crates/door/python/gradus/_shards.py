@@ -6,7 +6,7 @@ import sys
 
 
 def whole(state, is_kept):
-    """The state with every `DTensor` gathered, a collective call of all ranks of PyTorch; where it is not kept, parts are dropped at
+    """The state with every `DTensor` gathered, a collective call of all ranks; where it is not kept, parts are dropped at
     once. Objects with `state_dict()` are replaced by what that returns.
     """
     gathered, torch = {}, sys.modules.get("torch")
@@ -101,8 +101,8 @@ def generator_of(value):
 
 def refuse_flat(value, path):
     """The first FSDP gives each rank's optimizer a part of one long vector, which belongs to no parameter by name. DeepSpeed's ZeRO
-    leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives. `path` says where
-    it is in the state.
+    leaves a rank its part of the optimizer's state, and in stage 3 empty parameters: neither is seen in what `state_dict()` gives.
+    `path` says where the value is in the state.
     """
     kind, torch = type(value), sys.modules.get("torch")
     is_module = torch is not None and isinstance(value, torch.nn.Module)

@@ -37,7 +37,7 @@ class Apart:
         try:
             self.tree = self._dict(state, None)
         except RecursionError:
-            text = "the state is too deep to be saved, as one that contains itself; dicts and lists of it lead back to where they are in"
+            text = "the state is too deep to be saved, as one that contains itself"
             raise TypeError(text) from None
 
     def _node(self, value, path):
