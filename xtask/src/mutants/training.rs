@@ -68,6 +68,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_lives" },
     },
     SourceMutant {
+        name: "end-of-a-tensor-is-left-out",
+        harm: "the last values of a tensor whose length is no multiple of 64 bytes are saved as zeros, and verify",
+        file: "crates/program/src/streamed.rs",
+        from: "to_last.copy_from_slice(from_last);",
+        to: "let _ = (to_last, from_last);",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "every_byte_arrives" },
+    },
+    SourceMutant {
         name: "every-rank-decides-when-time-is-up",
         harm: "with several ranks, a program saves after each step",
         file: "crates/program/src/run.rs",
