@@ -7,7 +7,7 @@ use std::thread;
 use crate::streamed;
 
 /// Memory, and as much to copy it to.
-pub(crate) type Piece<'a> = (&'a [u8], &'a mut [u8]);
+type Piece<'a> = (&'a [u8], &'a mut [u8]);
 
 /// What a thread takes at a time: one that other work holds up keeps the others waiting for so much at most.
 const TAKEN: usize = 1 << 20;
