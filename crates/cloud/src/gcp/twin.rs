@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use domain::InstanceId;
-use domain::rental::{EndRequest, ProviderAnswer, ProviderCall, ProviderView, Refusal};
+use domain::rental::{EndRequest, ProviderAnswer, ProviderCall, ProviderView};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
-use crate::rented::twin::{audits, conforms, launched, word_of};
+use crate::rented::twin::{audits, conforms, launched, provider, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
