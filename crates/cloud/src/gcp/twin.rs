@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
+use crate::provider::Provider;
 use crate::rented::twin::{audits, conforms, launched, provider, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
