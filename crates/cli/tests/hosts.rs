@@ -141,6 +141,9 @@ impl Scene {
     }
 }
 
+/// Epochs of a run that is disturbed on the way: it must not be over before, however long this process has to wait.
+const EPOCHS: u32 = 1_500;
+
 fn expected(epochs: u32) -> Vec<u8> {
     expected_of(1, epochs)
 }
@@ -194,10 +197,10 @@ fn a_run_on_a_host_gives_the_bits_of_a_run_here_and_leaves_nothing_running() {
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn a_run_goes_on_on_another_host_when_its_own_loses_power() {
     let scene = Scene::with(&[2, 3]);
-    let mut run = scene.start(&scene.job("ssh", 600));
+    let mut run = scene.start(&scene.job("ssh", EPOCHS));
     scene.wait("checkpoints have come here", 60, || scene.manifests() >= 2);
     scene.lab(&["kill", "2"]);
-    scene.wait("it is trained on the other", 120, || scene.events().contains("trained its model"));
+    scene.wait("it is trained on the other", 240, || scene.events().contains("trained its model"));
     assert!(run.try_wait().unwrap().is_none(), "what the lost host costs is not known yet");
     scene.lab(&["start", "2"]);
     scene.wait("the run has ended", 60, || run.try_wait().unwrap().is_some());
@@ -205,7 +208,7 @@ fn a_run_goes_on_on_another_host_when_its_own_loses_power() {
     assert!(events.contains("cannot be reached"), "{events}");
     let count = |what: &str| events.matches(what).count();
     assert_eq!((count("trains from step 0 "), count("resumed at step")), (1, 1), "from a checkpoint: {events}");
-    assert_eq!(scene.weights(), expected(600));
+    assert_eq!(scene.weights(), expected(EPOCHS));
     assert_eq!((scene.processes(2), scene.processes(3)), (Vec::<String>::new(), Vec::<String>::new()));
 }
 
@@ -315,7 +318,7 @@ fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
     let more = scene.gradus(&["run", &scene.job_on("ssh", 4, 1, 1), "--json", "--yes"]);
     let said = String::from_utf8_lossy(&more.stderr);
     assert!(said.contains("asks for more than the 3 nodes"), "{more:?}");
-    let mut run = scene.start(&scene.job_on("ssh", 2, 1, 400));
+    let mut run = scene.start(&scene.job_on("ssh", 2, 1, EPOCHS));
     scene.wait("checkpoints have come here", 60, || scene.manifests() >= 2);
     // The machine of node rank 1 was rented second.
     let places = |number: u32| {
@@ -335,7 +338,7 @@ fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
     assert_eq!(lines, both, "{output:?}");
     let number: &str = lost.strip_prefix("host-").unwrap();
     scene.lab(&["kill", number]);
-    scene.wait("it is trained", 180, || scene.events().contains("trained its model"));
+    scene.wait("it is trained", 300, || scene.events().contains("trained its model"));
     scene.lab(&["start", number]);
     scene.wait("the run has ended", 60, || run.try_wait().unwrap().is_some());
     let events = scene.events();
@@ -344,7 +347,7 @@ fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
     assert_eq!((count("trains from step 0 "), count("resumed at step")), (1, 1), "from a checkpoint: {events}");
     assert_eq!(count("renting any"), 3, "only one machine was replaced: {events}");
     assert!(![&stays, &lost].contains(&&places(3)), "on the third host");
-    assert_eq!(scene.weights(), expected_of(2, 400));
+    assert_eq!(scene.weights(), expected_of(2, EPOCHS));
 }
 
 fn name(entry: std::io::Result<fs::DirEntry>) -> String {
