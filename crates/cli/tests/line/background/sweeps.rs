@@ -93,9 +93,11 @@ fn what_is_no_sweep_is_refused_with_the_next_thing_to_do() {
     };
     check("POST", "/v1/runs", PROGRAM, 422, "send it to `/v1/sweeps`");
     check("POST", "/v1/sweeps", "run: echo\n", 422, "send a single run to `/v1/runs`");
-    for path in ["/v1/plans", "/v1/runs", "/v1/sweeps"] {
-        check("POST", path, "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n", 422, "in the foreground");
+    let pipeline = "name: a\nrun: 'true'\n---\nname: b\nrun: 'true'\n";
+    for path in ["/v1/runs", "/v1/sweeps"] {
+        check("POST", path, pipeline, 422, "send it to `/v1/pipelines`");
     }
+    check("POST", "/v1/plans", pipeline, 200, "\"tasks\"");
     let halving = "run: echo\nsweep: {trials: 2, method: {asha: {}}, parameters: {envs.N: [1, 2]}}\n";
     check("POST", "/v1/sweeps", halving, 422, "successive halving counts epochs");
     check("POST", "/v1/plans", PROGRAM, 200, "\"known\"");
