@@ -120,6 +120,18 @@ class States(unittest.TestCase):
         self.assertNotEqual(addresses["turned"], turned.data_ptr())
         self.assertTrue(all(torch.equal(found[name], tensor) for name, tensor in state.items()))
 
+    def test_an_object_may_stand_for_any_value(self):
+        class Standing:
+            def __init__(self, value):
+                self.value = value
+
+            def state_dict(self):
+                return self.value
+
+        values = [None, True, 3, 1 << 70, 0.5, math.inf, "a", b"b", (1, 2), [Standing(4)], {"c": 5}]
+        found, _ = self.back({"values": [Standing(value) for value in values]})
+        self.assertEqual(found["values"], [*values[:-2], [4], values[-1]])
+
     def test_names_that_meet_are_told_apart(self):
         found, _ = self.back({"a": {"b.c": torch.zeros(1), "b": {"c": torch.ones(1)}}})
         self.assertEqual([found["a"]["b.c"].item(), found["a"]["b"]["c"].item()], [0, 1])

@@ -59,9 +59,9 @@ class Apart:
     def _other(self, value, path):
         """Objects, and what is seldom in a state."""
         refuse_flat(value, lambda: _place(path))
-        value = expanded(value)
-        if type(value) in (dict, list, *self._usual):
-            return self._node(value, path)
+        stands_for = expanded(value)
+        if stands_for is not value:
+            return self._node(stands_for, path)
         if isinstance(value, dict):
             return self._dict(value, path)
         if isinstance(value, (list, tuple)):
