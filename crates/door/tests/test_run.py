@@ -462,8 +462,11 @@ class Saving(Fresh):
 
     def test_what_is_no_number_is_refused(self):
         run = self.run_of()
-        for value in ("0.5", None, [1], torch.ones(2), {}, b"1", 1j):
+        for value in ("0.5", None, [1], {}, b"1", 1j):
             with self.assertRaisesRegex(TypeError, "`f1` is of the type .*a metric is a number"):
+                run.log(1, loss=0.5, f1=value)
+        for value, shape in [(torch.ones(2), "2"), (np.ones((3, 1)), "3, 1"), (torch.ones(0), "0")]:
+            with self.assertRaisesRegex(TypeError, rf"`f1` has the shape \[{shape}\]; .*\n.*log its mean"):
                 run.log(1, loss=0.5, f1=value)
         for value in (1, 0.5, np.float32(2), torch.tensor(3.0), torch.tensor([[4]]), True, float("nan")):
             run.log(1, loss=value, f1=value)

@@ -305,7 +305,7 @@ def _number(name, value):
     if isinstance(shape, tuple) and math.prod(shape) != 1:
         raise TypeError(
             f"`{name}` has the shape {list(shape)}; a metric is a number, or a tensor of one element\n"
-            f"hint: log its mean, or each value by a name of its own"
+            "hint: log its mean, or each value by a name of its own"
         )
     raise TypeError(f"`{name}` is {_state._kind(value)}; a metric is a number, or a tensor of one element")
 
