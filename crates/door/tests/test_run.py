@@ -320,9 +320,6 @@ class Saving(Fresh):
         for objects in (model, [model]):
             with self.assertRaisesRegex(ValueError, r"(?s)takes a tree .*run.load\(\{'model': …, 'note': …\}\)"):
                 self.run_of().load(objects)
-        for settings, words in [({"keep": "many"}, "`keep` is 'many', and not a number"), ({"steps": None}, "`steps` is None")]:
-            with self.assertRaisesRegex(ValueError, words):
-                self.run_of(**settings)
 
     def test_what_code_of_the_programs_own_accepts_is_not_refused(self):
         class Around(torch.optim.SGD):
@@ -481,7 +478,9 @@ class Saving(Fresh):
     def test_settings_that_mean_nothing_are_refused(self):
         for settings, words in [
             ({"save_every": "often"}, "save_every"), ({"mtbf": "x"}, "mtbf"), ({"hang_after": "soon"}, "hang_after"),
-            ({"keep": 0}, "at least one"),
+            ({"keep": 0}, "at least one"), ({"keep": "many"}, "`keep` is 'many', and not a number"),
+            ({"keep": math.inf}, "`keep` is inf"), ({"keep": 1 << 32}, "`keep` is 4294967296, and at most 4294967295"),
+            ({"steps": None}, "`steps` is None"), ({"steps": -1}, "`steps` is -1, and counts from 0"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
                 self.run_of(**settings)

@@ -77,7 +77,7 @@ class Run:
         self.rank, self.world, here = _place(environment)
         if not 0 <= self.rank < self.world:
             raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
-        keep, steps = _count("keep", keep), _count("steps", steps)
+        keep, steps = _count("keep", keep, (1 << 32) - 1), _count("steps", steps)
         if keep < 1:
             raise ValueError("`keep`: at least one checkpoint stays")
         self._profile = Profile.asked(environment, self.rank, steps)
@@ -351,12 +351,13 @@ def _whole(name, value, most=(1 << 63) - 1):
     return whole
 
 
-def _count(name, value):
+def _count(name, value, most=(1 << 63) - 1):
     """A setting that counts something; arguments of a program may come as text."""
     try:
-        return int(value)
-    except (TypeError, ValueError):
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"`{name}` is {value!r}, and not a number such as 3") from None
+    return _whole(name, count, most)
 
 
 def _environment():
