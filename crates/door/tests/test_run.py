@@ -781,7 +781,8 @@ class Sharded(Fresh):
         try:
             mesh = torch.distributed.init_device_mesh("cpu", (1,))
             shared = distribute_tensor(torch.ones(4), mesh, [Shard(0)])
-            self.run_of().save({"a": shared, "b": (shared, np.ones(2))}, 1, wait=True)
+            others = np.ones(2), np.array(["2026-11-27"], "M8[D]")
+            self.run_of().save({"a": shared, "b": (shared, *others)}, 1, wait=True)
         finally:
             torch.distributed.destroy_process_group()
         self.assertTrue(torch.equal(self.run_of().load()["b"][0], torch.ones(4)))

@@ -73,7 +73,11 @@ def _like(own, value):
 
 
 def is_shared(value):
-    return type(value).__name__ == "DTensor" or type(getattr(value, "data", None)).__name__ == "DTensor"
+    torch = sys.modules.get("torch")
+    # NumPy refuses the `data` of an array of dates, or of bfloat16.
+    if torch is None or not isinstance(value, torch.Tensor):
+        return False
+    return "DTensor" in (type(value).__name__, type(value.data).__name__)
 
 
 def expanded(value):
