@@ -46,7 +46,8 @@ class Documented(unittest.TestCase):
         code = text.split(f"```python\n# {name}\n")[1].split("```")[0]
         code = BEFORE + code.replace("gradus.init()", 'gradus.init(save_every="3 steps")') + AFTER[name] + DIGEST
         environment = {**os.environ, "GRADUS_CHECKPOINTS": folder, "GRADUS_RUN": "own-1", "JAX_PLATFORMS": "cpu", **environment}
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, capture_output=True, text=True)
+        command = [sys.executable, "-W", "ignore", "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", "ended "))]
         return done.returncode, lines, done.stderr
 
