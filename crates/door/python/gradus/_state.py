@@ -147,7 +147,7 @@ class Apart:
         if here.dtype.hasobject or here.dtype.names:
             raise TypeError(f"{_place(path)} is a NumPy array of {value.dtype}, which is not saved")
         is_scalar = isinstance(value, numpy.generic)
-        node = {"shape": list(value.shape), "numpy": here.dtype.str, "scalar": is_scalar}
+        node = {"shape": list(value.shape), "numpy": _written_type(numpy, here.dtype), "scalar": is_scalar}
         here = here.reshape(-1).view(numpy.uint8)
         node["tensor"] = self._keep(path, "uint8", here.shape, here.ctypes.data, here.nbytes, here)
         return node
@@ -262,8 +262,25 @@ def _tensor(node, _dtype, _shape, held):
 def _array(node, _dtype, _shape, held):
     import numpy
 
-    array = numpy.frombuffer(held, numpy.dtype(node["numpy"])).reshape(node["shape"])
+    array = numpy.frombuffer(held, _read_type(numpy, node["numpy"])).reshape(node["shape"])
     return array[()] if node["scalar"] else array
+
+
+def _written_type(numpy, dtype):
+    """How a type is written. Those of `ml_dtypes`, such as Keras's and JAX's bfloat16, have only a name: NumPy's code of theirs
+    is that of bytes that mean nothing.
+    """
+    return dtype.str if numpy.dtype(dtype.str) == dtype else dtype.name
+
+
+def _read_type(numpy, text):
+    try:
+        return numpy.dtype(text)
+    except TypeError:
+        # To import it makes its names known.
+        import ml_dtypes  # noqa: F401
+
+        return numpy.dtype(text)
 
 
 def _array_of_jax(node, _dtype, _shape, held):

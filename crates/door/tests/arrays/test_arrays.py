@@ -107,6 +107,22 @@ class Arrays(unittest.TestCase):
             self.assertEqual(np.asarray(bits(here)).tobytes(), np.asarray(bits(array)).tobytes(), name)
         self.assertEqual(jax.random.normal(found["model"]["keys"][1]), jax.random.normal(state["keys"][1]))
 
+    def test_arrays_of_numpy_keep_the_types_that_keras_gives_them(self):
+        types = ("bfloat16", "float8_e4m3fn", "int4", "float32", "S3")
+        state = {name: np.arange(6, dtype="uint8").reshape(2, 3).astype(name) for name in types}
+        state |= {"V2": np.zeros(2, "V2"), "M8[D]": np.array(["2026-11-27"], "M8[D]"), "scalar": state["bfloat16"][1, 2]}
+        self.run_of().save(state, 1, wait=True)
+        # Where the program has not imported what knows these types.
+        read = (
+            "import gradus, numpy, sys\n"
+            f"found = gradus.init(checkpoints={self.temporary.name!r}).load()\n"
+            "print(*(f'{name} {array.dtype.name} {array.tobytes().hex()}' for name, array in found.items()), sep='\\n')"
+        )
+        self.begun.pop().finish()
+        done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, timeout=300)
+        expected = [f"{name} {array.dtype.name} {array.tobytes().hex()}" for name, array in state.items()]
+        self.assertEqual(done.stdout.splitlines(), expected, done.stderr)
+
     def test_what_cannot_be_saved_is_named(self):
         deleted = jnp.ones(3)
         deleted.delete()
