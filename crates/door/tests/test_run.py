@@ -316,10 +316,12 @@ class Saving(Fresh):
 
     def test_what_is_no_tree_is_refused_with_what_to_write(self):
         model = torch.nn.Linear(3, 2)
-        self.run_of().save({"model": model, "note": 1}, 1, wait=True)
-        for objects in (model, [model]):
-            with self.assertRaisesRegex(ValueError, r"(?s)takes a tree .*run.load\(\{'model': …, 'note': …\}\)"):
-                self.run_of().load(objects)
+        for is_saved in (False, True):
+            for objects in (model, [model]):
+                with self.assertRaisesRegex(ValueError, r'(?s)takes a tree .*run.load\(\{"model": …\}\)'):
+                    self.run_of().load(objects)
+            if not is_saved:
+                self.run_of().save({"model": model}, 1, wait=True)
 
     def test_what_code_of_the_programs_own_accepts_is_not_refused(self):
         class Around(torch.optim.SGD):

@@ -10,15 +10,19 @@ from collections.abc import Mapping
 from . import _jax, _shards, _state
 
 
+def check_tree(objects):
+    """Refuses what is no tree, also where nothing was saved yet: a program is to fail at its start, and not when it resumes."""
+    if objects is not None and not isinstance(objects, Mapping):
+        raise ValueError(
+            f"`load` takes a tree like the one that is saved, and not what is {_state._kind(objects)}; nothing was loaded\n"
+            "hint: run.load({\"model\": …}), by the names that `save` is given"
+        )
+
+
 def restored(state, objects):
     """Puts the parts of `state` into `objects`, a tree like the one that was saved, or a part of it: objects get theirs by
     `load_state_dict`, tensors and arrays are written to, and numbers, strings and the like are replaced in their dict or list.
     """
-    if not isinstance(objects, Mapping):
-        raise ValueError(
-            f"`load` takes a tree like the one that was saved, and not what is {_state._kind(objects)}; nothing was loaded\n"
-            f"hint: run.load({{{', '.join(f'{key!r}: …' for key in itertools.islice(state, 3))}}})"
-        )
     steps = []
     _dict(state, objects, "", steps)
     for step in steps:

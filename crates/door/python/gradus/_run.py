@@ -209,6 +209,7 @@ class Run:
         program, or none verifies, and ValueError for a tensor of another shape, KeyError for what the checkpoint has not, and
         TypeError for an object that cannot be given its part, each with its place in the tree; then nothing was changed.
         """
+        _restore.check_tree(objects)
         if self._is_profiled(objects):
             return None
         found = self._inner.load()
