@@ -15,7 +15,7 @@ const TAKEN: usize = 1 << 20;
 /// Bytes for which another thread pays.
 const PAYS: usize = 16 << 20;
 
-/// More threads than this find no more memory channels.
+/// However many cores there are: what is short is memory's bandwidth, of which a few threads take most.
 const MOST: usize = 8;
 
 /// Copies every piece. Lengths of both sides are equal.
@@ -25,7 +25,9 @@ pub(crate) fn copy<'a>(pieces: impl IntoIterator<Item = Piece<'a>>) {
         bytes += from.len();
         queue.extend(from.chunks(TAKEN).zip(to.chunks_mut(TAKEN)));
     }
-    let helpers = threads(bytes, thread::available_parallelism().map_or(1, NonZero::get)) - 1;
+    // To count the cores reads files of the system, and a small state may be saved often.
+    let cores = if bytes < 2 * PAYS { 1 } else { thread::available_parallelism().map_or(1, NonZero::get) };
+    let helpers = threads(bytes, cores) - 1;
     let queue = Mutex::new(queue.into_iter());
     let work = || {
         loop {

@@ -4,6 +4,7 @@
 
 /// Copies `from` to `to`, which is as long.
 pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len(), "a copy is as long as what it is of");
     #[cfg(target_arch = "x86_64")]
     if to.len() >= SHORT && is_x86_feature_detected!("avx") {
         // SAFETY: the processor has the feature.
@@ -13,7 +14,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
 }
 
-/// Of fewer bytes, the plain copy takes as long.
+/// Fewer bytes than this are few in any cache.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 4096;
 
@@ -41,9 +42,9 @@ mod avx {
                 _mm256_stream_si256(to.add(1), high);
             }
         }
-        to_last.copy_from_slice(from_last);
-        // Another thread reads the copy.
+        // Streaming stores are not ordered by the locks of the thread that reads the copy. Nothing above can return early.
         _mm_sfence();
+        to_last.copy_from_slice(from_last);
     }
 }
 
