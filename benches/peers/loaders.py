@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prepares pictures with another loader, and prints its CPU time a picture: loaders.py PEER RECIPE FOLDER WORKERS
 
-PEER: gradus (`gradus.Loader`, for 10 seconds), pillow, simplejpeg-opencv (which does not antialias), torchvision (DataLoader with Pillow), torchvision-tensors
-(DataLoader with torchvision's own decoder and v2 transforms of bytes), datasets (Hugging Face's), webdataset, dali (its
-CPU back-end).
-RECIPE: resize256-randomcrop224 or imagenet-train. One pass over all pictures, decoded, cropped, mirrored, normalised, as
+PEER: gradus (`gradus.Loader`, for 10 seconds), pillow, simplejpeg-opencv (which does not antialias), torchvision
+(DataLoader with Pillow), torchvision-tensors (DataLoader with torchvision's own decoder and v2 transforms of bytes),
+datasets (Hugging Face's), webdataset, dali (its CPU back-end).
+RECIPE: resize256-randomcrop224 or imagenet-train. One pass over all pictures, but for gradus, decoded, cropped, mirrored, normalised, as
 32-bit floats. Prints one JSON object: peer, images, seconds, cpu_us_per_image (user and system, with child processes)."""
 import glob
 import io
