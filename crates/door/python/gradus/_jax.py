@@ -49,11 +49,13 @@ def made(node, held):
 
 
 def like(saved, target):
-    """A loaded array of the type of the target, and where that is; None if it cannot be of that type."""
+    """A loaded array of the type of the target, and where that is; None if it cannot be of that type. What the program has put
+    nowhere (`committed`) stays free to go along with arrays on other devices.
+    """
     import jax
 
     if saved.dtype != target.dtype:
         if any(jax.dtypes.issubdtype(each.dtype, jax.dtypes.prng_key) for each in (saved, target)):
             return None
         saved = saved.astype(target.dtype)
-    return jax.device_put(saved, target.sharding)
+    return jax.device_put(saved, target.sharding) if getattr(target, "committed", True) else jax.numpy.copy(saved)

@@ -123,6 +123,29 @@ class Arrays(unittest.TestCase):
         expected = [f"{name} {array.dtype.name} {array.tobytes().hex()}" for name, array in state.items()]
         self.assertEqual(done.stdout.splitlines(), expected, done.stderr)
 
+    def test_arrays_go_where_the_program_has_them(self):
+        # The weights are put nowhere: they go along with a batch that is spread over devices.
+        program = (
+            "import gradus, jax, sys\n"
+            "import jax.numpy as jnp\n"
+            "devices = jax.devices()\n"
+            "mesh = jax.sharding.Mesh(devices, ('data',))\n"
+            "spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))\n"
+            "state = {'weights': jnp.ones(4), 'key': jax.random.key(0), 'spread': jax.device_put(jnp.arange(4.0), spread)}\n"
+            "run = gradus.init(checkpoints=sys.argv[1])\n"
+            "found = run.load(state)\n"
+            "if found is None:\n"
+            "    run.save(state, 1, wait=True)\n"
+            "for array in state.values():\n"
+            "    print(array.committed, sorted(device.id for device in array.devices()))\n"
+            "print(jax.jit(lambda weights, batch: weights @ batch)(state['weights'], state['spread']))\n"
+        )
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        for _ in ("fresh", "loaded"):
+            command = [sys.executable, "-W", "ignore", "-c", program, self.temporary.name]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.stdout.splitlines(), ["False [0]", "False [0]", "True [0, 1]", "6.0"], done.stderr)
+
     def test_what_cannot_be_saved_is_named(self):
         deleted = jnp.ones(3)
         deleted.delete()
