@@ -1,6 +1,7 @@
-"""Arrays of JAX in a state, and its typed keys of random numbers. In the processor's memory they are read where they are; those
-that are loaded are on the default device, or where the program has the ones that they replace.
+"""Arrays of JAX in a state, and its typed keys of random numbers. In the processor's memory they are read where they are. What is
+loaded is there, and JAX moves it when it is used; or it is where the program has what it replaces.
 """
+import contextlib
 import sys
 
 
@@ -34,6 +35,18 @@ def taken(value, place):
 def made(node, held):
     """The array of a node and its bytes."""
     import jax
+
+    try:
+        # A state that is spread over several GPUs has no place in the first one's memory.
+        here = jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:
+        # `JAX_PLATFORMS` leaves the processor out.
+        here = contextlib.nullcontext()
+    with here:
+        return _array(jax, node, held)
+
+
+def _array(jax, node, held):
     import numpy
 
     array = numpy.frombuffer(held, numpy.dtype(node["jax"])).reshape(node["shape"])
