@@ -1,4 +1,4 @@
-//! Some thousand schedules, and each rule broken. `cargo xtask sim` runs more; `cargo xtask test` runs 50,000,
+//! Some thousand schedules, and each rule broken. `cargo xtask sim` runs more; `cargo xtask test` runs 200,000,
 //! with `--long` a million.
 
 use sim::{Rule, Scenario, ScheduleStats, check, shrink};

@@ -29,7 +29,7 @@ struct Extent {
     schedules: u64,
 }
 
-const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 50_000 };
+const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 200_000 };
 const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000 };
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
