@@ -259,4 +259,20 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         to: "drop(devices);",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "what_devices_do_is_found" },
     },
+    SourceMutant {
+        name: "updates-by-nan-stay",
+        harm: "LAMB, LARS and Adafactor keep an update by gradients that are not finite: every weight is NaN from then on",
+        file: "crates/train/src/optim/before.rs",
+        from: "is_found: Some(found.f_gt(0.0)?),",
+        to: "is_found: None,",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "every_rule_leaves_out" },
+    },
+    SourceMutant {
+        name: "chunked-losses-are-means-over-samples",
+        harm: "a chunked loss, and with it every gradient, is as many times too large as a sample has tokens",
+        file: "crates/train/src/step/chunked.rs",
+        from: "Ok(sum.f_div(&part.target_count()?)?)",
+        to: "Ok(sum.f_div_scalar(part.count()?)?)",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "a_chunked_loss_has" },
+    },
 ];
