@@ -29,7 +29,6 @@ use crate::sweep;
 use crate::world::{Instance, Run, World, bill};
 
 pub use choice::offers;
-pub(crate) use due::SWEEP_BUDGET;
 pub use due::{run_due, sweep_due};
 pub use lease::{expires, first_answer, lease, price_cap};
 use limits::Affords;
@@ -42,8 +41,12 @@ pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
 use room::Room;
 pub use scope::Scope;
+#[cfg(test)]
+pub(crate) use trials::SWEEP_BUDGET;
 pub use trials::is_limited;
-pub(crate) use trials::{least_bills, spent_at_most, spent_to_stop, taken_at_most, unbilled, unreachable};
+pub(crate) use trials::{
+    kept_back, kept_to_end, least_bills, spent_at_most, spent_to_stop, taken_at_most, unbilled, unreachable, useless,
+};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]

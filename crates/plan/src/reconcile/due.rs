@@ -42,15 +42,12 @@ pub fn sweep_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &
     let deadline = sweep.job.deadline.map(|deadline| until(facts.now, sweep.submitted, deadline.micros()));
     // Its budget is shared by all of its trials, whose rents grow together.
     let spends = sweep.job.budget.is_some() && world.live_instances().next().is_some();
-    let looked = spends.then_some(Elapsed(SWEEP_BUDGET));
+    let looked = spends.then_some(Elapsed(trials::SWEEP_BUDGET));
     let budget = crate::sweep::budget_due(world, facts, policy, sweep);
     let lease = trials::lease_due(world, facts, policy, sweep).filter(|_| spends);
     let step = trials::step_due(world, facts, sweep).filter(|_| spends);
     [deadline, looked, budget, lease, step].into_iter().flatten().min()
 }
-
-/// Between two looks at a sweep's budget, in microseconds.
-pub(crate) const SWEEP_BUDGET: u64 = 500_000;
 
 /// When an agent has been silent for too long.
 fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {

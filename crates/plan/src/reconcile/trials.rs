@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Elapsed, InstanceId, Money};
+use domain::{Elapsed, InstanceId, Money, Rate};
 
 use super::limits::{
-    Affords, budget_of, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_spend,
+    Affords, budget_of, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_end,
+    time_to_spend,
 };
 use super::{ObservedState, Policy};
 use crate::world::{Instance, Run, SweepRecord, World, spent};
+
+/// Between two looks at a sweep's budget, in microseconds.
+pub const SWEEP_BUDGET: u64 = 500_000;
 
 /// Whether a run, or the sweep whose trial it is, has a budget or a deadline.
 pub fn is_limited(world: &World, run: &Run) -> bool {
@@ -113,8 +117,46 @@ pub(super) fn may_start(world: &World, facts: &ObservedState, policy: &Policy, r
         return spent_so_far(world, facts, run).max(most) + kept < budget.max;
     };
     let known: Money = world.trials(sweep).map(|(_, trial)| spent_so_far(world, facts, trial)).sum();
-    let kept = crate::sweep::kept_back(world, facts, policy, sweep);
+    let kept = kept_back(world, facts, policy, sweep);
     known.max(spent_at_most(world, facts, sweep)) + kept < budget.max
+}
+
+/// What is kept back from a sweep's budget to stop it.
+pub(crate) fn kept_back(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
+    kept_to_end(facts, policy, sweep, open.max(1))
+}
+
+/// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.
+pub(crate) fn kept_to_end(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
+    let cost = dearest(sweep).cost(time_to_end_trial(facts, policy, sweep));
+    Money::from_micros(cost.micros().saturating_mul(trials as i64))
+}
+
+/// What the machine of one more trial costs if it turns out to be of no use: until it is listed, for only then it can be
+/// ended, what it takes to end it, and the least that its provider bills.
+pub(crate) fn useless(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
+    let traits = facts.traits.get(&sweep.plan.offer.provider);
+    let (visible, billed) =
+        traits.map_or((0, 0), |traits| (traits.visible_within.0, traits.billing.billed(Elapsed(1)).0));
+    let time = time_to_end_trial(facts, policy, sweep).0.saturating_add(visible).max(billed);
+    dearest(sweep).cost(Elapsed(time))
+}
+
+/// The time to end a trial, whose agent is told after two heartbeats and the time between two looks at the budget.
+fn time_to_end_trial(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Elapsed {
+    let heartbeat = policy.heartbeat_interval.max(policy.heartbeat);
+    let told = Elapsed(heartbeat.0.saturating_mul(2).saturating_add(SWEEP_BUDGET));
+    let traits = facts.traits.get(&sweep.plan.offer.provider);
+    let rate = sweep.plan.offer.rate.times(sweep.job.machines());
+    time_to_end((policy, &sweep.job), traits, sweep.job.budget, rate, told)
+}
+
+/// The highest rate of what may be rented for a trial.
+fn dearest(sweep: &SweepRecord) -> Rate {
+    let plan = &sweep.plan;
+    let offers = std::iter::once(&plan.offer).chain(&plan.alternatives);
+    offers.map(|offer| offer.rate.times(sweep.job.machines())).max().unwrap_or_default()
 }
 
 /// What the machines of trials that cannot be reached may cost until their leases are over.

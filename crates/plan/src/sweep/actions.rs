@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::job::Budget;
 use domain::run::{RunState, StopBy};
 use domain::sweep::{Best, SweepEnd, Trial};
 use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, Rate, RunId, SweepId, Work};
@@ -10,8 +11,8 @@ use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{
-    Action, ObservedState, Policy, SWEEP_BUDGET, SubmitTrial, least_bills, live_rate, spent_at_most, spent_to_stop,
-    taken_at_most, time_to_end, time_to_spend, unbilled, unreachable,
+    Action, ObservedState, Policy, SubmitTrial, kept_back, kept_to_end, least_bills, live_rate, spent_at_most,
+    spent_to_stop, taken_at_most, time_to_spend, unbilled, unreachable, useless,
 };
 use crate::world::{Run, SweepRecord, SweepState, World};
 
@@ -48,7 +49,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-    let saving = |trials: usize| saving(facts, policy, sweep, trials);
+    let saving = |trials: usize| kept_to_end(facts, policy, sweep, trials);
     let (mut affords_more, mut is_spent) = (true, false);
     if let Some(budget) = sweep.job.budget {
         // Until a machine has called again, its cost is not known.
@@ -62,10 +63,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
         if most > Money::default() && most + unbilled + kept_back(world, facts, policy, sweep) >= budget.max {
             return stop(StopBy::Budget);
         }
-        if !sweep.alerted
-            && spent > Money::default()
-            && spent.micros() as f64 >= budget.max.micros() as f64 * budget.alert.get()
-        {
+        if !sweep.alerted && is_alert(budget, spent) {
             return vec![Action::AlertSweep { sweep: id.clone(), spent }];
         }
     }
@@ -102,6 +100,11 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     }
 }
 
+/// Whether so much of a budget is spent that its user wants to know.
+fn is_alert(budget: Budget, spent: Money) -> bool {
+    spent > Money::default() && spent.micros() as f64 >= budget.max.micros() as f64 * budget.alert.get()
+}
+
 /// Epochs of a trial; none of a program are known.
 fn epochs_of(job: &Job) -> u32 {
     match &job.work {
@@ -124,50 +127,12 @@ pub(crate) fn budget_due(
     let unbilled = unbilled(world, facts, sweep);
     let left = |kept: Money, spent: Money| budget.max.micros().saturating_sub((kept + unbilled + spent).micros());
     let stop = left(kept_back(world, facts, policy, sweep), spent_to_stop(world, facts, sweep));
-    let last = left(saving(facts, policy, sweep, open) + useless(facts, policy, sweep), spent);
+    let last = left(kept_to_end(facts, policy, sweep, open) + useless(facts, policy, sweep), spent);
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
     let hourly = world.trials(sweep).map(|(_, run)| live_rate(world, run)).fold(0, i64::saturating_add);
     // Those that are reached already have had their effect.
     let next = [stop, last, alert.saturating_sub(spent.micros())].into_iter().filter(|left| *left > 0).min()?;
     time_to_spend(Money::from_micros(next), hourly)
-}
-
-/// What is kept back from a sweep's budget to stop it.
-pub(crate) fn kept_back(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
-    let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-    saving(facts, policy, sweep, open.max(1))
-}
-
-/// What is kept back from a sweep's budget to end so many trials, each on the dearest machine that it may get.
-fn saving(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord, trials: usize) -> Money {
-    let cost = dearest(sweep).cost(reserve_for_ending(facts, policy, sweep));
-    Money::from_micros(cost.micros().saturating_mul(trials as i64))
-}
-
-/// What the machine of one more trial costs if it turns out to be of no use: until it is listed, for only then it can be
-/// ended, what it takes to end it, and the least that its provider bills.
-fn useless(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
-    let traits = facts.traits.get(&sweep.plan.offer.provider);
-    let (visible, billed) =
-        traits.map_or((0, 0), |traits| (traits.visible_within.0, traits.billing.billed(Elapsed(1)).0));
-    let time = reserve_for_ending(facts, policy, sweep).0.saturating_add(visible).max(billed);
-    dearest(sweep).cost(Elapsed(time))
-}
-
-/// The time to end a trial, whose agent is told after two heartbeats and the time between two looks at the budget.
-fn reserve_for_ending(facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Elapsed {
-    let heartbeat = policy.heartbeat_interval.max(policy.heartbeat);
-    let told = Elapsed(heartbeat.0.saturating_mul(2).saturating_add(SWEEP_BUDGET));
-    let traits = facts.traits.get(&sweep.plan.offer.provider);
-    let rate = sweep.plan.offer.rate.times(sweep.job.machines());
-    time_to_end((policy, &sweep.job), traits, sweep.job.budget, rate, told)
-}
-
-/// The highest rate of what may be rented for a trial.
-fn dearest(sweep: &SweepRecord) -> Rate {
-    let plan = &sweep.plan;
-    let offers = std::iter::once(&plan.offer).chain(&plan.alternatives);
-    offers.map(|offer| offer.rate.times(sweep.job.machines())).max().unwrap_or_default()
 }
 
 /// The next trial as a run. One with invalid values, or that does not fit the machine, is submitted all the same, so

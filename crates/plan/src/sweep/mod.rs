@@ -17,7 +17,7 @@ mod standing;
 mod tests;
 mod trial;
 
-pub(crate) use actions::{budget_due, kept_back};
+pub(crate) use actions::budget_due;
 pub use actions::{actions, best, spent};
 pub use bound::{Bound, bound};
 pub use draws::values;

@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
@@ -182,7 +183,7 @@ impl AutogradClosure {
     /// Called on the thread that made it, or on one of libtorch's while that thread waits.
     fn run(&self, x: UniquePtr<ffi::Tensor>, again: bool) -> super::Result<UniquePtr<ffi::Tensor>> {
         let Work(work) = self.work.as_ref().ok_or_else(|| super::Error::new("a closure was run after its end"))?;
-        let mut out = std::mem::ManuallyDrop::new(super::unwound(|| work(&adopt(x), again))?);
+        let mut out = std::mem::ManuallyDrop::new(unwound(|| work(&adopt(x), again))?);
         // SAFETY: tch makes its handles with `new at::Tensor`; this one is given away, and not dropped here.
         Ok(unsafe { UniquePtr::from_raw(out.as_mut_ptr().cast()) })
     }
@@ -261,4 +262,52 @@ pub(super) fn borrow(tensor: &Tensor) -> &ffi::Tensor {
 pub(super) fn adopt(tensor: UniquePtr<ffi::Tensor>) -> Tensor {
     // SAFETY: the shim makes it with `new at::Tensor` and never returns null; tch frees its handles with `delete`.
     unsafe { Tensor::from_ptr(tensor.into_raw().cast()) }
+}
+
+/// What comes before the error in such a panic: `Result::unwrap` on a `TchError`.
+const UNWRAPPED: &str = "called `Result::unwrap()` on an `Err` value: Torch(";
+
+/// The result of `work`, also where it panics with an error of libtorch; any other panic goes on. Where a call fails that was
+/// given a number, tch 0.24 drops that number before it reads the error, and the drop panics with it: so does `f_mul_scalar`
+/// when memory runs out.
+///
+/// # Errors
+/// Those of `work`, and of libtorch.
+pub fn unwound<T>(work: impl FnOnce() -> super::Result<T>) -> super::Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().and_then(|text| text.strip_prefix(UNWRAPPED));
+        match text {
+            Some(text) => Err(super::Error::from_text(&first_line(text))),
+            None => resume_unwind(panic),
+        }
+    })
+}
+
+/// The first line of a string as `Debug` writes it, in quotes and a bracket.
+fn first_line(text: &str) -> String {
+    let text = text.strip_prefix('"').unwrap_or(text);
+    let line = text.split("\\n").next().unwrap_or(text);
+    line.strip_suffix("\")").unwrap_or(line).replace("\\\"", "\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Result;
+    use super::*;
+
+    #[test]
+    fn an_error_that_the_bindings_panic_with_is_an_error() {
+        let fails = |text: &'static str| {
+            move || -> Result<()> {
+                let read = |text: &str| std::result::Result::<(), _>::Err(tch::TchError::Torch(text.into()));
+                read(text).unwrap();
+                Ok(())
+            }
+        };
+        assert_eq!(unwound(fails("no \"memory\"\nat x")).unwrap_err().to_string(), "no \"memory\"");
+        assert_eq!(unwound(fails("none")).unwrap_err().to_string(), "none");
+        assert_eq!(unwound(|| Ok(3)).unwrap(), 3);
+        let other = catch_unwind(|| unwound(|| -> Result<()> { panic!("of another kind") }));
+        assert_eq!(other.unwrap_err().downcast_ref::<&str>(), Some(&"of another kind"));
+    }
 }

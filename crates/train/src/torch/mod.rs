@@ -9,7 +9,6 @@ pub mod cuda;
 pub mod group;
 mod load;
 pub mod module;
-mod unwound;
 
 use bridge::{AutogradClosure, adopt, borrow, ffi, lend, lend_any, lend_values};
 use cxx::UniquePtr;
@@ -17,8 +16,8 @@ use tch::kind::Element;
 use tch::{Device, Kind, Tensor};
 
 pub use accelerator::{DeviceMemory, KernelTime, PeakMemory, begin_device_peak, device_memory, peak_memory, profiled};
+pub use bridge::unwound;
 pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_allocator};
-pub use unwound::unwound;
 
 /// What libtorch refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,8 +11,7 @@ use domain::{Duration, Elapsed, Event, InstanceId, Job, Money, Offer, Plan, Time
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
-use super::up::MARK;
-use super::{no_machine, up_of};
+use super::{MARK, no_machine, up_of};
 use crate::command::find::{find_any, open_named};
 use crate::command::run::{StartOptions, start as start_run};
 use crate::command::stop;

@@ -7,8 +7,8 @@ use plan::{Instance, Run, World};
 use serde_json::json;
 use server::{Home, State};
 
+use super::MARK;
 use super::kept;
-use super::up::MARK;
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::liveness::meters;

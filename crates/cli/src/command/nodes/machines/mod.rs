@@ -22,6 +22,9 @@ use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
+/// The variable by which a job that holds a machine open is known.
+const MARK: &str = "GRADUS_MACHINE";
+
 /// Arguments of `gradus machines`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -105,7 +108,7 @@ fn refuse_ended(name: &str, settings: &GlobalSettings) -> Result<(), Error> {
     let state = open_named(&home, name)?;
     let RunOrSweep::Run(id) = find_any(state.world(), name)? else { return Ok(()) };
     let ended = state.world().runs.get(&id).filter(|run| run.state.is_final() && run.bill.is_some());
-    match ended.is_some_and(|run| !run.job.envs.contains_key(up::MARK)) {
+    match ended.is_some_and(|run| !run.job.envs.contains_key(MARK)) {
         true => Err(no_machine(&id)),
         false => Ok(()),
     }

@@ -11,8 +11,8 @@ use jiff::tz::TimeZone;
 use plan::{Instance, Run};
 use server::{Home, OperationNote, Series, State, clock, submit};
 
+use super::MARK;
 use super::kept::{self, again, charge, keep, of_run};
-use super::up::MARK;
 use crate::error::Error;
 use crate::local::spending::{self, SpendingRequest};
 use crate::settings::GlobalSettings;

@@ -6,6 +6,7 @@ use domain::Rate;
 use domain::file::written::JobText;
 use server::Home;
 
+use super::MARK;
 use super::timetable::{TIMETABLE, Timetable};
 use crate::command::run::{StartOptions, start};
 use crate::error::{Error, exit};
@@ -13,9 +14,6 @@ use crate::local::draft::draft_loaded;
 use crate::local::job_file::{JobOverrides, LoadedJob, load};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-
-/// The variable by which such a job is known.
-pub const MARK: &str = "GRADUS_MACHINE";
 
 /// Arguments of `gradus machines up`.
 #[derive(Debug, clap::Args)]
