@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::job::Budget;
 use domain::run::{RunState, StopBy};
 use domain::sweep::{Best, SweepEnd, Trial};
-use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, Rate, RunId, SweepId, Work};
+use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Work};
 
 use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
