@@ -53,6 +53,8 @@ pub(crate) use trials::{
 pub enum Action {
     /// Write the intent to rent a machine, and others with it by the same request, then ask the provider.
     Rent { run: RunId, instance: InstanceId, others: Vec<InstanceId>, offer: Offer, reserve: Money },
+    /// Write down that a run takes over the machine of one that has ended, whose part of the rent ends with that.
+    TakeOver { run: RunId, instance: InstanceId, from: InstanceId, usage: Usage, reserve: Money },
     /// Request an instance that was intended before a crash, or whose launch is uncertain.
     Launch { instance: InstanceId },
     /// Record that an instance was rented: its provider lists it, though no reply has confirmed it.
@@ -124,8 +126,15 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     let open = scope.runs.iter().filter(|id| world.is_open(id));
     let mut runs: Vec<(&RunId, &Run)> = open.filter_map(|id| world.runs.get_key_value(id)).collect();
     runs.sort_by_key(|(_, run)| run.order);
+    let mut taken = choice::takeovers(world, facts, policy, &runs);
+    actions.append(&mut taken.actions);
     for (id, run) in runs {
-        for instance_id in &run.instances {
+        // The next round sees what it has then.
+        if taken.runs.contains(id) {
+            room.take(id, run, 1);
+            continue;
+        }
+        for instance_id in run.instances.iter().filter(|id| !taken.machines.contains(id)) {
             if let Some(instance) = world.instances.get(instance_id) {
                 actions.extend(for_instance(world, facts, policy, run, instance_id, instance));
             }
@@ -143,6 +152,8 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
         actions.extend(sweep::actions(world, facts, policy, id, sweep));
     }
+    let kept = choice::kept_for_trials(world, facts, policy, &actions);
+    actions.retain(|action| !matches!(action, Action::Release { instance } if kept.contains(instance)));
     actions
 }
 
@@ -158,13 +169,18 @@ fn for_instance(
     let sight = facts.machine(id).sight;
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
-    let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
+    let rented_for = |elapsed| Usage { started: instance.own_start(), elapsed };
     let failed = |why: String| gang::fail(world, run, id, Finding::new(Cause::InstanceLost, why));
     let gone = |usage: Usage| -> Vec<Action> {
         let usage = Usage { elapsed: facts.billed(instance, usage.elapsed), ..usage };
         let failed = failed(format!("instance `{id}` is gone"));
         failed.into_iter().chain([Action::RecordRelease { instance: id.clone(), usage }]).collect()
     };
+    // The loop ended while it wrote down that another run has taken it over.
+    if let Some(taker) = world.taker(id).filter(|_| !matches!(instance.state, InstanceState::Released { .. })) {
+        let usage = rented_for(Elapsed(taker.before.0.saturating_sub(instance.before.0)));
+        return vec![Action::RecordRelease { instance: id.clone(), usage }];
+    }
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
         // Without usage its rent never began, as confirmed by the provider.

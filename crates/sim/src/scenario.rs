@@ -86,6 +86,8 @@ pub struct Scenario {
     pub market: SimulatedMarket,
     /// The sweep that is submitted too.
     pub sweep: SimulatedSweep,
+    /// Whether runs that wait take over the machines of runs that have ended.
+    pub hands_over: bool,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -269,6 +271,7 @@ impl Scenario {
             rank_fault: 0,
             market: SimulatedMarket::default(),
             sweep: SimulatedSweep::default(),
+            hands_over: Draws::new(key(seed, [15])).below(2) == 0,
             work: SimulatedWork::default(),
         };
         let scenario = scenario.with_later_draws(seed);

@@ -289,6 +289,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::StopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
         Event::RentIntended(intent) => renting(intent),
+        Event::MachineTaken(taken) => format!("using {}, which a run that has ended has left", taken.machine),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => trains(attempt, ready),
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),

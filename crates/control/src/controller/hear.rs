@@ -17,7 +17,7 @@ const UNKNOWN_FORGOTTEN: u64 = 60_000_000;
 impl Controller {
     /// Handles an agent's heartbeat, and replies with its orders.
     pub(super) fn hear(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
-        let id = &heartbeat.instance;
+        let id = &self.world.holder(&heartbeat.instance).unwrap_or(&heartbeat.instance).clone();
         let Some(instance) = self.world.instances.get(id) else { return self.hear_unknown(from, heartbeat) };
         let run = instance.run.clone();
         if is_other(instance, heartbeat) {

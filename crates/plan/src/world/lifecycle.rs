@@ -70,6 +70,7 @@ impl World {
                 Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
+            Event::MachineTaken(taken) => self.machine_taken(taken),
             Event::Launched { instance, handle, account } => self.launched(instance, handle.as_ref(), account),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started, incarnation } => self.agent_up(instance, *started, *incarnation),

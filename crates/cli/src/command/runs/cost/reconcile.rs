@@ -103,6 +103,7 @@ fn machines(world: &World, format: InvoiceFormat) -> Vec<LedgerMachine> {
     let machine = |(id, known): (&InstanceId, &plan::Instance)| LedgerMachine {
         run: known.run.clone(),
         instance: id.clone(),
+        machine: known.machine_name(id).clone(),
         handles: known.handle.iter().chain(known.doubles.keys()).map(|handle| handle.0.clone()).collect(),
         is_billed: world.runs.get(&known.run).is_some_and(|run| run.bill.is_some()),
     };

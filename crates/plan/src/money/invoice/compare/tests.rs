@@ -25,7 +25,8 @@ fn line(number: u64, day: i64, micros: i64) -> LedgerLine {
 
 fn machine(number: u64) -> LedgerMachine {
     let run = RunId::new(format!("r{number}"));
-    LedgerMachine { instance: run.instance(1), run, handles: vec![format!("us-east-1/i-0{number}")], is_billed: true }
+    let (instance, handles) = (run.instance(1), vec![format!("us-east-1/i-0{number}")]);
+    LedgerMachine { machine: instance.clone(), instance, run, handles, is_billed: true }
 }
 
 fn simple(lines: &str) -> Invoice {
