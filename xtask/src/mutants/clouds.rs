@@ -91,4 +91,28 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: "\"HostName\": request.token,",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "tencent::twin::a_token_rents_once" },
     },
+    SourceMutant {
+        name: "machines-are-billed-to-each-run-in-whole",
+        harm: "the second run on a machine pays for the time of the first one again",
+        file: "crates/plan/src/world/taken.rs",
+        from: "let elapsed = Elapsed(usage.elapsed.0.saturating_sub(self.before.0));",
+        to: "let elapsed = usage.elapsed;",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "takeover"], filter: "two_runs_pay" },
+    },
+    SourceMutant {
+        name: "machines-go-to-other-users",
+        harm: "a user's run finds the files of another one on the machine that it is given",
+        file: "crates/plan/src/reconcile/choice/takeover.rs",
+        from: "left.user == run.user && left.job.project == run.job.project",
+        to: "left.job.project == run.job.project",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "takeover"], filter: "waits_for_its_like" },
+    },
+    SourceMutant {
+        name: "machines-taken-over-are-strangers",
+        harm: "the agent of a machine that was taken over is told to leave, in the middle of the second run",
+        file: "crates/control/src/controller/hear.rs",
+        from: "&self.world.holder(&heartbeat.instance).unwrap_or(&heartbeat.instance).clone()",
+        to: "&heartbeat.instance.clone()",
+        test: CargoTest { package: "gradus-control", target: &["--test", "takeover"], filter: "" },
+    },
 ];
