@@ -135,8 +135,10 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
             continue;
         }
         for instance_id in run.instances.iter().filter(|id| !taken.machines.contains(id)) {
-            if let Some(instance) = world.instances.get(instance_id) {
-                actions.extend(for_instance(world, facts, policy, run, instance_id, instance));
+            let Some(instance) = world.instances.get(instance_id) else { continue };
+            match choice::given_over(world, instance_id, instance) {
+                Some(action) => actions.push(action),
+                None => actions.extend(for_instance(world, facts, policy, run, instance_id, instance)),
             }
         }
         if run.state.is_final() {
@@ -176,11 +178,6 @@ fn for_instance(
         let failed = failed(format!("instance `{id}` is gone"));
         failed.into_iter().chain([Action::RecordRelease { instance: id.clone(), usage }]).collect()
     };
-    // The loop ended while it wrote down that another run has taken it over.
-    if let Some(taker) = world.taker(id).filter(|_| !matches!(instance.state, InstanceState::Released { .. })) {
-        let usage = rented_for(Elapsed(taker.before.0.saturating_sub(instance.before.0)));
-        return vec![Action::RecordRelease { instance: id.clone(), usage }];
-    }
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
         // Without usage its rent never began, as confirmed by the provider.

@@ -300,7 +300,6 @@ impl Running<'_, '_> {
         match input {
             ControllerInput::Heartbeat { heartbeat, .. } => {
                 let instance = &heartbeat.instance;
-                // A machine that was taken over has the name that it had for a run before.
                 let is_known = world.holder(instance).is_some() || world.instances.contains_key(instance);
                 // Its release concerns it, as any event would.
                 (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone(), lost_race: false })

@@ -274,8 +274,7 @@ impl Scenario {
             hands_over: Draws::new(key(seed, [15])).below(2) == 0,
             work: SimulatedWork::default(),
         };
-        let scenario = scenario.with_later_draws(seed);
-        if is_clear { scenario.cleared() } else { scenario }
+        if is_clear { scenario.with_later_draws(seed).cleared() } else { scenario.with_later_draws(seed) }
     }
 
     /// What was added later has draws of its own, so that seeds stay what they were.

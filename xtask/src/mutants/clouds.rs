@@ -108,11 +108,11 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "takeover"], filter: "waits_for_its_like" },
     },
     SourceMutant {
-        name: "machines-taken-over-are-strangers",
-        harm: "the agent of a machine that was taken over is told to leave, in the middle of the second run",
+        name: "agents-leave-machines-that-are-taken-over",
+        harm: "the agent of a machine that is taken over is told to leave, and the second run has lost it",
         file: "crates/control/src/controller/hear.rs",
-        from: "&self.world.holder(&heartbeat.instance).unwrap_or(&heartbeat.instance).clone()",
-        to: "&heartbeat.instance.clone()",
+        from: "let id = &self.world.holder(&heartbeat.instance).unwrap_or(id).clone();",
+        to: "",
         test: CargoTest { package: "gradus-control", target: &["--test", "takeover"], filter: "" },
     },
 ];

@@ -279,6 +279,10 @@ fn renting(intent: &RentIntended) -> String {
     }
 }
 
+fn taken_back(instance: &InstanceId) -> String {
+    format!("the provider takes machine {instance} back: saving, then resuming on another")
+}
+
 /// The message for an event, if it has one.
 pub fn sentence(event: &Event) -> Option<String> {
     let text = match event {
@@ -302,9 +306,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             format!("attempt {attempt}: stopped; checkpoint at step {step}")
         }
         Event::BudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
-        Event::ReclaimNoticed { instance, .. } => {
-            format!("the provider takes machine {instance} back: saving, then resuming on another")
-        }
+        Event::ReclaimNoticed { instance, .. } => taken_back(instance),
         Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
             return None;
         }

@@ -13,7 +13,7 @@ use domain::{Cause, Elapsed, InstanceId, Offer};
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World};
 
-pub(super) use takeover::{kept_for_trials, takeovers};
+pub(super) use takeover::{given_over, kept_for_trials, takeovers};
 
 /// A machine of a run, by its name.
 type Named<'a> = (&'a InstanceId, &'a Instance);

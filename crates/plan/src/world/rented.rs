@@ -99,6 +99,11 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn reclaim_noticed(&mut self, id: &InstanceId, at: Timestamp) -> Result<(), String> {
+        self.instance_mut(id)?.reclaim = Some(at);
+        Ok(())
+    }
+
     pub(super) fn rent_failed(
         &mut self,
         at: Timestamp,

@@ -1,6 +1,9 @@
 //! Machines that one run after the other has had: whose they are, and which part of their rent each run owes.
 
 use domain::event::MachineTaken;
+use domain::rental::MachineHandle;
+use domain::run::InstanceState;
+use domain::wire::{AgentCommand, HeartbeatReply};
 use domain::{Elapsed, InstanceId, Money};
 use plan::{Instance, World};
 
@@ -55,6 +58,19 @@ impl Simulation {
         let world = self.process.controller.as_ref().map(control::Controller::world);
         let holder = world.and_then(|world| world.holder(&self.machine_name(instance)));
         holder.is_some_and(|holder| holder != instance)
+    }
+
+    /// The agent of a machine that was taken over is not told to leave while the run that has it needs it.
+    pub(crate) fn check_stays(&mut self, handle: &MachineHandle, reply: &HeartbeatReply) {
+        let Some(world) = self.process.controller.as_ref().map(control::Controller::world) else { return };
+        let Some(machine) = self.cloud.machines.get(handle) else { return };
+        let Some(holder) = world.holder(&machine.instance) else { return };
+        let is_up = world.instances.get(holder).is_some_and(|known| known.state == InstanceState::Up);
+        let leaves = reply.orders.iter().any(|order| matches!(order, AgentCommand::Leave));
+        if leaves && is_up && !self.is_restored && self.scenario.traits.token_lifetime.is_some() {
+            let holder = holder.clone();
+            self.violate(format!("{holder} is up, and its agent is told to leave"));
+        }
     }
 
     /// A run takes over a machine: nothing of the run before is left on it.

@@ -155,6 +155,13 @@ fn affords(
     most + instance.offer.rate.cost(Elapsed(time)) < budget.max
 }
 
+/// Writes down that the machine of a run belongs to another one now: the loop ended before it did.
+pub(in crate::reconcile) fn given_over(world: &World, id: &InstanceId, instance: &Instance) -> Option<Action> {
+    let taker = world.taker(id).filter(|_| !matches!(instance.state, InstanceState::Released { .. }))?;
+    let elapsed = Elapsed(taker.before.0.saturating_sub(instance.before.0));
+    Some(Action::RecordRelease { instance: id.clone(), usage: Usage { started: instance.own_start(), elapsed } })
+}
+
 /// The machines of ended trials whose sweep begins or resumes another one now: these may take them over as soon as they are
 /// there.
 pub(in crate::reconcile) fn kept_for_trials(
