@@ -99,7 +99,7 @@ fn a_machine_that_may_not_be_well_is_given_back() {
 #[test]
 fn a_budget_pays_for_what_nobody_could_end() {
     let budget = |text: &str| {
-        let job = domain::Job::parse(&format!("{JOB}budget: {text}\n"), "job.yaml").unwrap().job;
+        let job = domain::Job::parse(&format!("{JOB}budget: {{max: {text}}}\n"), "job.yaml").unwrap().job;
         move |other: &mut Submitted| other.job.budget = job.budget
     };
     check(budget("$0.60"), |_, _| {}, true);
@@ -107,7 +107,7 @@ fn a_budget_pays_for_what_nobody_could_end() {
 }
 
 /// What is decided, as events; the machine is gone in the end.
-fn taken(scene: &mut Scene, machine: &InstanceId) -> (MachineTaken, Event) {
+fn taken(scene: &Scene, machine: &InstanceId) -> (MachineTaken, Event) {
     let decided = scene.decide();
     let [Action::TakeOver { run, instance, from, usage, reserve }] = &decided[..] else { panic!("{decided:?}") };
     let known = scene.world.instances[machine].clone();
@@ -131,7 +131,7 @@ fn taken(scene: &mut Scene, machine: &InstanceId) -> (MachineTaken, Event) {
 #[test]
 fn two_runs_pay_what_the_provider_bills_for_one_machine() {
     let (mut scene, machine) = scene(|_| {});
-    let (taken, released) = taken(&mut scene, &machine);
+    let (taken, released) = taken(&scene, &machine);
     let own = taken.instance.clone();
     scene.append(Event::MachineTaken(Box::new(taken)));
     scene.append(released);
@@ -166,7 +166,7 @@ fn the_least_that_is_billed_is_billed_once() {
 #[test]
 fn what_was_written_down_by_half_is_completed() {
     let (mut scene, machine) = scene(|_| {});
-    let (taken, released) = taken(&mut scene, &machine);
+    let (taken, released) = taken(&scene, &machine);
     scene.append(Event::MachineTaken(Box::new(taken)));
     let mut replayed = scene.world.clone();
     replayed.find_open();
