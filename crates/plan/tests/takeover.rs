@@ -5,7 +5,7 @@ mod scene;
 use domain::event::{MachineTaken, RunEnd, Submitted};
 use domain::rental::{BillingRule, MachineHandle};
 use domain::run::{AttemptEnd, Outcome, Sight, Usage};
-use domain::{Elapsed, Event, Fence, InstanceId, Money, Rate, RunId, Timestamp};
+use domain::{Elapsed, Event, Fence, InstanceId, Job, Money, Rate, RunId, Timestamp};
 use plan::{Action, Policy, bill, reconcile};
 use scene::{SECOND, Scene};
 
@@ -26,7 +26,8 @@ fn scene(waits: impl FnOnce(&mut Submitted)) -> (Scene, InstanceId) {
     for action in scene.decide() {
         scene.perform(action);
     }
-    scene.append(Event::Launched { instance: machine.clone(), handle: Some(MachineHandle("m".into())) });
+    let (handle, account) = (Some(MachineHandle("m".into())), Some("123456789012".into()));
+    scene.append(Event::Launched { instance: machine.clone(), handle, account });
     scene.append(Event::AgentUp { instance: machine.clone(), started: Timestamp(0), incarnation: 7 });
     let attempt = run.attempt(Fence(1));
     let (fence, instance, others) = (Fence(1), machine.clone(), Vec::new());
@@ -72,10 +73,10 @@ fn a_machine_goes_to_a_run_that_waits_for_its_like() {
     check(|other| other.plan.offer.rate = Rate::from_micros_per_hour(999_999), |_, _| {}, false);
     check(|other| other.plan.offer.kind = "m2".into(), |_, _| {}, false);
     check(|other| other.user = Some("ann".into()), |_, _| {}, false);
-    let program = || domain::Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job.work;
+    let program = || Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job.work;
     check(|other| other.job.work = program(), |_, _| {}, false);
     let text = JOB.replace("d.csv", "e.csv");
-    check(|other| other.job = domain::Job::parse(&text, "job.yaml").unwrap().job, |_, _| {}, false);
+    check(|other| other.job = Job::parse(&text, "job.yaml").unwrap().job, |_, _| {}, false);
     check(|other| other.job.project = Some("vision".into()), |_, _| {}, false);
     check(|_| {}, |scene, _| scene.facts.attended.retain(|run| *run != waiting()), false);
     check(
@@ -91,15 +92,64 @@ fn a_machine_that_may_not_be_well_is_given_back() {
     check(|_| {}, |scene, machine| scene.facts.machine_mut(machine).sight = Some(Sight::Unknown), false);
     let noticed = |machine: &InstanceId| Event::ReclaimNoticed { instance: machine.clone(), at: Timestamp(1) };
     check(|_| {}, |scene, machine| scene.append(noticed(machine)), false);
+    // Of an account that is not asked any more, no view has one.
+    check(|_| {}, |scene, machine| scene.facts.machine_mut(machine).sight = None, false);
     let (scene, _) = scene(|_| {});
     assert!(!takes(&scene, &Policy { hands_over: false, ..Policy::default() }));
+}
+
+/// The kind of the machine, and of that for which the other run waits, whose job is changed.
+#[track_caller]
+fn check_kinds((has, waits): (&str, &str), change: impl FnOnce(&mut Job), expected: bool) {
+    let waiting = |other: &mut Submitted| {
+        other.plan.offer.kind = waits.into();
+        change(&mut other.job);
+    };
+    let had = |scene: &mut Scene, machine: &InstanceId| {
+        scene.world.instances.get_mut(machine).unwrap().offer.kind = has.into();
+    };
+    check(waiting, had, expected);
+}
+
+#[test]
+fn a_spot_machine_is_taken_for_no_other_and_costs_no_more_than_a_run_allows() {
+    let (spot, fixed) = ("r/m/spot", "r/m");
+    check_kinds((spot, fixed), |_| {}, false);
+    check_kinds((fixed, spot), |_| {}, false);
+    check_kinds((spot, spot), |_| {}, true);
+    // The first run has bid whatever its provider takes for sensible.
+    let most = |job: &mut Job| job.wants.max_price = Some(Rate::from_micros_per_hour(2_000_000));
+    check_kinds((spot, spot), most, false);
+    check_kinds((fixed, fixed), most, true);
+    let text = format!("{JOB}budget: {{max: $10}}\n");
+    let budget = || Job::parse(&text, "job.yaml").unwrap().job.budget;
+    check_kinds((spot, spot), |job| job.budget = budget(), false);
+    check_kinds((fixed, fixed), |job| job.budget = budget(), true);
+}
+
+/// `gradus machines up` and `start` have programs, and a kind that names the machine where it is to be started.
+#[test]
+fn a_machine_that_is_a_users_own_or_of_a_gang_is_not_taken() {
+    let program = || Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job.work;
+    let own = |scene: &mut Scene, machine: &InstanceId| {
+        scene.world.instances.get_mut(machine).unwrap().offer.kind = "r/m@i-0abc".into();
+        scene.world.runs.get_mut(&scene.run).unwrap().job.work = program();
+    };
+    let waits = |other: &mut Submitted| {
+        other.plan.offer.kind = "r/m@i-0abc".into();
+        other.job.work = program();
+    };
+    check(waits, own, false);
+    let two = |job: &mut Job| (job.wants.nodes, job.wants.on_demand) = (vec![2], 1);
+    check(|_| {}, |scene, _| two(&mut scene.world.runs.get_mut(&scene.run).unwrap().job), false);
+    check(|other| two(&mut other.job), |_, _| {}, false);
 }
 
 /// Half an hour of a lease that was granted for the run before, at a dollar an hour, and the boot.
 #[test]
 fn a_budget_pays_for_what_nobody_could_end() {
     let budget = |text: &str| {
-        let job = domain::Job::parse(&format!("{JOB}budget: {{max: {text}}}\n"), "job.yaml").unwrap().job;
+        let job = Job::parse(&format!("{JOB}budget: {{max: {text}}}\n"), "job.yaml").unwrap().job;
         move |other: &mut Submitted| other.job.budget = job.budget
     };
     check(budget("$0.60"), |_, _| {}, true);
@@ -120,6 +170,7 @@ fn taken(scene: &Scene, machine: &InstanceId) -> (MachineTaken, Event) {
         offer: known.offer,
         reserved: *reserve,
         handle: known.handle,
+        account: known.account,
         intended: known.intended,
         started: Timestamp(0),
         incarnation: 7,
@@ -136,6 +187,7 @@ fn two_runs_pay_what_the_provider_bills_for_one_machine() {
     scene.append(Event::MachineTaken(Box::new(taken)));
     scene.append(released);
     assert_eq!(scene.world.holder(&machine), Some(&own));
+    assert_eq!(scene.world.instances[&own].account.as_deref(), Some("123456789012"));
     scene.append(Event::Ended { run: waiting(), end: RunEnd::Done { outcome: Outcome::Succeeded } });
     scene.append(Event::ReleaseIntended { instance: own.clone(), lost_race: false });
     // By the provider the machine was there for 250.3 s, of which it bills 251.

@@ -108,6 +108,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "takeover"], filter: "waits_for_its_like" },
     },
     SourceMutant {
+        name: "spot-machines-cost-more-than-a-run-allows",
+        harm: "a run with a budget takes over a spot machine that may cost more than the price at which its rent is counted",
+        file: "crates/plan/src/reconcile/choice/takeover.rs",
+        from: "is_fixed || bid(run)",
+        to: "true || is_fixed || bid(run)",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "takeover"], filter: "a_spot_machine_is_taken" },
+    },
+    SourceMutant {
         name: "agents-leave-machines-that-are-taken-over",
         harm: "the agent of a machine that is taken over is told to leave, and the second run has lost it",
         file: "crates/control/src/controller/hear.rs",

@@ -142,6 +142,7 @@ impl Controller {
             offer: old.offer,
             reserved,
             handle: old.handle,
+            account: old.account,
             intended: old.intended,
             started: old.started.unwrap_or(old.intended),
             incarnation: old.incarnation,

@@ -344,6 +344,9 @@ pub struct MachineTaken {
     /// The provider's name of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<MachineHandle>,
+    /// The account of the cloud in which it was rented; `None` where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// When it was intended to be rented.
     pub intended: Timestamp,
     /// When its rent began, on its agent's wall clock.

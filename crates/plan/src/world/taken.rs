@@ -70,6 +70,7 @@ impl World {
         let instance = Instance {
             is_accepted: true,
             handle: taken.handle.clone(),
+            account: taken.account.clone(),
             started: Some(taken.started),
             incarnation: taken.incarnation,
             machine: Some(taken.machine.clone()),

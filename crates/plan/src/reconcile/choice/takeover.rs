@@ -10,7 +10,9 @@ use domain::{Cause, Elapsed, InstanceId, Offer, RunId, Work};
 
 use super::{is_short, offers};
 use crate::reconcile::limits::{Affords, affords_rent, limits, reserve_for_ending, spent_so_far};
-use crate::reconcile::{Action, ObservedState, Policy, budget_of, decided_end, expires, order, rested, retry, room};
+use crate::reconcile::{
+    Action, ObservedState, Policy, budget_of, decided_end, expires, order, price_cap, rested, retry, room,
+};
 use crate::world::{Instance, Run, World, spent};
 
 /// A run, by its name.
@@ -71,7 +73,11 @@ fn ready(world: &World, facts: &ObservedState, left: &Run, id: &InstanceId, inst
     let is_on_demand = !room::exists(&instance.offer) && traits.places.is_none() && traits.abandoned_within.is_none();
     let is_alone = left.job.machines() == 1 && instance.first.is_none() && instance.doubles.is_empty();
     let is_well = instance.state == InstanceState::Up && instance.reclaim.is_none() && !instance.lost_race;
-    let is_seen = matches!(facts.machine(id).sight, None | Some(Sight::Alive));
+    // One of an account that cannot be asked any more is not listed.
+    let is_seen = match facts.machine(id).sight {
+        None => instance.account.is_none(),
+        sight => sight == Some(Sight::Alive),
+    };
     if !is_on_demand || !is_alone || !is_well || !is_seen || world.taker(id).is_some() {
         return None;
     }
@@ -109,6 +115,7 @@ fn suits(
     // What the plan names before it can be had is rented, and not this.
     let mut dearer = offers(run).take_while(|offer| !is_same(offer));
     let is_wanted = offers(run).any(is_same) && dearer.all(|offer| is_short(facts, offer));
+    let is_wanted = is_wanted && is_bid_allowed(world, (left, instance), run);
     let is_theirs = left.user == run.user && left.job.project == run.job.project;
     // What a program has made outside of its run's folder stays on the machine, and so does data, which takes disk space.
     let is_clean = are_of_one_sweep(left, run) || train_on_the_same(left, run);
@@ -118,6 +125,13 @@ fn suits(
     let holds = are_of_one_sweep(left, run)
         || of(left, instance).is_none_or(|written| later().is_some_and(|needed| needed <= written));
     is_wanted && is_theirs && is_clean && holds
+}
+
+/// Whether a spot machine costs a run no more than it may: the bid of its first run stays.
+fn is_bid_allowed(world: &World, (left, instance): (&Run, &Instance), run: &Run) -> bool {
+    let bid = |run: &Run| price_cap(world, run, &instance.offer);
+    let is_fixed = !instance.offer.kind.ends_with("/spot");
+    is_fixed || bid(run).is_none_or(|most| bid(left).is_some_and(|bid| bid <= most))
 }
 
 fn train_on_the_same(one: &Run, other: &Run) -> bool {
