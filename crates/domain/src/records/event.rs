@@ -335,7 +335,6 @@ pub struct MachineTaken {
     pub instance: InstanceId,
     /// The name under which it was rented: its provider and its agent know no other.
     pub machine: InstanceId,
-    /// The token that it was rented with.
     pub token: String,
     /// The offer that it was rented by.
     pub offer: Offer,
