@@ -86,8 +86,6 @@ pub struct Scenario {
     pub market: SimulatedMarket,
     /// The sweep that is submitted too.
     pub sweep: SimulatedSweep,
-    /// Whether runs that wait take over the machines of runs that have ended.
-    pub hands_over: bool,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -271,10 +269,10 @@ impl Scenario {
             rank_fault: 0,
             market: SimulatedMarket::default(),
             sweep: SimulatedSweep::default(),
-            hands_over: Draws::new(key(seed, [15])).below(2) == 0,
             work: SimulatedWork::default(),
         };
-        if is_clear { scenario.with_later_draws(seed).cleared() } else { scenario.with_later_draws(seed) }
+        let scenario = scenario.with_later_draws(seed);
+        if is_clear { scenario.cleared() } else { scenario }
     }
 
     /// What was added later has draws of its own, so that seeds stay what they were.

@@ -29,8 +29,6 @@ pub struct ScheduleStats {
     pub calls: u64,
     /// Events in the log at the end.
     pub events: u64,
-    /// Machines that a run has taken over from another one.
-    pub taken: u64,
 }
 
 impl ScheduleStats {
@@ -40,7 +38,6 @@ impl ScheduleStats {
         self.machines += other.machines;
         self.calls += other.calls;
         self.events += other.events;
-        self.taken += other.taken;
     }
 }
 
