@@ -1,5 +1,5 @@
 //! In which account a machine of AWS was rented. Credentials belong to one account: machines of another one are neither listed
-//! nor ended with them, and so are never taken for gone. Where STS cannot be reached, as in some private networks, work goes on
+//! nor ended with them, and so are never taken for gone. Where STS cannot be reached, as in some private networks, work continues
 //! with an account that is not known, as long as the key stays the same.
 
 use std::collections::BTreeMap;

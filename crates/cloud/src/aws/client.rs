@@ -163,7 +163,7 @@ impl Client {
         self.account_asked(region, Duration::ZERO)
     }
 
-    /// The same where work goes on without it: after a failure it is not asked for again for a while.
+    /// The same where work continues without it: after a failure it is not asked for again for a while.
     ///
     /// # Errors
     /// [`AwsFailure`].

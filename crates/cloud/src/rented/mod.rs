@@ -258,7 +258,7 @@ impl<C: CloudApi> Rented<C> {
 
 fn end_at<C: CloudApi>(api: &C, place: &MachinePlace) -> Result<(), CloudFailure> {
     match api.end(place) {
-        // Not listed yet, or gone already: a look tells which.
+        // Not listed yet, or gone already: the next list shows which.
         Err(CloudFailure::NotFound(_)) => Ok(()),
         other => other,
     }

@@ -75,7 +75,7 @@ impl Provenance {
         Provenance { prepared, ..Provenance::of_run(None, false, reads) }
     }
 
-    /// For a run that goes on from an earlier one with what is new since then.
+    /// For a run that continues an earlier one with what is new since then.
     pub fn leaving_out(self, trained_on: Option<DataIdentity>) -> Provenance {
         Provenance { trained_on, ..self }
     }
@@ -251,7 +251,7 @@ fn keep(earlier: &DataIdentity, found: &DataIdentity, rule: Rule, seed: u64) -> 
     parts
 }
 
-/// The split of a run that goes on from an earlier one: validation and test keep what they had, and training has only what
+/// The split of a run that continues an earlier one: validation and test keep what they had, and training has only what
 /// is new.
 ///
 /// # Errors

@@ -49,7 +49,7 @@ impl World {
         }
         run.adjustments.extend_from_slice(adjustments);
         let sweep = run.trial.as_ref().map(|trial| trial.sweep.clone());
-        // One that goes on has no total yet.
+        // One that is not over has no total yet.
         let total = sweep.and_then(|id| self.sweeps.get_mut(&id)).and_then(|sweep| sweep.total.as_mut());
         if let Some(total) = total {
             *total += adjustments.iter().map(|adjustment| adjustment.amount).sum();

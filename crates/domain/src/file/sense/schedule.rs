@@ -18,7 +18,7 @@ impl Validator {
             self.wrong("schedule", message, "put the sweep in a job file of its own");
         }
         if schedule.new_data && (!schedule.warm_start || matches!(work, Some(Work::Command(_)))) {
-            let message = "it is for a `train` job that goes on from the model of the run before";
+            let message = "it is for a `train` job that continues from the model of the run before";
             self.wrong("schedule.new_data", message, "add `warm_start: true`, or leave the key out");
         }
         if let Some(Work::Command(command)) = work

@@ -230,7 +230,7 @@ fn schedules_name_due_times_of_a_zone() {
     );
     check(
         &run_with("schedule: {cron: 0 3 * * *, new_data: true}"),
-        "2 schedule.new_data: it is for a `train` job that goes on from the model of the run before (add `warm_start: true`, or leave the key out)",
+        "2 schedule.new_data: it is for a `train` job that continues from the model of the run before (add `warm_start: true`, or leave the key out)",
     );
     check(
         &train_with("").replace("train:", "schedule: {cron: 0 3 * * *, warm_start: true, new_data: true}\ntrain:"),
