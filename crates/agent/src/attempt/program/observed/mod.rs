@@ -21,6 +21,7 @@ use checkpoint::frameworks;
 use domain::AttemptId;
 use domain::progress::Progress;
 use domain::rank::{Checkpointed, Report};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::event::{AttemptEvent, Wakeup};
 use lines::Lines;
@@ -48,8 +49,16 @@ impl WatchedPlaces {
     /// The output, the working folder and the folder that survives attempts of a program that is about to start.
     pub fn before_start(log: &Path, workdir: PathBuf, checkpoints: PathBuf) -> WatchedPlaces {
         let length = log.metadata().map_or(0, |about| about.len());
-        WatchedPlaces { log: (log.to_owned(), length), workdir, checkpoints, started: SystemTime::now() }
+        WatchedPlaces { log: (log.to_owned(), length), workdir, checkpoints, started: file_time() }
     }
+}
+
+/// The time that a file written now would have: that of the kernel's last tick, which lies up to 10 ms before
+/// [`SystemTime::now`].
+fn file_time() -> SystemTime {
+    let time = clock_gettime(ClockId::RealtimeCoarse);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
 /// The thread that looks at a program; it ends with this.
@@ -177,6 +186,19 @@ mod tests {
             other => format!("{other:?}"),
         };
         reports.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_file_written_after_the_start_is_never_older_than_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for turn in 0..200 {
+            let started = file_time();
+            let path = folder.path().join(turn.to_string());
+            fs::write(&path, "").unwrap();
+            let written = path.metadata().unwrap().modified().unwrap();
+            assert!(written >= started, "{turn}: {written:?} is before {started:?}");
+            std::thread::sleep(Duration::from_micros(137));
+        }
     }
 
     #[test]
