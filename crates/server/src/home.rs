@@ -28,11 +28,25 @@ pub struct Home {
 
 /// Held by the one process that runs the control loop of a home, or that is its server.
 #[derive(Debug)]
-pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
+pub struct LoopLock(File);
 
 /// Held by each process that waits for a run or a sweep; work that no process waits for is not started.
 #[derive(Debug)]
-pub struct WatchLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
+pub struct WatchLock(File);
+
+// Closing the file is not enough: a child that another thread is about to start has a copy of it until it executes its
+// program.
+impl Drop for LoopLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+impl Drop for WatchLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
 
 impl Home {
     /// Opens the home folder, made on first use.
@@ -141,7 +155,7 @@ impl Home {
     /// Whether a server runs the loop, or waits for it.
     pub fn has_server(&self) -> bool {
         let Ok(file) = File::open(self.root.join("server.lock")) else { return false };
-        matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
+        is_locked(&file, FlockOperation::NonBlockingLockShared)
     }
 
     /// Registers this process as waiting for the run or sweep of this folder.
@@ -184,8 +198,15 @@ impl Home {
     /// Whether a command waits for the run or sweep of this folder.
     pub fn is_followed(&self, folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join("attend.lock")) else { return false };
-        matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
+        is_locked(&file, FlockOperation::NonBlockingLockExclusive)
     }
+}
+
+/// Whether a lock is held in a way that excludes this one, which is taken and let go.
+fn is_locked(file: &File, tried: FlockOperation) -> bool {
+    let is_locked = matches!(flock(file, tried), Err(Errno::WOULDBLOCK));
+    let _ = file.unlock();
+    is_locked
 }
 
 fn open_lock(path: &Path) -> Result<File, Error> {

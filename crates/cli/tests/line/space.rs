@@ -53,7 +53,7 @@ fn gc_shows_sizes_before_it_deletes() {
     let shown = home.gradus(&["gc", "--dry-run"]);
     assert!(!shown.out.contains("downloaded data") && shown.out.contains("working folders"), "{}", shown.out);
     assert!(shown.err.contains("downloaded data is kept"), "{}", shown.err);
-    drop(lock);
+    lock.unlock().unwrap();
     // Uploaded files: one of which nothing has come for long, one that is still arriving.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 3600);
     let [unused, arriving] = ["a", "b"].map(|digit| home.path().join("blobs").join(digit.repeat(64)));
