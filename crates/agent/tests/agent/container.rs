@@ -1,7 +1,6 @@
 //! A program in a container, with a stand-in for podman: a script that runs what it is told to on this machine.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use domain::Cause;
@@ -9,7 +8,7 @@ use domain::run::AttemptEnd;
 use domain::wire::AgentCommand;
 use rustix::process::Signal;
 
-use crate::scene::{Scene, finding, is_alive, kill, until};
+use crate::scene::{Scene, finding, is_alive, kill, until, write_program};
 
 /// It keeps the number of each container's first process in a file beside itself, and writes down what it is asked.
 const STAND_IN: &str = r#"#!/bin/bash
@@ -56,8 +55,7 @@ run: |
 /// A scene whose agent finds the stand-in.
 fn scene(name: &str, folder: &Path) -> Scene {
     let program = folder.join("podman");
-    fs::write(&program, STAND_IN).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, STAND_IN);
     Scene::new(name, &format!("program:20000 PATH={}:$PATH", folder.display()))
 }
 

@@ -2,8 +2,8 @@
 //! Remaining processes of a scene are ended when it is dropped.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cloud::{LaunchRequest, Local, LocalSettings, Sight};
@@ -236,7 +236,15 @@ fn role(path: &Path, test: &str, variables: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let arguments = format!("--exact {test} --ignored --test-threads=1 --nocapture --quiet");
     let script = format!("#!/bin/sh\n{variables}exec '{}' {arguments}\n", program.display());
-    fs::write(path, script).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(path, &script);
     path.to_owned()
+}
+
+/// Writes a script that can be executed, by another process: while a child that another test starts has the file open,
+/// nobody can execute it.
+pub fn write_program(path: &Path, script: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, script).unwrap();
+    let install = Command::new("install").args(["-m", "755"]).arg(&draft).arg(path).status().unwrap();
+    assert!(install.success());
 }

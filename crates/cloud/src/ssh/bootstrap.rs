@@ -207,7 +207,6 @@ fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Res
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -223,8 +222,11 @@ mod tests {
         if has_gpu {
             fs::write(path("dev/nvidiactl"), "").unwrap();
         }
-        fs::write(path("python3"), format!("#!/bin/sh\necho {}\n", torch.display())).unwrap();
-        fs::set_permissions(path("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: while a child that another test starts has the file open, nobody can execute it.
+        fs::write(path("draft"), format!("#!/bin/sh\necho {}\n", torch.display())).unwrap();
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).args([path("draft"), path("python3")]);
+        assert!(install.status().unwrap().success());
         let devices = path("dev").to_string_lossy().into_owned();
         let mut shell = Command::new("sh");
         shell.args(["-s", "--", "hash", torch::CACHE_FOLDER, "me", torch::VERSION, &devices]);

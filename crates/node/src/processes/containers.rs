@@ -139,7 +139,7 @@ fn list(folder: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use super::*;
 
@@ -159,8 +159,11 @@ case $1 in
     ;;
 esac
 ";
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: while a child that another test starts has the file open, nobody can execute it.
+        let draft = folder.join("draft");
+        fs::write(&draft, script).unwrap();
+        let install = Command::new("install").args(["-m", "755"]).arg(&draft).arg(&program).status().unwrap();
+        assert!(install.success());
         ContainerRuntime { engine: ContainerEngine::Podman, program: program.display().to_string() }
     }
 
