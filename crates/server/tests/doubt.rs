@@ -12,7 +12,7 @@ use server::control::{Control, Wake};
 use server::{Home, Series, State};
 
 /// How long a new machine is missing from the cloud's list.
-const LISTED_WITHIN: Duration = Duration::from_millis(300);
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A cloud in memory.
 #[derive(Default)]

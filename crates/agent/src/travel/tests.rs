@@ -123,7 +123,7 @@ fn answer(mut stream: UnixStream, there: &Path, noted: &Mutex<Vec<String>>, refu
     };
     let is_damaged = request.ends_with("damaged-always") || request.ends_with("damaged-once") && times == 1;
     if request.ends_with("slow") {
-        std::thread::sleep(Duration::from_millis(250));
+        std::thread::sleep(Duration::from_millis(500));
     }
     let is_refused = {
         let mut left = refusals.lock().unwrap();
@@ -253,7 +253,7 @@ fn a_file_that_cannot_be_sent_keeps_no_other_back_and_is_named() {
     for path in ["checkpoints/damaged-always", "checkpoints/damaged-once"].iter().chain(&others) {
         scene.write(&format!("here/{path}"), "contents");
     }
-    let failure = scene.upload_within(Duration::from_secs(2)).unwrap_err();
+    let failure = scene.upload_within(Duration::from_secs(10)).unwrap_err();
     let (missing, why) = ("`checkpoints/damaged-always` has not reached", "the loop says: its checksum is wrong");
     assert_eq!(failure.finding.message, format!("{missing} the loop's machine: {why}"));
     assert_eq!((failure.lacks_outputs, failure.lacks_checkpoints, failure.arrived), (true, true, Some(7)));
@@ -278,14 +278,14 @@ fn a_manifest_is_not_sent_without_what_it_may_list() {
 #[test]
 fn the_end_waits_while_something_arrives() {
     let scene = Scene::new(0);
-    for number in 0..8 {
+    for number in 0..12 {
         scene.write(&format!("here/export/{number}-slow"), "x");
     }
     let (uploader, inbox) = scene.uploader();
     uploader.staged();
-    uploader.finish_while_moving(Duration::from_millis(1500));
+    uploader.finish_while_moving(Duration::from_secs(4));
     uploaded(&inbox).unwrap();
-    assert_eq!(scene.requests().len(), 8);
+    assert_eq!(scene.requests().len(), 12);
     // An order to end leaves less time.
     scene.write("here/export/damaged-always", "x");
     let (uploader, inbox) = scene.uploader();

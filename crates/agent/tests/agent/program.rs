@@ -193,7 +193,7 @@ fn a_stopped_program_may_save_though_its_shell_is_gone() {
 
 #[test]
 fn what_the_handler_of_a_stopped_program_starts_is_left_alone_until_the_time_is_over() {
-    let scene = Scene::new("handler", "program:3000");
+    let scene = Scene::new("handler", "program:6000");
     // One process of it is in a session of its own, and each counts the signals that it gets.
     let file = r#"run: |
   cat > save.sh <<'END'

@@ -117,7 +117,7 @@ fn a_rank_that_does_not_stop_is_killed() {
 
 #[test]
 fn every_other_end_is_told_apart() {
-    let scene = Scene::new("ends", "step:300");
+    let scene = Scene::new("ends", "step:2000");
     let mut number = 0;
     let mut end = |behaviour: &str| {
         number += 1;
@@ -142,8 +142,8 @@ fn every_other_end_is_told_apart() {
 /// While the data's origin is down, a rank waits for bytes and reports no step; requests are retried, and it continues.
 #[test]
 fn a_rank_that_waits_for_remote_data_does_not_hang() {
-    let scene = Scene::new("outage", "step:300");
-    let address = crate::origin::serve(Duration::from_millis(1500));
+    let scene = Scene::new("outage", "step:2000");
+    let address = crate::origin::serve(Duration::from_secs(5));
     let remote = format!("{{path: '{address}', cache: {{budget: 10 MB}}}}");
     let end = scene.run(&job("fetch").replace("{path: /data}", &remote));
     assert!(matches!(&end, AttemptEnd::Trained { model } if model.steps == 6), "{end:?}");

@@ -122,11 +122,12 @@ fn one_plain_file_comes_from_a_web_server() {
     fs::create_dir_all(scene.path("served")).unwrap();
     fs::write(scene.path("served/x.tar"), &bytes).unwrap();
     let origin = serve(scene.path("served"), &[Answer::Whole, Answer::Whole, Answer::Cut]);
-    let pulled = pull_(&scene, &web(&origin, "x.tar", limits()), "there");
+    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+    let pulled = pull_(&scene, &web(&origin, "x.tar", patient), "there");
     assert_eq!(pulled.single.as_deref(), Some("x.tar"));
     assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
     let staged =
-        stage(&format!("{origin}/x.tar"), &scene.path("cache"), &Access::default(), limits(), &Meter::default())
+        stage(&format!("{origin}/x.tar"), &scene.path("cache"), &Access::default(), patient, &Meter::default())
             .unwrap();
     assert_eq!(fs::read(staged.path).unwrap(), bytes);
 }
@@ -135,10 +136,10 @@ fn one_plain_file_comes_from_a_web_server() {
 fn what_never_works_is_told_in_time() {
     let scene = Scene::new();
     write(&scene.path("served"), &Tree::from([("a".into(), vec![1; 1000])]));
-    let short = Limits { patience: Duration::from_millis(800), ..limits() };
-    let told = |origin: &str, path: &str| {
+    let (short, patient) = (Duration::from_millis(800), Duration::from_secs(60));
+    let told = |origin: &str, path: &str, patience: Duration| {
         let error = pull(
-            &web(origin, path, short),
+            &web(origin, path, Limits { patience, ..limits() }),
             &scene.path("there"),
             &scene.options(StoreFormat::Chunks),
             &Meter::default(),
@@ -146,17 +147,17 @@ fn what_never_works_is_told_in_time() {
         let error = error.unwrap_err();
         (error.to_string(), error.hint().unwrap_or_default())
     };
-    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Busy]), "a");
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Busy]), "a", short);
     assert!(message.contains("cannot look for") && hint.contains("it goes on where it was"), "{message}; {hint}");
-    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Whole]), "missing");
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Whole]), "missing", patient);
     assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
     // Nothing listens there.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (message, hint) = told(&format!("http://{closed}"), "a");
+    let (message, hint) = told(&format!("http://{closed}"), "a", short);
     assert!(message.contains(&format!("cannot reach `{closed}`")) && message.contains("nothing listens"), "{message}");
     assert!(hint.contains("host and port"), "{hint}");
     // A folder, of which such a server makes a page.
-    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Page]), "a");
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Page]), "a", patient);
     assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
 }
 
