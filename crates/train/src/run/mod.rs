@@ -115,7 +115,10 @@ pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending
     if ranks.size() > 1 && options.device.is_cuda() {
         context.note(format!("the ranks exchange {}", ranks.exchanges()));
     }
-    run_among(&context, &mut ranks)
+    // Memory may run out outside of a step as well, such as in a score or a copy for a checkpoint.
+    torch::unwound(|| Ok(run_among(&context, &mut ranks)))
+        .map_err(Error::from)
+        .and_then(|ending| ending)
         .map_err(|error| checks::name_smaller_part(&spec.train, &ranks, ranks.name_missing(error)))
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -116,8 +117,11 @@ impl Bench {
                 reports
             });
             let channel = Channel::connect(&spec.socket).unwrap();
-            let ending = run(&spec, RunOptions { omitted, lag, ..RunOptions::on(Device::Cpu) }, &channel);
+            let options = RunOptions { omitted, lag, ..RunOptions::on(Device::Cpu) };
+            let ending = catch_unwind(AssertUnwindSafe(|| run(&spec, options, &channel)));
+            // The agent's end waits for this, also where the rank has panicked.
             channel.finish();
+            let ending = ending.unwrap_or_else(|panic| resume_unwind(panic));
             Outcome { reports: agent.join().unwrap(), ending: ending.map_err(|error| error.finding()) }
         })
     }
