@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
-use domain::Elapsed;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
+use domain::{Elapsed, RunId};
 use node::facts::ProgramUser;
 use node::{Folder, LaunchSpec, Lock, Spool};
 
@@ -69,6 +69,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         user_home: settings.user_home.clone(),
         access: settings.access.clone(),
         spec,
+        run: None,
     };
     let departure = agent.attend(&inbox);
     meter.stop();
@@ -106,6 +107,8 @@ struct Agent {
     user_home: Option<std::path::PathBuf>,
     access: store::Access,
     spec: LaunchSpec,
+    /// The run that works here, or did last.
+    run: Option<RunId>,
 }
 
 impl Agent {
@@ -210,6 +213,11 @@ impl Agent {
     fn begin(&mut self, mut start: Start) -> Option<SupervisorInput> {
         let id = start.attempt.clone();
         let root = self.folder.ancestors().nth(2).unwrap_or(&self.folder).to_owned();
+        let before = self.run.replace(start.run.clone());
+        if let Some(before) = before.filter(|before| self.spec.is_remote && *before != start.run) {
+            // Its run took the machine over: nothing of the one before is left for it, and nothing takes disk space.
+            let _ = std::fs::remove_dir_all(root.join("runs").join(before.as_str()));
+        }
         let remote = self
             .spec
             .is_remote

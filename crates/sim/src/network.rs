@@ -99,6 +99,7 @@ impl Simulation {
 
     pub(crate) fn reply(&mut self, to: ReplyId, mut reply: HeartbeatReply) {
         let Some(ReplyTo::Agent { handle, call }) = self.replies.remove(&to) else { return };
+        self.check_stays(&handle, &reply);
         if self.rule == Some(Rule::DeadManSwitch) {
             reply.lease = domain::Duration::from_secs(1_000_000_000);
         }

@@ -86,6 +86,8 @@ pub struct Scenario {
     pub market: SimulatedMarket,
     /// The sweep that is submitted too.
     pub sweep: SimulatedSweep,
+    /// Whether runs that wait take over the machines of runs that have ended.
+    pub hands_over: bool,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -269,10 +271,10 @@ impl Scenario {
             rank_fault: 0,
             market: SimulatedMarket::default(),
             sweep: SimulatedSweep::default(),
+            hands_over: Draws::new(key(seed, [15])).below(2) == 0,
             work: SimulatedWork::default(),
         };
-        let scenario = scenario.with_later_draws(seed);
-        if is_clear { scenario.cleared() } else { scenario }
+        if is_clear { scenario.with_later_draws(seed).cleared() } else { scenario.with_later_draws(seed) }
     }
 
     /// What was added later has draws of its own, so that seeds stay what they were.

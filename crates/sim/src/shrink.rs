@@ -11,8 +11,9 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 22] = [
+    let simpler: [fn(&mut Scenario); 23] = [
         |scenario| scenario.market = SimulatedMarket::default(),
+        |scenario| scenario.hands_over = false,
         |scenario| scenario.rank_fault = 0,
         |scenario| scenario.sweep.trials = 0,
         |scenario| scenario.runs = 1,

@@ -29,6 +29,8 @@ pub struct ScheduleStats {
     pub calls: u64,
     /// Events in the log at the end.
     pub events: u64,
+    /// Machines that a run has taken over from another one.
+    pub taken: u64,
 }
 
 impl ScheduleStats {
@@ -38,6 +40,7 @@ impl ScheduleStats {
         self.machines += other.machines;
         self.calls += other.calls;
         self.events += other.events;
+        self.taken += other.taken;
     }
 }
 

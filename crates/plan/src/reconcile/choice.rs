@@ -5,11 +5,15 @@
 //! [`Policy::race`] of them; as soon as one is had, the rest are given back and billed as `race`. Machines that must reach
 //! each other are all of one kind: where one of them cannot be had, they are given back and another kind is asked for.
 
+mod takeover;
+
 use domain::run::{InstanceState, RunState};
 use domain::{Cause, Elapsed, InstanceId, Offer};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World};
+
+pub(super) use takeover::{given_over, kept_for_trials, takeovers};
 
 /// A machine of a run, by its name.
 type Named<'a> = (&'a InstanceId, &'a Instance);

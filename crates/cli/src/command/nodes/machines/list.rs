@@ -29,7 +29,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
     for (id, instance) in world.live_instances() {
         let Some(run) = world.runs.get(&instance.run) else { continue };
         let rented = meters.get(id).copied().unwrap_or_default();
-        let spent = instance.offer.rate.cost(rented);
+        let spent = instance.cost(rented);
         let ends = ends(run, now);
         let is_job = !run.job.envs.contains_key(MARK);
         if printer.is_json() {

@@ -137,7 +137,7 @@ fn ssh(args: &SshArgs, settings: &GlobalSettings) -> Result<u8, Error> {
         }
     };
     let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
-    let config = home.root().join("instances").join(instance.as_str()).join("ssh_config");
+    let config = home.root().join("instances").join(known.machine_name(instance).as_str()).join("ssh_config");
     let Some(handle) = known.handle.as_ref().filter(|_| config.is_file()) else {
         let hint = match known.offer.provider.as_str() {
             "ssh" => format!("it is a node: `gradus ssh {}`", known.offer.kind),
