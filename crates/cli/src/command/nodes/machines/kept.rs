@@ -358,6 +358,8 @@ mod tests {
             lost_race: false,
             first: None,
             incarnation: 0,
+            machine: None,
+            before: Default::default(),
             state: InstanceState::Up,
         }
     }
