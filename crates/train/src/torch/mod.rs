@@ -1,7 +1,7 @@
 //! Functions of libtorch that `tch` lacks.
 //!
-//! One idea: the C++ is a few plain functions (`shim.cpp`), the FFI boundary is one file ([`bridge`]), and everything
-//! here is safe, returns a [`Result`], and reports errors in one line.
+//! One idea: the C++ is a few plain functions (`shim.cpp`, and `autograd.cpp` for what autograd calls back), the FFI
+//! boundary is one file ([`bridge`]), and everything here is safe, returns a [`Result`], and reports errors in one line.
 
 mod accelerator;
 mod bridge;

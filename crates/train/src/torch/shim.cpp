@@ -27,7 +27,6 @@
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/alias.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -35,8 +34,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 namespace gradus {
@@ -106,86 +103,6 @@ class FailingAllocator final : public c10::Allocator {
  private:
   c10::Allocator &inner;
   std::atomic<std::uint64_t> left{0};
-};
-
-// A closure of Rust's, as autograd keeps it between the way there and the way back.
-struct Kept : torch::CustomClassHolder {
-  explicit Kept(rust::Box<AutogradClosure> work) : work(std::move(work)) {}
-  at::Tensor run(const at::Tensor &x, bool again) const {
-    return *work->run(std::make_unique<at::Tensor>(x), again);
-  }
-  rust::Box<AutogradClosure> work;
-};
-
-// Keeps the input alone; on the way back computes everything in between once more, then goes back through that.
-struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    context->save_for_backward({x});
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return kept->run(x, /*again=*/false);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    auto x = context->get_saved_variables().at(0).detach();
-    x.set_requires_grad(true);
-    at::Tensor y;
-    {
-      at::AutoGradMode on(true);
-      // Not the leaf itself: autocast would cast that once for all that use it, and their gradients would be added up
-      // in 16 bits instead of 32.
-      y = kept->run(at::alias(x), /*again=*/true);
-    }
-    torch::autograd::backward({y}, {gradients.at(0)});
-    return {x.grad(), at::Tensor()};
-  }
-};
-
-// The same for work that several nodes of a graph do with the same parameters: each returns its share of their gradients,
-// which autograd adds up before anything waits for a gradient to be complete, such as an exchange between ranks.
-struct RecomputeWith : torch::autograd::Function<RecomputeWith> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x, at::TensorList parameters,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    torch::autograd::variable_list saved{x};
-    saved.insert(saved.end(), parameters.begin(), parameters.end());
-    context->save_for_backward(std::move(saved));
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return kept->run(x, /*again=*/false);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    auto inputs = context->get_saved_variables();
-    inputs.at(0) = inputs.at(0).detach();
-    inputs.at(0).set_requires_grad(true);
-    at::Tensor y;
-    {
-      at::AutoGradMode on(true);
-      y = kept->run(at::alias(inputs.at(0)), /*again=*/true);
-    }
-    auto found = torch::autograd::grad({y}, inputs, {gradients.at(0)}, /*retain_graph=*/false, /*create_graph=*/false,
-                                       /*allow_unused=*/true);
-    found.emplace_back();
-    return found;
-  }
-};
-
-// Values and gradients go through as they are; on the way back the work is done before the gradient goes on.
-struct Gate : torch::autograd::Function<Gate> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return x.view_as(x);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    return {kept->run(gradients.at(0), /*again=*/true), at::Tensor()};
-  }
 };
 
 } // namespace
@@ -313,21 +230,6 @@ void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inver
 void lerp(Tensors tensors, Tensors towards, double share) {
   at::NoGradGuard guard;
   at::_foreach_lerp_(list(tensors), list(towards), share);
-}
-
-std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work) {
-  return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
-}
-
-std::unique_ptr<at::Tensor> recompute_with(const at::Tensor &x, Tensors parameters,
-                                           rust::Box<AutogradClosure> work) {
-  auto inputs = list(parameters);
-  return std::make_unique<at::Tensor>(
-      RecomputeWith::apply(x, at::TensorList(inputs), c10::make_intrusive<Kept>(std::move(work))));
-}
-
-std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work) {
-  return std::make_unique<at::Tensor>(Gate::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
 
 void set_gradients(Tensors parameters, Tensors gradients) {
