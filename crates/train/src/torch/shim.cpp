@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,6 +56,22 @@ std::vector<at::Tensor> list(Tensors tensors) {
 at::Generator generator(std::int32_t device) {
   return at::globalContext().defaultGenerator(
       at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
+}
+
+at::Device cuda(std::int32_t device) { return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device)); }
+
+// The device's stream of copies, of which each thread has one of its own, or the one that it computes on.
+c10::Stream stream(std::int32_t number, bool copies) {
+  auto device = cuda(number);
+  c10::impl::VirtualGuardImpl streams(at::kCUDA);
+  if (!copies) {
+    return streams.getStream(device);
+  }
+  static thread_local std::optional<c10::Stream> own;
+  if (!own.has_value() || own->device() != device) {
+    own = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
+  }
+  return *own;
 }
 
 // None or one tensor.
@@ -153,56 +170,43 @@ std::unique_ptr<at::Tensor> largest(Tensors tensors) {
   return std::make_unique<at::Tensor>(at::amax(at::stack(norms)));
 }
 
-std::unique_ptr<HostCopy> host_copy(const at::Tensor &values) {
+std::unique_ptr<at::Tensor> pinned_copy(const at::Tensor &values) {
   at::NoGradGuard guard;
-  auto device = values.device();
-  if (device.is_cpu()) {
-    return std::make_unique<HostCopy>(HostCopy{values.detach().clone(), std::nullopt});
-  }
-  auto host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
-  host.copy_(values, /*non_blocking=*/true);
-  c10::Event copied(device.type());
-  copied.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  return std::make_unique<HostCopy>(HostCopy{host, std::move(copied)});
-}
-
-bool host_copy_is_done(const HostCopy &copy) { return !copy.copied.has_value() || copy.copied->query(); }
-
-rust::Vec<double> host_copy_read(const HostCopy &copy) {
-  if (copy.copied.has_value()) {
-    copy.copied->synchronize();
-  }
-  rust::Vec<double> values;
-  const auto *first = copy.values.const_data_ptr<double>();
-  for (std::int64_t place = 0; place < copy.values.numel(); ++place) {
-    values.push_back(first[place]);
-  }
-  return values;
-}
-
-std::unique_ptr<at::Tensor> upload(const at::Tensor &values, std::int32_t number) {
-  at::NoGradGuard guard;
-  at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // The allocator of pinned memory hands it out again only once the copy is over.
+  // The allocator of pinned memory hands it out again only once the copies that were asked of it are over.
   auto pinned = at::empty(values.sizes(), values.options().pinned_memory(true));
   pinned.copy_(values);
-  c10::impl::VirtualGuardImpl streams(at::kCUDA);
-  auto computing = streams.getStream(device);
-  static thread_local std::optional<c10::Stream> copies;
-  if (!copies.has_value() || copies->device() != device) {
-    copies = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
-  }
-  c10::Event copied(at::kCUDA);
-  at::Tensor there;
-  {
-    c10::StreamGuard on(*copies);
-    there = pinned.to(device, /*non_blocking=*/true);
-    copied.record(*copies);
-  }
-  copied.block(computing);
-  // Its memory belongs to the stream of copies, which must not take it for another one while it is still read.
-  there.record_stream(computing);
-  return std::make_unique<at::Tensor>(there);
+  return std::make_unique<at::Tensor>(pinned);
+}
+
+std::unique_ptr<at::Tensor> copy_to_device(const at::Tensor &values, std::int32_t device, bool copies) {
+  at::NoGradGuard guard;
+  c10::StreamGuard on(stream(device, copies));
+  return std::make_unique<at::Tensor>(values.to(cuda(device), /*non_blocking=*/true));
+}
+
+std::unique_ptr<at::Tensor> copy_to_pinned(const at::Tensor &values, std::int32_t device, bool copies) {
+  at::NoGradGuard guard;
+  c10::StreamGuard on(stream(device, copies));
+  auto host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
+  host.copy_(values, /*non_blocking=*/true);
+  return std::make_unique<at::Tensor>(host);
+}
+
+std::unique_ptr<StreamEvent> record_event(std::int32_t device, bool copies) {
+  c10::Event event(at::kCUDA);
+  event.record(stream(device, copies));
+  return std::make_unique<StreamEvent>(StreamEvent{std::move(event)});
+}
+
+void wait_event(const StreamEvent &event, std::int32_t device, bool copies) { event.event.block(stream(device, copies)); }
+
+bool event_is_done(const StreamEvent &event) { return event.event.query(); }
+
+void synchronize_event(const StreamEvent &event) { event.event.synchronize(); }
+
+void record_stream(const at::Tensor &tensor, std::int32_t device, bool copies) {
+  auto used = tensor;
+  used.record_stream(stream(device, copies));
 }
 
 void scale(Tensors tensors, const at::Tensor &factor) {
