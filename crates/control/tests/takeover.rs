@@ -25,7 +25,7 @@ fn events() -> Vec<Event> {
     let text = "name: job\ntrain: {model: cnn, data: {path: d.csv}, epochs: 3, batch: 64}\n";
     let job = domain::Job::parse(text, "job.yaml").unwrap().job;
     if let Event::Submitted(first) = &mut events[0] {
-        first.job = job.clone();
+        (first.job, first.user) = (job.clone(), Some("ann".into()));
     }
     if let Event::Launched { handle, .. } = &mut events[2] {
         *handle = Some(MachineHandle("m".into()));
@@ -33,7 +33,7 @@ fn events() -> Vec<Event> {
     let (fence, attempt, others) = (Fence(1), run.attempt(Fence(1)), Vec::new());
     events.push(Event::AttemptIntended { run, attempt, fence, instance, others });
     let Event::Submitted(mut other) = lab::submitted() else { unreachable!() };
-    (other.run, other.job) = (second(), job);
+    (other.run, other.job, other.user) = (second(), job, Some("ann".into()));
     events.push(Event::Submitted(other));
     events
 }

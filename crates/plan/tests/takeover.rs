@@ -5,7 +5,8 @@ mod scene;
 use domain::event::{MachineTaken, RunEnd, Submitted};
 use domain::rental::{BillingRule, MachineHandle};
 use domain::run::{AttemptEnd, Outcome, Sight, Usage};
-use domain::{Elapsed, Event, Fence, InstanceId, Job, Money, Rate, RunId, Timestamp};
+use domain::sweep::Trial;
+use domain::{Elapsed, Event, Fence, InstanceId, Job, Money, Rate, RunId, SweepId, Timestamp};
 use plan::{Action, Policy, bill, reconcile};
 use scene::{SECOND, Scene};
 
@@ -34,10 +35,11 @@ fn scene(waits: impl FnOnce(&mut Submitted)) -> (Scene, InstanceId) {
     scene.append(Event::AttemptIntended { run: run.clone(), attempt: attempt.clone(), fence, instance, others });
     scene.append(Event::AttemptEnded { attempt, end: AttemptEnd::Succeeded });
     scene.append(Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Succeeded } });
+    scene.world.runs.get_mut(&run).unwrap().user = ann();
     let known = scene.world.runs[&run].clone();
     let (job_hash, file) = (String::new(), "job.yaml".into());
     let mut second =
-        Submitted { run: waiting(), job: known.job, plan: known.plan, job_hash, file, trial: None, user: None };
+        Submitted { run: waiting(), job: known.job, plan: known.plan, job_hash, file, trial: None, user: ann() };
     waits(&mut second);
     scene.append(Event::Submitted(Box::new(second)));
     scene.facts.attended.insert(waiting());
@@ -45,6 +47,10 @@ fn scene(waits: impl FnOnce(&mut Submitted)) -> (Scene, InstanceId) {
     (seen.rent, seen.certain_rent) = (Some(Elapsed(ENDED.0 + 30 * SECOND)), Some(ENDED));
     (seen.sight, seen.silence) = (Some(Sight::Alive), Some(Elapsed(0)));
     (scene, machine)
+}
+
+fn ann() -> Option<String> {
+    Some("ann".into())
 }
 
 fn waiting() -> RunId {
@@ -72,7 +78,8 @@ fn a_machine_goes_to_a_run_that_waits_for_its_like() {
     check(|_| {}, |_, _| {}, true);
     check(|other| other.plan.offer.rate = Rate::from_micros_per_hour(999_999), |_, _| {}, false);
     check(|other| other.plan.offer.kind = "m2".into(), |_, _| {}, false);
-    check(|other| other.user = Some("ann".into()), |_, _| {}, false);
+    check(|other| other.user = Some("bob".into()), |_, _| {}, false);
+    check(|other| other.user = None, |_, _| {}, false);
     let program = || Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job.work;
     check(|other| other.job.work = program(), |_, _| {}, false);
     let text = JOB.replace("d.csv", "e.csv");
@@ -84,6 +91,34 @@ fn a_machine_goes_to_a_run_that_waits_for_its_like() {
         |scene, _| scene.append(Event::StopRequested { run: waiting(), by: domain::run::StopBy::User }),
         false,
     );
+}
+
+/// Two clients of a server of whom no name is known may be two people.
+#[test]
+fn clients_without_a_name_share_no_machine_but_within_a_sweep() {
+    let nameless = |scene: &mut Scene| {
+        let run = scene.run.clone();
+        [run, waiting()].iter().for_each(|run| scene.world.runs.get_mut(run).unwrap().user = None);
+    };
+    check(|_| {}, |scene, _| nameless(scene), false);
+    let trials = |scene: &mut Scene, sweeps: [&str; 2]| {
+        nameless(scene);
+        let runs = [scene.run.clone(), waiting()];
+        for (number, (run, sweep)) in (1..).zip(runs.iter().zip(sweeps)) {
+            let trial = Trial { sweep: SweepId::new(sweep), number, values: Vec::new() };
+            scene.world.runs.get_mut(run).unwrap().trial = Some(trial);
+        }
+    };
+    check(|_| {}, |scene, _| trials(scene, ["s", "s"]), true);
+    check(|_| {}, |scene, _| trials(scene, ["s", "t"]), false);
+}
+
+/// `resources: {take_over: false}`, in either of the two jobs.
+#[test]
+fn a_job_may_keep_its_machines_to_itself() {
+    check(|other| other.job.wants.own_machines = true, |_, _| {}, false);
+    let own = |scene: &mut Scene| scene.world.runs.get_mut(&scene.run).unwrap().job.wants.own_machines = true;
+    check(|_| {}, |scene, _| own(scene), false);
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>,
         job_hash: "hash".into(),
         file: "job.yaml".into(),
         trial: None,
-        user: None,
+        user: Some("user".into()),
     }))
 }
 

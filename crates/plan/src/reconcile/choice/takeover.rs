@@ -99,7 +99,7 @@ fn waits(world: &World, facts: &ObservedState, policy: &Policy, (id, run): Named
         && (is_short || rested((world, facts, policy), id, run))
 }
 
-/// Whether a machine is what a run would rent, for the same user and project.
+/// Whether a machine is what a run would rent, and the run before is one that may leave it to this one.
 fn suits(
     world: &World,
     facts: &ObservedState,
@@ -116,15 +116,14 @@ fn suits(
     let mut dearer = offers(run).take_while(|offer| !is_same(offer));
     let is_wanted = offers(run).any(is_same) && dearer.all(|offer| is_short(facts, offer));
     let is_wanted = is_wanted && is_bid_allowed(world, (left, instance), run);
-    let is_theirs = left.user == run.user && left.job.project == run.job.project;
-    // What a program has made outside of its run's folder stays on the machine, and so does data, which takes disk space.
-    let is_clean = are_of_one_sweep(left, run) || train_on_the_same(left, run);
+    let may_share = !left.job.wants.own_machines && !run.job.wants.own_machines;
+    let is_theirs = may_share && (are_of_one_sweep(left, run) || are_of_one_user(left, run));
     // The end of the money, as it is written on the machine, stays as it is.
     let of = |run: &Run, instance: &Instance| expires(world, policy, run, instance);
     let later = || of(run, &Instance { intended: facts.now, ..instance.clone() });
     let holds = are_of_one_sweep(left, run)
         || of(left, instance).is_none_or(|written| later().is_some_and(|needed| needed <= written));
-    is_wanted && is_theirs && is_clean && holds
+    is_wanted && is_theirs && holds
 }
 
 /// Whether a spot machine costs a run no more than it may: the bid of its first run stays.
@@ -132,6 +131,14 @@ fn is_bid_allowed(world: &World, (left, instance): (&Run, &Instance), run: &Run)
     let bid = |run: &Run| price_cap(world, run, &instance.offer);
     let is_fixed = !instance.offer.kind.ends_with("/spot");
     is_fixed || bid(run).is_none_or(|most| bid(left).is_some_and(|bid| bid <= most))
+}
+
+/// Whether two runs are of one user, whose name is known, and of one project, and leave nothing of interest to each other: what
+/// a program has made outside of its run's folder stays on the machine, and so does data, which takes disk space. Clients of
+/// whom no name is known may be anybody.
+fn are_of_one_user(one: &Run, other: &Run) -> bool {
+    let is_named = one.user.is_some() && one.user == other.user;
+    is_named && one.job.project == other.job.project && train_on_the_same(one, other)
 }
 
 fn train_on_the_same(one: &Run, other: &Run) -> bool {
