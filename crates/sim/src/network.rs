@@ -19,6 +19,9 @@ impl Simulation {
         if let (ProviderCall::Launch(request), Some(Rule::OneToken)) = (&mut call, self.rule) {
             request.token = format!("{}-{}", request.token, self.requests);
         }
+        if let (ProviderCall::Launch(request), Some(Rule::AnchorsAreOnDemand)) = (&mut call, self.rule) {
+            request.offer.kind = request.offer.kind.replace('a', "m");
+        }
         self.check_patience(life, &call);
         if let ProviderCall::Launch(request) = &call {
             self.launches.insert((life, id), request.token.clone());

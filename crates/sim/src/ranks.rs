@@ -141,6 +141,8 @@ impl Simulation {
             return self.ended(handle, &start.attempt, failed(finding));
         }
         store.fence = Some(start.fence);
+        self.check_members(&start.attempt);
+        let store = self.stores.entry(start.run.clone()).or_default();
         // Ranks hear from each other that their attempt is over. A restored log may use the number of an attempt again.
         store.closed = store.closed.filter(|closed| *closed != start.fence);
         let step = store.durable(self.now, self.scenario.work.lag);
@@ -225,7 +227,7 @@ impl Simulation {
         // The trials of a sweep share its budget.
         let (budget, of) = match is_of_sweep(run) {
             true => (self.sweep_budget, SWEEP),
-            false => (self.budget, run.as_str()),
+            false => (self.budget_of(run), run.as_str()),
         };
         let Some(budget) = budget else { return };
         // Except with wrong wall clocks, a restored log, or a provider without tokens.

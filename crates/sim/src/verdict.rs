@@ -2,8 +2,10 @@
 
 mod causes;
 pub(crate) mod goodput;
+mod members;
 pub(crate) mod parts;
 mod promises;
+mod schedules;
 mod sweeps;
 
 use std::collections::BTreeSet;
@@ -113,6 +115,7 @@ fn is_done(simulation: &Simulation) -> bool {
         && simulation.runs.iter().all(is_billed)
         && simulation.is_sweep_done()
         && simulation.all_runs().iter().all(is_settled)
+        && simulation.is_schedule_done()
 }
 
 fn standing(simulation: &Simulation) -> String {
@@ -180,7 +183,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
             return Some(format!("{run} is billed {} of a budget of {budget}", bill.total));
         }
     }
-    if let Some(why) = sweeps::wrong(simulation, world) {
+    if let Some(why) = sweeps::wrong(simulation, world).or_else(|| schedules::wrong(simulation, world)) {
         return Some(why);
     }
     let mut rented: Vec<&str> = simulation.cloud.machines.values().map(|machine| machine.instance.as_str()).collect();

@@ -49,7 +49,10 @@ impl Simulation {
                 self.check_gone(&machine, Elapsed(before + usage.elapsed.0));
             }
             Event::RentFailed { instance, .. } => self.check_gone(instance, Elapsed(0)),
-            Event::Submitted(submitted) => self.disturbed(&submitted.run),
+            Event::Submitted(submitted) => {
+                self.disturbed(&submitted.run);
+                self.check_due(&submitted.run);
+            }
             Event::ResumeRequested { run, .. } => self.disturbed(run),
             _ => {}
         }
@@ -58,6 +61,7 @@ impl Simulation {
     /// A machine is not released while it boots, or while its agent is healthy, for a run that continues.
     pub(crate) fn check_release(&mut self, event: &Event) {
         let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
+        self.check_survivor(instance);
         let Some(controller) = &self.process.controller else { return };
         let world = controller.world();
         let Some(known) = world.instances.get(instance) else { return };
