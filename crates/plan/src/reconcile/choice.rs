@@ -96,7 +96,9 @@ pub(super) fn wait(world: &World, facts: &ObservedState, run: &Run) -> Option<El
 
 /// When the next offer that was refused may be asked for again, where a run has a choice; none where none was refused.
 pub(super) fn reopens(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
-    let short = MachineKind::all(run).map(|kind| kind.shortage(facts)).filter(|wait| *wait > Elapsed(0));
+    // A run that has some machines may miss only spot machines of a kind, or only those on demand.
+    let named = offers(run).chain(&run.plan.anchors);
+    let short = named.map(|offer| shortage(facts, offer)).filter(|wait| *wait > Elapsed(0));
     short.min().filter(|_| !run.plan.alternatives.is_empty())
 }
 

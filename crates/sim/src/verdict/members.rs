@@ -5,6 +5,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{AttemptId, InstanceId, Timestamp};
 use plan::AttemptState;
 
+use crate::job::sweep::is_of_sweep;
 use crate::scenario::SECOND;
 use crate::simulation::Simulation;
 
@@ -19,6 +20,9 @@ impl Simulation {
         }
         let world = self.process.controller.as_ref().map(control::Controller::world);
         let Some(known) = world.and_then(|world| world.attempts.get(attempt)) else { return };
+        if is_of_sweep(&known.run) {
+            return;
+        }
         let is_anchor = |id: &InstanceId| {
             let name = self.machine_name(id);
             self.cloud.machines.values().any(|machine| machine.instance == name && machine.is_anchor)
