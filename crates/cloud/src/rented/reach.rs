@@ -128,6 +128,12 @@ impl Reach {
         let _ = replace(&self.rentals.folder(instance), "reach.log", format!("{why}\n").as_bytes());
     }
 
+    /// Whether a machine was reached, and has an agent. One that is being connected to was not yet.
+    pub fn has_agent(&self, instance: &InstanceId) -> bool {
+        let machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        machines.get(instance).is_some_and(|machine| machine.try_lock().is_ok_and(|reached| reached.has_agent))
+    }
+
     /// Disconnects from a machine that is gone.
     pub fn forget(&self, instance: &InstanceId) {
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
