@@ -12,6 +12,22 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "only_a_run_that_has_a_machine" },
     },
     SourceMutant {
+        name: "a-failed-start-deletes-the-disk",
+        harm: "a start that is accepted and then fails deletes the disk that its user has kept and paid for",
+        file: "crates/cloud/src/rented/kept.rs",
+        from: "MachineState::Running if is_reached => Some(KeptState::Started),",
+        to: "MachineState::Running if is_reached || since.0 > 0 => Some(KeptState::Started),",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_run_has_a_started_machine" },
+    },
+    SourceMutant {
+        name: "a-disk-waits-for-nothing",
+        harm: "what a disk costs while the start of its machine waits for capacity is on no bill",
+        file: "crates/cloud/src/rented/kept.rs",
+        from: "if let (KeptState::Accepted { .. }, false) = (machine.state, is_same) {",
+        to: "if let (KeptState::Accepted { .. }, true) = (machine.state, is_same) {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_a_disk_has_cost_while" },
+    },
+    SourceMutant {
         name: "a-bid-below-the-zone-s-price",
         harm: "spot machines are asked for at less than they cost in their zone, and refused",
         file: "crates/cloud/src/aws/bid.rs",

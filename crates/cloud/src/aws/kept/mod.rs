@@ -199,7 +199,7 @@ mod tests {
         Offer { provider: "aws".into(), kind: kind.into(), node, rate, price_source: String::new() }
     }
 
-    pub(super) fn kept(instance: &str, state: KeptState) -> KeptMachine {
+    fn kept(instance: &str, state: KeptState) -> KeptMachine {
         KeptMachine {
             handle: "i-1".into(),
             region: "us-east-1".into(),

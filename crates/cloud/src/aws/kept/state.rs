@@ -48,10 +48,26 @@ fn usage_since(machine: &ListedMachine, rented: Option<Timestamp>, now: Timestam
 
 #[cfg(test)]
 mod tests {
+    use domain::{InstanceId, Node, Offer};
+
     use super::super::super::wire::answers::StateName;
     use super::super::super::wire::times;
-    use super::super::tests::kept;
     use super::*;
+
+    fn kept(state: KeptState) -> KeptMachine {
+        let (node, rate) = (Node::default(), "1/h".parse().unwrap());
+        let kind = "us-east-1/c7i.large".to_owned();
+        let offer = Offer { provider: "aws".into(), kind, node, rate, price_source: String::new() };
+        KeptMachine {
+            handle: "i-1".into(),
+            region: "us-east-1".into(),
+            account: None,
+            instance: InstanceId::new("a-i1"),
+            offer,
+            disk: "0.02/h".parse().unwrap(),
+            state,
+        }
+    }
 
     #[test]
     fn the_rent_of_a_stopped_machine_is_over_and_of_each_run_its_own() {
@@ -65,7 +81,7 @@ mod tests {
                 reason: "User initiated (2026-11-23 18:30:00 GMT)".into(),
                 ..ListedMachine::default()
             };
-            let found = state_of_kept(&kept("a-i1", state), &machine, rented.map(at), at("2026-11-23T19:00:00Z"));
+            let found = state_of_kept(&kept(state), &machine, rented.map(at), at("2026-11-23T19:00:00Z"));
             let shown = match found {
                 Some(MachineState::Gone(Some(usage))) => format!("gone after {} s", usage.elapsed.as_secs_f64()),
                 other => format!("{other:?}"),

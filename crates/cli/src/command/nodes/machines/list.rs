@@ -12,6 +12,7 @@ use super::kept;
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::liveness::meters;
+use crate::local::disks;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -84,7 +85,7 @@ fn is_live(world: &World, instance: &InstanceId) -> bool {
 /// A machine that is stopped: as JSON, or a row.
 fn stopped(machine: &KeptMachine, now: Timestamp, printer: &mut Printer) -> Option<Vec<String>> {
     let since = machine.stopped()?;
-    let (length_of, owed) = (now.since(since), kept::owed(machine, now));
+    let (length_of, owed) = (now.since(since), disks::owed(machine, now));
     if printer.is_json() {
         printer.json(&json!({
             "instance": machine.instance,
