@@ -132,7 +132,7 @@ impl Aws {
     /// # Errors
     /// If what is known of it cannot be read: then it proves nothing.
     pub(super) fn as_kept(&self, machine: &ListedMachine, seen: SeenMachine) -> io::Result<Option<SeenMachine>> {
-        let Some(mut kept) = self.kept.read(&machine.instance_id)? else { return Ok(Some(seen)) };
+        let Some(kept) = self.kept.read(&machine.instance_id)? else { return Ok(Some(seen)) };
         let rental = self.rentals.read(&kept.instance)?;
         let rented = rental.as_ref().and_then(|rental| rental.rented);
         let is_noted = rental.is_some_and(|rental| rental.gone.is_some());
@@ -145,7 +145,6 @@ impl Aws {
         let is_reached = self.reach.has_agent(&kept.instance);
         if let Some(next) = state.and_then(|state| after_start(&kept, state, is_reached)).filter(|_| !is_deleted) {
             self.kept.change(&kept, next)?;
-            kept.state = next;
         }
         Ok(state.map(|state| {
             let instance = kept.instance.clone();
