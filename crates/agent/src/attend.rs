@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::clock::Clock;
 use crate::devices;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
+use crate::loop_request::LoopPlace;
+use crate::loop_request::direct::DirectLoop;
 use crate::meter::RentMeter;
 use crate::reclaim::{self, MetadataService};
 use crate::tools::Tools;
@@ -54,7 +57,14 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     }
     devices::watch(events.clone(), patience.devices);
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
-    let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
+    let place = match &spec.server {
+        None => LoopPlace::Socket(spec.socket.clone()),
+        Some(server) => {
+            let server = DirectLoop::open(server, &folder, &spec.instance);
+            LoopPlace::Direct(Arc::new(server.map_err(fail("prepare to join its server"))?))
+        }
+    };
+    let client = LoopClient::start(place.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
     let first_answer = spec.first_answer.map_or(first_answer, |time| first_answer.min(Elapsed(time.micros())));
     let mut agent = Agent {
@@ -62,6 +72,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         clock,
         events,
         client,
+        place,
         spool,
         patience,
         attempt: None,
@@ -100,6 +111,7 @@ struct Agent {
     clock: Clock,
     events: Sender<Wakeup>,
     client: LoopClient,
+    place: LoopPlace,
     spool: Spool,
     patience: Patience,
     attempt: Option<Attempt>,
@@ -221,7 +233,7 @@ impl Agent {
         let remote = self
             .spec
             .is_remote
-            .then(|| RemoteLoop { files: LoopFiles::new(&self.spec.socket), folder: start.folder.clone() });
+            .then(|| RemoteLoop { files: LoopFiles::new(&self.place), folder: start.folder.clone() });
         if remote.is_some() {
             start.folder = root.join("runs").join(start.run.as_str()).to_string_lossy().into_owned();
         }
