@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::ssh::{Executables, Inventory};
+use cloud::ssh::{DirectDoor, Executables, Inventory};
 use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::Rate;
 use server::Home;

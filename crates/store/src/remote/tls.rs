@@ -47,7 +47,7 @@ impl ServerCertVerifier for PinnedCertificate {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let found: String = Sha256::digest(end_entity.as_ref()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let found: String = Sha256::digest(&end_entity[..]).iter().map(|byte| format!("{byte:02x}")).collect();
         if found == self.fingerprint {
             return Ok(ServerCertVerified::assertion());
         }

@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use cloud::ssh::DirectDoor;
 use domain::file::{JobPipeline, PipelineTask};
+use domain::joining::{AgentServer, ServerTrust};
 use domain::{Bytes, Elapsed, Job, Problem, Rate, RunId, Work};
 use plan::RunOrSweep;
-use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
+use server::api::{self, AgentAccess, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;

@@ -58,7 +58,7 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(unusable(doing, certificate, "there is none in the format PEM".to_owned()));
         }
-        let digest = chain.first().map(|first| Sha256::digest(first.as_ref()));
+        let digest = chain.first().map(|first| Sha256::digest(&first[..]));
         let fingerprint = digest.into_iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         let private = PrivateKeyDer::from_pem_slice(&key_text);
         let private = private.map_err(|error| unusable("read the key in", key, error.to_string()))?;
