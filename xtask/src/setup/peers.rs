@@ -155,7 +155,7 @@ pub fn arrays() -> Result<PathBuf, Box<dyn Error>> {
 }
 
 /// What trains language models, each with a configuration for gradus, without PyTorch.
-const RECIPES: [&str; 3] = ["torchtitan==0.2.2", "torchtune==0.6.1", "torchao==0.12.0"];
+const RECIPES: [&str; 4] = ["torchtitan==0.2.2", "torchtune==0.6.1", "torchao==0.14.1", "torchdata==0.11.0"];
 
 /// What these import of others. PyTorch's folder, which has NumPy too, is named before it.
 const BELOW_RECIPES: [&str; 10] = [
