@@ -2,7 +2,6 @@
 
 pub mod event;
 pub mod files;
-pub mod joining;
 pub mod rental;
 pub mod series;
 pub mod subject;
