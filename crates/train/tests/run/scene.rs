@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::finding::{Cause, Finding};
 use domain::id::{AttemptId, Fence, RunId};
@@ -116,13 +116,16 @@ impl Bench {
                 }
                 reports
             });
-            let channel = Channel::connect(&spec.socket).unwrap();
+            let channel = Arc::new(Channel::connect(&spec.socket).unwrap());
+            let (shared, spec) = (Arc::clone(&channel), &spec);
             let options = RunOptions { omitted, lag, ..RunOptions::on(Device::Cpu) };
-            let ending = catch_unwind(AssertUnwindSafe(|| run(&spec, options, &channel)));
+            // In a thread of its own, as in a process: one that has panicked may not record gradients any more.
+            let rank = scope.spawn(move || run(spec, options, &shared).map_err(|error| error.finding()));
+            let ending = rank.join();
             // The agent's end waits for this, also where the rank has panicked.
-            channel.finish();
+            Arc::into_inner(channel).expect("the rank has ended").finish();
             let ending = ending.unwrap_or_else(|panic| resume_unwind(panic));
-            Outcome { reports: agent.join().unwrap(), ending: ending.map_err(|error| error.finding()) }
+            Outcome { reports: agent.join().unwrap(), ending }
         })
     }
 
