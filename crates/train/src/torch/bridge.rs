@@ -267,9 +267,9 @@ pub(super) fn adopt(tensor: UniquePtr<ffi::Tensor>) -> Tensor {
 /// What comes before the error in such a panic: `Result::unwrap` on a `TchError`.
 const UNWRAPPED: &str = "called `Result::unwrap()` on an `Err` value: Torch(";
 
-/// The result of `work`, also where it panics with an error of libtorch; any other panic goes on. Where a call fails that was
-/// given a number, tch 0.24 drops that number before it reads the error, and the drop panics with it: so does `f_mul_scalar`
-/// when memory runs out.
+/// The result of `work`, also where it panics with an error of libtorch; any other panic continues. Where a call fails that
+/// was given a number, tch 0.24 drops that number before it reads the error, and the drop panics with it: so does
+/// `f_mul_scalar` when memory runs out.
 ///
 /// # Errors
 /// Those of `work`, and of libtorch.
